@@ -1,10 +1,10 @@
 # make run        nsqd, nsqlookupd and nsqadmin's page on 127.0.0.1, data in ./nsq-data; PORT=5150 takes 5150, 5151, ...
 # make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
 # make test         everything that checks this code; JOBS=4 runs four test files at the same time, not two
-# make test-browser    nsqadmin's pages in a real Chromium (Debian: apt-get install chromium), not part of make test; ONLY='-k live'
-# make screenshots     the pictures of nsqadmin in the documentation, made anew
+# make test-browser nsqadmin's pages in a real Chromium (Debian: apt-get install chromium); ONLY='live actions' for some of them
+# make screenshots  the pictures of nsqadmin in the documentation, made anew, which takes Chromium, too
 # make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
-# make test-system  what needs programs of the system: Prometheus scrapes a cluster, systemd reads the units; ONLY=systemd for some
+# make test-system  what needs programs of the system: Prometheus scrapes a cluster, systemd reads the units, zsh and fish complete words; ONLY=systemd for some
 # make test-twisted    the tests with the lowest and the newest supported Twisted; TWISTED=lowest for one of them, ONLY='tests/net'
 # make fuzz         hostile inputs that nobody tried before, for MINUTES=10; ONLY='http disk' for some targets
 # make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
@@ -72,10 +72,10 @@ test: $(EVERYTHING)
 	@$(PYTEST) --numprocesses=$(JOBS) --dist=loadfile || $(AGAIN)
 
 test-browser: $(EVERYTHING)
-	@$(PYTEST) tests/browser $(ONLY)
+	@$(BIN)/python -m tests.browser $(ONLY)
 
 screenshots: $(EVERYTHING)
-	@SCREENSHOTS=docs/images $(PYTEST) tests/browser/test_screenshots.py
+	@SCREENSHOTS=docs/images $(BIN)/python -m tests.browser screenshots
 
 docs: $(EVERYTHING)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet docs docs/_build

@@ -28,14 +28,16 @@ All errors that nsqtw raises deliberately, in one tree.
     │   └── Stopped          ... the consumer or producer is stopped
     ├── CommandError         a command of `nsqtw` cannot go on: one line for the user
     │   ├── NotFound         ... no topic, channel or message has that name
-    │   ├── PermissionRefused  ... a node refuses the credentials
-    │   └── PartialFailure   ... some nodes failed
+    │   └── PermissionRefused  ... a node refuses the credentials
     ├── ClusterError         a query or change of a cluster failed
     │   ├── ServerFailed     ... one nsqd or nsqlookupd gave no usable answer
     │   │   └── Unsupported  ... because it does not have what was asked for
     │   ├── NoServerAnswered ... no nsqd, or no nsqlookupd, gave a usable answer
-    │   └── UnknownObject    ... a node or channel does not exist
+    │   ├── UnknownObject    ... a node or channel does not exist
+    │   └── PageNotFound     ... what a page of nsqadmin is about does not exist
     ├── AccessDenied         a user of nsqadmin may not do this
+    ├── ApiError             nsqadmin's API answers with another status than 200
+    ├── FormError            a form of nsqadmin has a wrong field: one line for the user
     └── PluginError          a plugin cannot be loaded
         ├── UnknownPlugin    nothing installed has that name
         └── DuplicatePlugin  two installed plugins share a name
@@ -225,10 +227,6 @@ class PermissionRefused(CommandError):
     """A node refuses the credentials of a command, or they do not permit what it asks for."""
 
 
-class PartialFailure(CommandError):
-    """Some nodes did what a command asks for and some did not. The text names those that did not."""
-
-
 class ClusterError(NsqtwError):
     """A query or a change of a cluster failed. The text is for the user and contains no secret."""
 
@@ -245,7 +243,7 @@ class ServerFailed(ClusterError):
 
 
 class Unsupported(ServerFailed):
-    """The server does not have the endpoint: another nsqd, or an old one."""
+    """The server does not have the endpoint or the parameter: another nsqd, or an old one."""
 
 
 class NoServerAnswered(ClusterError):
@@ -265,12 +263,33 @@ class UnknownObject(ClusterError):
         self.kind = kind
 
 
+class PageNotFound(ClusterError):
+    """What a page of nsqadmin is about does not exist. `kind` is topic, channel or action."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"There is no {kind} {name}.")
+        self.kind = kind
+
+
 class AccessDenied(NsqtwError):
     """A user of nsqadmin may not do this. `code` is the word of the API for it, the text is for the user."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+class ApiError(NsqtwError):
+    """An answer of nsqadmin's API with another status than 200. `code` is its message."""
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+
+
+class FormError(NsqtwError):
+    """A form of nsqadmin cannot be read. The text says which field is wrong, and what it may be."""
 
 
 class PluginError(NsqtwError):

@@ -7,6 +7,7 @@ seconds after they were granted; then they have to be requested again.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,21 @@ PERMISSIONS = (PUBLISH, SUBSCRIBE, ADMIN)
 
 MAX_SECRET_BYTES = 64 * 1024
 """Bytes of the largest secret. nsqd takes what a body may have, and each connection would keep it."""
+
+_BASIC, _BEARER = "basic", "bearer"
+
+
+def authorization(secret: str) -> str:
+    """
+    Return the value of HTTP's Authorization field for a secret, "" for none: Bearer, or Basic for a secret of the form
+    `basic USER:PASSWORD`.
+    """
+    scheme, _, rest = secret.partition(" ")
+    if not secret:
+        return ""
+    if scheme.lower() == _BASIC and rest:
+        return f"Basic {b64encode(rest.strip().encode()).decode()}"
+    return f"Bearer {rest.strip() if scheme.lower() == _BEARER and rest else secret}"
 
 
 @attrs.frozen

@@ -69,3 +69,11 @@ def test_make_without_a_target_lists_all_targets() -> None:
     assert {*re.findall(r"^make (\S+) ", listed, re.MULTILINE), "help"} == set(targets.split())
     runs = subprocess.run(["make", "-n", "run", "PORT=5150"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "nsqtw up --port 5150 --data-path nsq-data" in runs.stdout
+
+
+def test_no_file_has_marks_of_a_conflict() -> None:
+    marks = ("<" * 7 + " ", ">" * 7 + " ")
+    listed = subprocess.run(["git", "grep", "-lI", ""], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
+        lines = (ROOT / name).read_text("utf-8", "replace").splitlines()
+        assert not [line for line in lines if line.startswith(marks)], name

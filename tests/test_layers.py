@@ -54,7 +54,7 @@ LAYERS: dict[str, set[str]] = {
     "api": {"backends", "core", "daemon", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},
     "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
     "nsqd_import": {"backends", "core"},
-    "cluster": {"client", "gocompat", "http", "net", "options"},
+    "cluster": {"client", "gocompat", "http", "net", "options", "runtime"},
     "lookupd": {
         *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime", "stats"),
     },
@@ -70,7 +70,7 @@ LAYERS: dict[str, set[str]] = {
         *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
         *("plugins", "stats"),
     },
-    "cli": {"client", "cluster", "net", "options", "tools"},
+    "cli": {"client", "cluster", "net", "options", "runtime", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

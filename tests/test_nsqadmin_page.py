@@ -18,6 +18,7 @@ from nsqtw.admin.graphite import Graphite
 from nsqtw.admin.health import HealthPages
 from nsqtw.admin.viewer import Role, viewer_with
 from nsqtw.auth.grants_file import read_grants
+from nsqtw.auth.secret_hash import read_line
 from nsqtw.options.admin import NSQADMIN, NSQADMIN_READER, check_admin
 from nsqtw.options.files import ConfigFile
 
@@ -67,6 +68,18 @@ def test_the_users_have_the_roles_that_the_page_says(tmp_path: Path) -> None:
     assert (ann.role, ann.may_see_bodies) == (Role.ADMIN, True)
     assert (rita.role, rita.may(Role.PUBLISH, "orders"), rita.may_see_bodies) == (Role.READ, True, False)
     assert tomllib.loads(text)
+    assert text.startswith("# users.toml\n")
+
+
+def test_the_secrets_are_those_of_the_commands() -> None:
+    """`curl -u NAME:SECRET` works for the users of the example."""
+    (text,) = [text for text in blocks(GUIDE, "toml") if "[[client]]" in text]
+    lines = {client["identity"]: client["secret"] for client in tomllib.loads(text)["client"]}
+    shown = re.findall(r"curl -u (\w+):(\S+) ", GUIDE)
+    assert shown == [("ann", "ann-secret"), ("rita", "rita-secret")]
+    for name, secret in shown:
+        recipe, expected = read_line(lines[name])
+        assert recipe.hash(secret.encode()) == expected
 
 
 def test_every_route_is_in_the_table() -> None:

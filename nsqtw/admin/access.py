@@ -1,13 +1,13 @@
 """
 Access control of nsqadmin: the user of a request, and the refusal of requests that other web sites make.
 
-    open              no option: everybody may do everything, as in the original
+    open              no option: every client may do everything, as in the original
     header            --admin-user, --read-user, ...: a proxy names the user in --acl-http-header
     authorizer        --auth: a session cookie after a login with name and secret, or HTTP's Basic or Bearer
                       authentication, whose secret an authorizer checks (nsqtw.interfaces.IAuthorizer)
 
 A cookie is sent by a browser whatever page makes the request. So a form of a page has a token that only pages of
-nsqadmin know, and every request that changes something is refused when the browser says that another site made it.
+nsqadmin know, and every request that changes something is refused when its headers name another site.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import ipaddress
 from base64 import b64decode
 from binascii import Error as Base64Error
 from secrets import token_bytes, token_hex
-from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
@@ -40,7 +39,7 @@ _OPEN = Viewer("", Role.ADMIN, True)
 
 @attrs.define
 class _Known:
-    """The user that the request was let in with, as a component of the request."""
+    """The user of a request, as a component of the request."""
 
     viewer: Viewer
 
@@ -72,12 +71,12 @@ class Access:
         name, secret = _credentials(request)
         return await self._check(name, secret, request) if secret else None
 
-    def admit(self, request: WebRequest, viewer: Viewer) -> None:
-        """Let a request in as that of `viewer`."""
+    def set_viewer(self, request: WebRequest, viewer: Viewer) -> None:
+        """Record the user of a request."""
         request.setComponent(_Known, _Known(viewer))
 
     def viewer(self, request: WebRequest) -> Viewer:
-        """Return the user of a request that was let in."""
+        """Return the recorded user of a request."""
         known: _Known = request.getComponent(_Known)
         return known.viewer
 
@@ -192,7 +191,7 @@ class Access:
             return None
         return viewer if viewer.name else attrs.evolve(viewer, name=name, csrf_subject=name)
 
-    def _set_cookie(self, request: Any, token: str) -> None:
+    def _set_cookie(self, request: WebRequest, token: str) -> None:
         request.addCookie(
             COOKIE,
             token,

@@ -40,13 +40,12 @@ NO_ARGUMENTS: Arguments = MappingProxyType({})
 @attrs.frozen(kw_only=True)
 class Action:
     """
-    An action. `summary` completes "... the topic orders". `is_destructive`: messages or names are lost, and a page asks
+    An action. `is_destructive`: messages or names are lost, and a page asks
     for the name to be typed. `notifies` are the names of its notifications; `is_notified_always`: they are sent also
     when it fails, as in the original.
     """
 
     name: str
-    summary: str
     role: Role
     perform: Perform
     is_destructive: bool = False
@@ -54,19 +53,20 @@ class Action:
     """Names must be valid: the action creates them."""
     notifies: tuple[str, ...] = ()
     is_notified_always: bool = False
+    api_word: str = ""
+    """The word for the action in a POST to the API; empty for an action with a route of its own."""
 
 
-def _over_nodes(name: str, summary: str, method: str, **more: Any) -> list[Action]:
+def _over_nodes(name: str, **more: Any) -> list[Action]:
     """Return the rows of an action of a topic and of a channel."""
 
     def perform(cluster: Cluster, target: Target, arguments: Arguments) -> Awaitable[Partial[Any]]:
-        change: Callable[[str, str], Awaitable[Partial[Any]]] = getattr(cluster, method)
+        change: Callable[[str, str], Awaitable[Partial[Any]]] = getattr(cluster, name)
         return change(target.topic, target.channel)
 
     return [
         Action(
             name=f"{name}_{kind}",
-            summary=summary,
             role=Role.ADMIN,
             perform=perform,
             notifies=(f"{name}_{kind}",),
@@ -89,7 +89,6 @@ ACTIONS: dict[str, Action] = {
     for action in (
         Action(
             name="create_topic",
-            summary="create",
             role=Role.ADMIN,
             perform=_create,
             is_name_checked=True,
@@ -97,29 +96,26 @@ ACTIONS: dict[str, Action] = {
         ),
         Action(
             name="create_channel",
-            summary="create",
             role=Role.ADMIN,
             perform=_create,
             is_name_checked=True,
             notifies=("create_topic", "create_channel"),
         ),
-        *_over_nodes("delete", "delete", "delete", is_destructive=True),
-        *_over_nodes("pause", "pause", "pause", is_notified_always=True),
-        *_over_nodes("unpause", "unpause", "unpause", is_notified_always=True),
-        *_over_nodes("empty", "drop all messages of", "empty", is_destructive=True, is_notified_always=True),
+        *_over_nodes("delete", is_destructive=True),
+        *_over_nodes("pause", api_word="pause", is_notified_always=True),
+        *_over_nodes("unpause", api_word="unpause", is_notified_always=True),
+        *_over_nodes("empty", api_word="empty", is_destructive=True, is_notified_always=True),
         Action(
             name="tombstone_topic_producer",
-            summary="hide a node from consumers of, and delete there",
             role=Role.ADMIN,
             perform=lambda cluster, target, arguments: cluster.tombstone(target.topic, target.node),
             is_destructive=True,
             is_name_checked=True,
             notifies=("tombstone_topic_producer",),
         ),
-        Action(name="publish", summary="publish a message to", role=Role.PUBLISH, perform=_publish),
+        Action(name="publish", role=Role.PUBLISH, perform=_publish),
         Action(
             name="seek_channel",
-            summary="move",
             role=Role.ADMIN,
             perform=lambda cluster, target, arguments: cluster.seek(
                 target.topic, target.channel, arguments["to"], node=target.node
@@ -129,14 +125,12 @@ ACTIONS: dict[str, Action] = {
         ),
         Action(
             name="set_durability",
-            summary="set the durability of",
             role=Role.ADMIN,
             perform=lambda cluster, target, arguments: cluster.set_durability(target.topic, arguments["durability"]),
             notifies=("set_durability",),
         ),
         Action(
             name="set_retention",
-            summary="set the retention of",
             role=Role.ADMIN,
             perform=lambda cluster, target, arguments: cluster.set_retention(
                 target.topic, time=arguments.get("time"), size=arguments.get("bytes")
@@ -173,15 +167,15 @@ class Performer:
             if not outcome.called:
                 outcome.callback(result)
             elif isinstance(result, Failure) and not isinstance(result.value, NsqtwError):
-                _log.failure("panic in an action that nobody waits for", failure=result)
+                _log.failure("an action failed after its client had left", failure=result)
 
         Deferred.fromCoroutine(self._perform(request, name, target, arguments)).addBoth(pass_on)
         return await outcome
 
     def check(self, request: WebRequest, what: str, target: Target) -> None:
         """
-        Check who makes a request that changes something, before its body is looked at. AccessDenied for another site,
-        and for a user without the role admin.
+        Check the user and the origin of a request that changes something, before its body is read. AccessDenied for
+        another site, and for a user without the role admin.
         """
         viewer = self._access.viewer(request)
         try:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from nsqtw.admin.actions import Performer
+from nsqtw.admin.actions import ACTIONS, Performer
 from nsqtw.admin.audit import Target
 from nsqtw.admin.documents import (
     channel_document,
@@ -17,13 +17,14 @@ from nsqtw.admin.documents import (
     node_stats_json,
     topic_document,
 )
-from nsqtw.admin.routing import ApiError, JsonText, argument, plain, route
+from nsqtw.admin.routing import JsonText, argument, plain, route
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.cluster import Cluster
+from nsqtw.errors import ApiError
 from nsqtw.gocompat.json import read_object
 from nsqtw.names import is_valid_name
 
-_ACTIONS = ("pause", "unpause", "empty")
+_WORDS = {action.api_word for action in ACTIONS.values() if action.api_word}
 _NO_BODY = "EOF"
 _MANY = 500
 
@@ -161,12 +162,12 @@ def _now() -> int:
 def _action(request: WebRequest) -> str:
     """Return the action in the body of a request."""
     action: str = _fields(request, action="")["action"]
-    if action not in _ACTIONS:
+    if action not in _WORDS:
         raise ApiError(400, "INVALID_ACTION")
     return action
 
 
-def _fields(request: Any, **defaults: str) -> dict[str, Any]:
+def _fields(request: WebRequest, **defaults: str) -> dict[str, Any]:
     """Return the fields of the JSON object in the body of a request. ApiError, in words like the original's."""
     body: bytes = request.content.read()
     if not body.strip():

@@ -8,15 +8,14 @@ effect at once and is not stored.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from nsqtw.admin.access import Access, is_in
 from nsqtw.admin.audit import DONE, Audit, Target, refused
-from nsqtw.admin.routing import ApiError, route
+from nsqtw.admin.routing import route
 from nsqtw.admin.server import WebRequest
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.errors import AccessDenied, OptionError
+from nsqtw.errors import AccessDenied, ApiError, OptionError
 from nsqtw.options.admin import NSQADMIN, AdminOptions, check_cluster_address, network_of
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -41,7 +40,7 @@ class Config:
         return self._shown(opt)
 
     @route("PUT", "/config/<opt>")
-    async def change(self, request: Any, opt: str) -> object:
+    async def change(self, request: WebRequest, opt: str) -> object:
         """Change the addresses of nsqlookupds, or the log level."""
         viewer = self._access.viewer(request)
         try:

@@ -15,7 +15,7 @@ from nsqtw.cluster.model import (
     MERGED,
     ChannelCount,
     ChannelStats,
-    ClientStats,
+    ConsumerStats,
     Counts,
     Latency,
     Node,
@@ -97,7 +97,7 @@ def node_document(node: Node) -> dict[str, Any]:
         "version": node.version,
         **{name: value for name, value in topology.items() if value},
         "topics": [{"topic": topic.topic, "tombstoned": topic.is_tombstoned} for topic in node.topics] or None,
-        "out_of_date": node.is_out_of_date,
+        "out_of_date": node.is_outdated,
     }
 
 
@@ -136,7 +136,7 @@ def _set(source: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(source, name))}
 
 
-def _client(client: ClientStats, now: int) -> dict[str, Any]:
+def _client(client: ConsumerStats, now: int) -> dict[str, Any]:
     return {
         "node": client.node,
         "remote_address": client.remote_address,

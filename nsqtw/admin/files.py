@@ -90,7 +90,7 @@ def read_credentials(options: AdminOptions) -> tuple[ClusterCredentials, list[st
         cert=options.http_client_tls_cert,
         key=options.http_client_tls_key,
         is_verification_skipped=options.http_client_tls_insecure_skip_verify,
-        is_open=options.plain_secrets,
+        sends_secrets_in_plain=options.plain_secrets,
     )
     keys = {"--tls-key": options.tls_key, "--http-client-tls-key": options.http_client_tls_key}
     return credentials, [*warnings, *exposures(keys)]

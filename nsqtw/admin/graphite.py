@@ -13,10 +13,10 @@ import attrs
 from twisted.logger import Logger
 from twisted.web.http_headers import Headers
 
-from nsqtw.admin.routing import ApiError, argument, route
+from nsqtw.admin.routing import argument, route
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
-from nsqtw.errors import ServerFailed
+from nsqtw.errors import ApiError, ServerFailed
 from nsqtw.http.client import make_client, read_body
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.redaction import without_password

@@ -16,6 +16,7 @@ from nsqtw.admin.routing import route
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import ServerRequests
 from nsqtw.daemon.readiness import Readiness
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.stats.daemon_families import DaemonView
 from nsqtw.stats.daemon_pages import DaemonPages
@@ -55,7 +56,7 @@ ADMIN_FAMILIES: tuple[Family[AdminView], ...] = (
 class HealthPages:
     """The routes. The lag of the reactor is measured between `start` and `stop`."""
 
-    def __init__(self, reactor: Any, requests: ServerRequests, performer: Performer, connections: Any) -> None:
+    def __init__(self, reactor: Reactor, requests: ServerRequests, performer: Performer, connections: Any) -> None:
         self._lag = ReactorLag(reactor)
         readiness = Readiness()
         readiness.add(CLUSTER, lambda: _why_unreachable(requests))

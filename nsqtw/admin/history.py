@@ -6,7 +6,7 @@ at one sample every 5 seconds), and their means over COARSE_SECONDS for an hour.
 subjects: a series whose value never changed is one number, any other one is two arrays of single-precision floats (1
 KB).
 
-`now` is a time in seconds. A figure is a level, or the rate of a counter (`Changes`).
+`now` is a time in seconds. A figure is a level, or the rate of a counter (`nsqtw.cluster.rates`).
 """
 
 from __future__ import annotations
@@ -38,41 +38,6 @@ class Points:
 
     times: list[float]
     values: list[float]
-
-
-class Changes:
-    """
-    Changes per second of numbers that processes tell. With `may_restart` they are counters, and one that decreases has
-    restarted from 0; otherwise they are levels, and a change may be negative.
-    """
-
-    def __init__(self, *, may_restart: bool) -> None:
-        self._may_restart = may_restart
-        self._numbers: dict[str, Mapping[Subject, tuple[int, ...]]] = {}
-        self._times: dict[str, float] = {}
-
-    def of(self, source: str, now: float, numbers: Mapping[Subject, tuple[int, ...]]) -> dict[Subject, list[float]]:
-        """
-        Return the changes of all `numbers` of a process since the last call for it. The first call returns nothing: a
-        change needs two samples. Numbers of a subject that is new since then started from 0.
-        """
-        before, since = self._numbers.get(source), self._times.get(source, now)
-        self._numbers[source], self._times[source] = numbers, now
-        if before is None or now <= since:
-            return {}
-        seconds = now - since
-        return {
-            subject: [
-                (value if self._may_restart and value < old else value - old) / seconds
-                for value, old in zip(values, before.get(subject, (0,) * len(values)), strict=True)
-            ]
-            for subject, values in numbers.items()
-        }
-
-    def forget(self, source: str) -> None:
-        """Remove the numbers of a process."""
-        self._numbers.pop(source, None)
-        self._times.pop(source, None)
 
 
 class _Timeline:

@@ -1,21 +1,15 @@
-"""
-The login of users of --auth: GET and POST /login, POST /logout.
-
-The pages may show a login page of their own (`Login.page`).
-"""
+"""The login of users of --auth: GET and POST /login, POST /logout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from nsqtw.admin.access import Access
 from nsqtw.admin.audit import DONE, Audit, Target, refused
-from nsqtw.admin.routing import ApiError, argument, route
+from nsqtw.admin.routing import argument, route
 from nsqtw.admin.server import WebRequest
-from nsqtw.errors import AccessDenied, AuthError
+from nsqtw.errors import AccessDenied, ApiError, AuthError
 
 LoginPage = Callable[[WebRequest, str, str], bytes]
 """Return the login page of a request, from an error, "" for none, and the path to go to after the login."""
@@ -23,44 +17,26 @@ WRONG = "wrong name or secret"
 UNAVAILABLE = "the secret cannot be checked now, try again later"
 _MAX_BODY_BYTES = 128 * 1024
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>nsqadmin</title></head>
-<body>
-<main>
-<h1>nsqadmin</h1>
-<p role="alert">{error}</p>
-<form method="post" action="{action}">
-<p><label>Name <input name="name" autocomplete="username" autofocus></label></p>
-<p><label>Secret <input name="secret" type="password" autocomplete="current-password"></label></p>
-<input type="hidden" name="next" value="{next}">
-<p><button>Log in</button></p>
-</form>
-</main>
-</body>
-</html>
-"""
-
 
 class Login:
-    """The routes of the login."""
+    """The routes of the login. `page` makes its page."""
 
-    def __init__(self, access: Access, audit: Audit, base_path: str) -> None:
+    def __init__(self, access: Access, audit: Audit, base_path: str, page: LoginPage) -> None:
         self._access = access
         self._audit = audit
         self._base_path = base_path
-        self.page: LoginPage = self._plain_page
+        self._page = page
 
     @route("GET", "/login")
     async def show(self, request: WebRequest) -> object:
         """Show the login page."""
-        self._check_there_is_one()
+        self._check_has_login()
         return self._html(request, "", argument(request, "next") or "")
 
     @route("POST", "/login")
-    async def log_in(self, request: Any) -> object:
+    async def log_in(self, request: WebRequest) -> object:
         """Start a session, and go on to the page that was asked for."""
-        self._check_there_is_one()
+        self._check_has_login()
         form = parse_qs(request.content.read(_MAX_BODY_BYTES).decode("utf-8", "replace"))
         name, secret, target = (form.get(field, [""])[0] for field in ("name", "secret", "next"))
         try:
@@ -83,14 +59,14 @@ class Login:
     @route("POST", "/logout")
     async def log_out(self, request: WebRequest) -> object:
         """End the session."""
-        self._check_there_is_one()
+        self._check_has_login()
         self._access.check_origin(request)
         viewer = await self._access.authenticate(request)
         self._access.log_out(request)
         self._audit.record(request, viewer.name if viewer else "", "logout", Target(), DONE)
         return _redirected(request, f"{self._base_path}/login")
 
-    def _check_there_is_one(self) -> None:
+    def _check_has_login(self) -> None:
         if not self._access.has_login:
             raise ApiError(404, "NOT_FOUND")
 
@@ -104,11 +80,7 @@ class Login:
     def _html(self, request: WebRequest, error: str, target: str) -> bytes:
         request.setHeader("Content-Type", "text/html; charset=utf-8")
         request.setHeader("Cache-Control", "no-store")
-        return self.page(request, error, self._local(target))
-
-    def _plain_page(self, request: WebRequest, error: str, target: str) -> bytes:
-        action = f"{self._base_path}/login"
-        return _PAGE.format(error=escape(error), action=escape(action), next=escape(target)).encode()
+        return self._page(request, error, self._local(target))
 
 
 def _redirected(request: WebRequest, path: str) -> bytes:

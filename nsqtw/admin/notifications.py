@@ -23,7 +23,7 @@ from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.client import BytesBody, make_client
-from nsqtw.net.listen import join_host_port
+from nsqtw.options.addresses import join_host_port
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.broker import hostname
 from nsqtw.options.redaction import without_password

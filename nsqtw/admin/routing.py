@@ -24,7 +24,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
 from nsqtw.admin.server import WebRequest
-from nsqtw.errors import AccessDenied, AuthError, ClusterError, InvalidName, NsqtwError, UnknownObject
+from nsqtw.errors import AccessDenied, ApiError, AuthError, ClusterError, InvalidName, NsqtwError, UnknownObject
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.query import parameters
 from nsqtw.http.responses import Refused
@@ -37,15 +37,6 @@ _ROUTES = "nsqadmin_routes"
 F = TypeVar("F", bound=Callable[..., Any])
 
 _log = Logger()
-
-
-class ApiError(Exception):
-    """An answer with another status than 200: `code` is its message."""
-
-    def __init__(self, status: int, code: str) -> None:
-        super().__init__(code)
-        self.status = status
-        self.code = code
 
 
 @attrs.frozen
@@ -86,8 +77,8 @@ def _mount(app: Klein, base_path: str, declared: Route, handler: Callable[..., A
         request.notifyFinish().addBoth(ended.append)
         try:
             document = await handler(request, **parts)
-        except (NsqtwError, ApiError) as error:
-            if ended:  # nobody waits for an answer
+        except NsqtwError as error:
+            if ended:  # the client has left
                 raise CancelledError from error
             raise
         return document if isinstance(document, bytes) else written(request, document)
@@ -96,7 +87,7 @@ def _mount(app: Klein, base_path: str, declared: Route, handler: Callable[..., A
     app.route(path, methods=[declared.method], endpoint=f"{declared.method} {path}")(answer)
 
 
-def argument(request: Any, name: str) -> str | None:
+def argument(request: WebRequest, name: str) -> str | None:
     """Return the first value of an argument of the query; None without one. ApiError for a query that is none."""
     try:
         return parameters(request.uri.partition(b"?")[2]).get(name)
@@ -128,7 +119,7 @@ def plain(request: WebRequest, text: str, status: int = 200) -> bytes:
 
 
 def refusal(request: WebRequest, status: int, code: str) -> bytes:
-    """Set the head of an answer that says why there is no other, and return its body."""
+    """Set the head of an answer with an error, and return its body."""
     return written(request, {"message": code}, status)
 
 
@@ -175,7 +166,7 @@ class ErrorAnswers:
         error: Any = failure.value
         status, code = answer_to(error)
         if status == 500 and not isinstance(error, ApiError):
-            _log.failure("panic in HTTP handler", failure=failure)
+            _log.failure("an HTTP handler failed", failure=failure)
         elif isinstance(error, ClusterError):
             _log.error("{error}", error=str(error))
         return refusal(request, status, code)

@@ -1,9 +1,9 @@
 """
 The sampler: it asks all nodes for their figures every few seconds, and adds them to the history.
 
-While somebody looks, it asks every LIVE_SECONDS, otherwise every QUIET_SECONDS, so that there is a history when
-somebody comes. A round that takes long makes the next one wait: the sampler uses at most a quarter of the time. The
-figures are added in steps that share the reactor with everything else.
+With an open page it asks every LIVE_SECONDS, otherwise every QUIET_SECONDS to keep the history. A round
+that takes long makes the next one wait: the sampler uses at most a quarter of the time. The figures are added in steps
+that share the reactor with everything else.
 
 A node that does not answer is kept for an hour and marked (`NodeState.is_gone`); the figures of the others are not
 affected.
@@ -22,8 +22,9 @@ from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from nsqtw.admin.history import CLUSTER, Changes, History, Subject
+from nsqtw.admin.history import CLUSTER, History, Subject
 from nsqtw.cluster.model import ClusterStats, NodeStats, Partial, TopicStats
+from nsqtw.cluster.rates import RateMeter, Rates
 from nsqtw.errors import NsqtwError
 
 LIVE_SECONDS = 2.0
@@ -31,9 +32,9 @@ QUIET_SECONDS = 30.0
 STEP_SECONDS = 5.0
 """The shortest time between two samples of the history."""
 WATCHED_SECONDS = 60.0
-"""How long a look at a page counts as somebody who looks."""
+"""Time after a request for a page in which the page counts as open."""
 KEPT_SECONDS = 3600.0
-"""How long a node that is gone is shown."""
+"""Time for which a node that does not answer is shown."""
 _SHARE = 4.0
 _STEP = 100
 """Subjects in a step."""
@@ -50,7 +51,7 @@ class Source(Protocol):
 
 @attrs.frozen
 class NodeState:
-    """A node as it was seen last. `seen` is a Unix time."""
+    """The last answer of a node. `seen` is its time in the clock of the history."""
 
     stats: NodeStats
     seen: float
@@ -58,7 +59,7 @@ class NodeState:
 
 
 class Sampler:
-    """Samples of a cluster. `latest` is the newest answer, `error` why there is none, `history` what was before."""
+    """Samples of a cluster. `latest` is the newest answer, `error` the reason for none, `history` the earlier ones."""
 
     def __init__(self, source: Source, reactor: IReactorTime) -> None:
         self.history = History()
@@ -67,10 +68,8 @@ class Sampler:
         self.nodes: Mapping[str, NodeState] = {}
         self._source = source
         self._reactor = reactor
-        self._counters = Changes(may_restart=True)
-        self._levels = Changes(may_restart=False)
-        self._watchers = 0
-        self._looked_at = -math.inf
+        self._meter = RateMeter()
+        self._viewed_at = -math.inf
         self._recorded_at = -math.inf
         self._timer: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
@@ -101,17 +100,17 @@ class Sampler:
         """The time in the clock of the history."""
         return self._reactor.seconds()
 
-    def look(self) -> None:
-        """Note that somebody looks at a page."""
+    def record_view(self) -> None:
+        """Record a request for a page: it counts as open for a while."""
         was_quiet = not self._is_watched()
-        self._looked_at = self._reactor.seconds()
+        self._viewed_at = self._reactor.seconds()
         if was_quiet and self._timer is not None:
             self._timer.reset(0)
 
     def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each round, until the returned function is called."""
         self._listeners.append(listener)
-        self.look()
+        self.record_view()
         return lambda: self._listeners.remove(listener)
 
     async def refresh(self) -> None:
@@ -130,7 +129,7 @@ class Sampler:
         return waiting.addBoth(lambda _: leave())
 
     def _is_watched(self) -> bool:
-        return bool(self._listeners) or self._reactor.seconds() - self._looked_at < WATCHED_SECONDS
+        return bool(self._listeners) or self._reactor.seconds() - self._viewed_at < WATCHED_SECONDS
 
     # -- rounds
 
@@ -179,8 +178,7 @@ class Sampler:
             if now - state.seen < KEPT_SECONDS:
                 states[name] = attrs.evolve(state, is_gone=True)
             else:
-                self._counters.forget(name)
-                self._levels.forget(name)
+                self._meter.forget(name)
         self.nodes = dict(sorted(states.items()))
 
     # -- the history
@@ -189,7 +187,7 @@ class Sampler:
         figures: dict[Subject, dict[str, float]] = {}
         for node in stats.nodes:
             yield from self._add_node(node, now, figures)
-        _count_stock(stats, figures)
+        _set_levels(stats, figures)
         self.history.begin(now)
         for number, (subject, values) in enumerate(figures.items()):
             self.history.put(subject, values)
@@ -199,44 +197,29 @@ class Sampler:
 
     def _add_node(self, node: NodeStats, now: float, figures: dict[Subject, dict[str, float]]) -> Iterator[None]:
         """Add the figures of a node to those of the cluster, and of its topics and channels."""
-        name = node.node.http_address
-        counters: dict[Subject, tuple[int, ...]] = {}
-        levels: dict[Subject, tuple[int, ...]] = {}
-        for number, topic in enumerate(node.topics):
-            subject: Subject = ("topic", topic.topic_name)
-            counters[subject] = (topic.message_count,)
-            for channel in topic.channels:
-                subject = ("channel", topic.topic_name, channel.channel_name)
-                counters[subject] = (
-                    channel.message_count,
-                    channel.requeue_count,
-                    channel.timeout_count,
-                    channel.dropped_count or 0,
-                )
-                levels[subject] = (channel.depth + channel.in_flight_count + channel.deferred_count,)
-            if number % _STEP == _STEP - 1:
-                yield
-        rates = self._counters.of(name, now, counters)
-        changes = self._levels.of(name, now, levels)
-        yield
-        totals = [_values(figures, CLUSTER), _values(figures, ("node", name))]
+        totals = [_values(figures, CLUSTER), _values(figures, ("node", node.node.http_address))]
         _count_waiting(node.topics, totals)
-        for number, (subject, found) in enumerate(rates.items()):
-            values = _values(figures, subject)
-            _add(values, "in", found[0])
-            if subject[0] == "topic":
-                for total in totals:
-                    _add(total, "in", found[0])
-            else:
-                out = max(0.0, found[0] - found[3] - changes[subject][0])
-                _add(values, "out", out)
-                _add(values, "requeue", found[1])
-                _add(values, "timeout", found[2])
-                for total in totals:
-                    _add(total, "out", out)
-                _add(_values(figures, ("topic", subject[1])), "out", out)
+        for number, (subject, rates) in enumerate(self._meter.rates(node, now)):
+            if rates is not None:
+                _add_rates(subject, rates, figures, totals)
             if number % _STEP == _STEP - 1:
                 yield
+
+
+def _add_rates(
+    subject: Subject, rates: Rates, figures: dict[Subject, dict[str, float]], totals: list[dict[str, float]]
+) -> None:
+    """Add the rates of a topic or channel of a node to its figures and to those of the node and the cluster."""
+    values = _values(figures, subject)
+    _add(values, "in", rates.incoming)
+    if subject[0] == "topic":
+        for total in totals:
+            _add(total, "in", rates.incoming)
+        return
+    _add(values, "requeue", rates.requeued)
+    _add(values, "timeout", rates.timed_out)
+    for receiver in (values, _values(figures, ("topic", subject[1])), *totals):
+        _add(receiver, "out", rates.outgoing)
 
 
 def _values(figures: dict[Subject, dict[str, float]], subject: Subject) -> dict[str, float]:
@@ -250,14 +233,14 @@ def _add(values: dict[str, float], name: str, amount: float) -> None:
 def _count_waiting(topics: tuple[TopicStats, ...], totals: list[dict[str, float]]) -> None:
     """Add up the levels of a node."""
     for total in totals:
-        _add(total, "depth", sum(waiting(topic) for topic in topics))
-        _add(total, "in_flight", sum(channel.in_flight_count for topic in topics for channel in topic.channels))
+        _add(total, "depth", sum(topic.total_depth for topic in topics))
+        _add(total, "in_flight", sum(topic.in_flight_count for topic in topics))
 
 
-def _count_stock(stats: ClusterStats, figures: dict[Subject, dict[str, float]]) -> None:
+def _set_levels(stats: ClusterStats, figures: dict[Subject, dict[str, float]]) -> None:
     """Set the levels of all topics and channels."""
     for topic in stats.topics.values():
-        _values(figures, ("topic", topic.topic_name))["depth"] = waiting(topic)
+        _values(figures, ("topic", topic.topic_name))["depth"] = topic.total_depth
         for channel in topic.channels:
             values = _values(figures, ("channel", topic.topic_name, channel.channel_name))
             values["depth"] = channel.depth
@@ -267,4 +250,4 @@ def _count_stock(stats: ClusterStats, figures: dict[Subject, dict[str, float]]) 
 
 def waiting(topic: TopicStats) -> int:
     """Return the messages that wait in a topic and in all its channels."""
-    return topic.depth + sum(channel.depth for channel in topic.channels)
+    return topic.total_depth

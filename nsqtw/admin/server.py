@@ -10,6 +10,7 @@ from twisted.web.resource import EncodingResourceWrapper, IResource
 from twisted.web.server import GzipEncoderFactory, Request, Site
 
 from nsqtw.gocompat.time import duration_text
+from nsqtw.runtime.reactor import Reactor
 
 WebRequest = Any
 """A request of twisted.web, whose methods have no types."""
@@ -77,11 +78,11 @@ class AdminSite(Site):
 
     noisy = False
 
-    def __init__(self, resource: IResource, reactor: Any) -> None:
+    def __init__(self, resource: IResource, reactor: Reactor) -> None:
         encoded = EncodingResourceWrapper(resource, [_Gzip()])  # type: ignore[no-untyped-call]
         super().__init__(encoded, requestFactory=AdminRequest, timeout=IDLE_SECONDS, reactor=reactor)  # type: ignore[no-untyped-call]
 
-    def log(self, request: Any) -> None:
+    def log(self, request: WebRequest) -> None:
         """Log a request that was answered."""
         peer = request.getClientAddress()
         _log.info(
@@ -99,7 +100,7 @@ class _Gzip(GzipEncoderFactory):
 
     compressLevel = _COMPRESSION_LEVEL
 
-    def encoderForRequest(self, request: Any) -> Any:
+    def encoderForRequest(self, request: WebRequest) -> Any:
         """_IRequestEncoderFactory API."""
         request.setHeader(b"Vary", b"Accept-Encoding")
         if _EVENTS in (request.requestHeaders.getRawHeaders(b"Accept", [b""])[0]):

@@ -148,16 +148,14 @@ class AdminService(DaemonService):
 
 
 def open_to_all(options: AdminOptions, listener: Listener) -> list[str]:
-    """Return warnings for an address where users need not show who they are."""
+    """Return warnings for an address that accepts requests without proof of their user."""
     if listener.is_local or options.auth:
         return []
     if not (options.admin_user or options.has_users):
-        return [
-            f"HTTP on {listener.address} is open: without --auth or --admin-user whoever reaches it may delete topics"
-        ]
+        return [f"HTTP on {listener.address} is open: without --auth or --admin-user any client may delete topics"]
     if not options.acl_proxy_cidr:
         return [
-            f"HTTP on {listener.address}: without --acl-proxy-cidr whoever reaches it may say in"
-            f" {options.acl_http_header} to be any user"
+            f"HTTP on {listener.address}: without --acl-proxy-cidr any client may name itself any user in"
+            f" {options.acl_http_header}"
         ]
     return []

@@ -27,7 +27,7 @@ from nsqtw.api.admin import Administration
 from nsqtw.api.backup import Backup
 from nsqtw.api.config import Configuration
 from nsqtw.api.context import ApiContext, Identity, SectionClass
-from nsqtw.api.lifecycle import LifeCycle
+from nsqtw.api.drain import DrainApi
 from nsqtw.api.log import LogReading
 from nsqtw.api.publish import Publishing
 from nsqtw.api.replay import Replay
@@ -79,7 +79,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         Replay,
         Configuration,
         Backup,
-        LifeCycle,
+        DrainApi,
         Reloading,
         Debugging,
         Description,

@@ -38,6 +38,7 @@ from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.http.client import read_body
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.net.certificates import certificates_in
+from nsqtw.options.addresses import MAX_PORT
 from nsqtw.options.redaction import without_password
 from nsqtw.options.types import TLS_VERSIONS
 from nsqtw.rights import Answer, Credentials
@@ -278,7 +279,6 @@ class HttpFactory:
 
 
 MAX_ANSWER_BYTES = 256 * 1024
-_HIGHEST_PORT = 65535
 _MAX_IDENTITY = 1024
 
 
@@ -304,7 +304,7 @@ def https_port_in(body: bytes) -> int:
         port = _typed(_object(_document(body), "the answer").get("https_port"), int, 0, "https_port")
     except AuthError:
         return 0
-    return port if 0 < port <= _HIGHEST_PORT else 0
+    return port if 0 < port <= MAX_PORT else 0
 
 
 def _grant(entry: Any) -> Grant:

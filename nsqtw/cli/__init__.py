@@ -2,11 +2,11 @@
 The command `nsqtw`: one verb for each thing an operator does with a cluster or with the files of a broker.
 
     verbs        the declarations of all verbs: words, parameters, function
-    frame        the click commands made from the declarations
+    commands     the click commands made from the declarations
     main         the console script: errors become one line and an exit code
     exit_codes   the exit codes, and which error has which
     contexts     named clusters in the user's config file
-    session      the cluster, the output and the questions of one run
+    session      the run of one verb: options, output, cluster and questions
     output       results as tables, text or JSON
     run          the reactor, for one coroutine
     completion   words that the shell completes

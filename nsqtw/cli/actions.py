@@ -1,50 +1,101 @@
-"""A change of a topic or channel on all nodes, and its result."""
+"""Changes of a topic or channel on all nodes: create, pause, unpause, empty, delete, and what other verbs change."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
 
-from nsqtw.cli.failures import failure_of
+import attrs
+
+from nsqtw.cli.checks import check_name
+from nsqtw.cli.failures import failure_of, topic_not_found
 from nsqtw.cli.output import Document
 from nsqtw.cli.session import Session
 from nsqtw.cluster.changes import Done
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.errors import NotFound, OptionError
-from nsqtw.names import is_valid_name
+
+Change = Callable[[Cluster], Awaitable[Done]]
 
 
-def check_name(name: str) -> None:
-    """Check the name of a topic or channel. OptionError."""
-    if not is_valid_name(name):
-        raise OptionError(f"no topic or channel can have the name {name!r}: 1 to 64 of a-z A-Z 0-9 . _ -")
+@attrs.frozen
+class Action:
+    """
+    A verb that changes a topic or channel: the past tense of its name, the change, and the questions before it is made
+    to a topic and to a channel.
+    """
+
+    past: str
+    change: Callable[[Cluster, str, str], Awaitable[Done]]
+    topic_question: str = ""
+    channel_question: str = ""
+    makes_new: bool = False
 
 
-async def acted(
+async def _act(action: Action, session: Session, topic: str, channel: str = "") -> Document:
+    question = action.channel_question if channel else action.topic_question
+    if action.makes_new:
+        for name in filter(None, (topic, channel)):
+            check_name(name)
+    if question:
+        session.confirm(question.format(topic=topic, channel=channel))
+    return await run_change(
+        session,
+        action.past,
+        lambda cluster: action.change(cluster, topic, channel),
+        topic,
+        channel,
+        must_exist=not action.makes_new,
+    )
+
+
+create = partial(_act, Action("created", Cluster.create, makes_new=True))
+pause = partial(_act, Action("paused", Cluster.pause))
+unpause = partial(_act, Action("unpaused", Cluster.unpause))
+empty = partial(
+    _act,
+    Action(
+        "emptied",
+        Cluster.empty,
+        "Drop the messages of topic {topic} that no channel has got yet?",
+        "Drop all messages of channel {channel} of topic {topic}?",
+    ),
+)
+delete = partial(
+    _act,
+    Action(
+        "deleted",
+        Cluster.delete,
+        "Delete topic {topic} with all its channels and messages, on all nodes?",
+        "Delete channel {channel} of topic {topic} with its messages, on all nodes?",
+    ),
+)
+
+
+async def run_change(
     session: Session,
-    what: str,
-    change: Callable[[Cluster], Awaitable[Done]],
+    action: str,
+    change: Change,
     topic: str,
     channel: str = "",
     *,
+    text: str = "",
     must_exist: bool = True,
 ) -> Document:
     """
-    Have the cluster make a change, and return the nodes that made it. `what` is the past tense of the action. Nodes
-    that failed are warnings. NotFound when no node has the topic; the error of the nodes when none made the change.
+    Have the cluster make a change, and return the servers that made it. `action` is the word for JSON, `text` the one
+    for people where it is another. Servers that failed are warnings. NotFound when no node has the topic; the error of
+    the servers when none made the change.
     """
     async with session.cluster() as cluster:
         if must_exist and not (await cluster.topic_nodes(topic)).value and not cluster.lookupds:
-            raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+            raise topic_not_found(topic)
         done = await change(cluster)
     if not done.value:
         if not done.warnings:
-            raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+            raise topic_not_found(topic)
         raise failure_of(done.warnings)
     done_by = session.value_of(done)
-    nodes = list(done_by)
-    data: dict[str, Any] = {"action": what, "topic": topic}
-    if channel:
-        data["channel"] = channel
+    servers = list(done_by)
+    data = {"action": action, "topic": topic, **({"channel": channel} if channel else {}), "servers": servers}
     name = f"{topic}/{channel}" if channel else topic
-    return Document({**data, "nodes": nodes}, [f"{what} {name} on {', '.join(nodes)}"])
+    return Document(data, [f"{text or action} {name} on {', '.join(servers)}"])

@@ -1,14 +1,13 @@
-"""Verbs about channels: `nsqtw channel list`, `show`, and the actions."""
+"""Verbs about channels: `nsqtw channel list` and `show`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nsqtw.cli.actions import acted, check_name
-from nsqtw.cli.output import Column, Document, Listing, age_text, number
+from nsqtw.cli.failures import topic_not_found
+from nsqtw.cli.output import Column, Document, Table, age_or_dash, number
 from nsqtw.cli.session import Session
-from nsqtw.cluster.model import ChannelStats, ClientStats
-from nsqtw.errors import NotFound
+from nsqtw.cluster.model import ChannelStats, ConsumerStats
 
 CHANNEL_COLUMNS = (
     Column("topic", "TOPIC"),
@@ -20,7 +19,7 @@ CHANNEL_COLUMNS = (
     number("timed_out", "TIMED OUT"),
     number("messages", "MESSAGES"),
     number("consumers", "CONSUMERS"),
-    number("oldest_message_age", "OLDEST", age_text),
+    number("oldest_message_age", "OLDEST", age_or_dash),
     Column("paused", "PAUSED"),
 )
 _CONSUMER_COLUMNS = (
@@ -54,7 +53,7 @@ def channel_row(channel: ChannelStats) -> dict[str, Any]:
     }
 
 
-def _consumer_row(client: ClientStats) -> dict[str, Any]:
+def _consumer_row(client: ConsumerStats) -> dict[str, Any]:
     return {
         "hostname": client.hostname,
         "client_id": client.client_id,
@@ -70,15 +69,15 @@ def _consumer_row(client: ClientStats) -> dict[str, Any]:
     }
 
 
-async def list_channels(session: Session, topic: str | None) -> Listing:
+async def list_channels(session: Session, topic: str | None) -> Table:
     """`nsqtw channel list`."""
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
     if topic is not None and topic not in stats.topics:
-        raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+        raise topic_not_found(topic)
     topics = stats.topics.values() if topic is None else [stats.topics[topic]]
     rows = [channel_row(channel) for found in topics for channel in found.channels]
-    return Listing(CHANNEL_COLUMNS, rows, "no channels")
+    return Table(CHANNEL_COLUMNS, rows, "no channels")
 
 
 async def show(session: Session, topic: str, channel: str) -> Document:
@@ -94,39 +93,8 @@ async def show(session: Session, topic: str, channel: str) -> Document:
         [
             f"channel {channel} of topic {topic}{' (paused)' if found.is_paused else ''}",
             "",
-            Listing(node_columns, nodes),
+            Table(node_columns, nodes),
             "",
-            Listing(_CONSUMER_COLUMNS, consumers, "no consumers"),
+            Table(_CONSUMER_COLUMNS, consumers, "no consumers"),
         ],
     )
-
-
-async def create(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel create`."""
-    check_name(topic)
-    check_name(channel)
-    return await acted(
-        session, "created", lambda cluster: cluster.create(topic, channel), topic, channel, must_exist=False
-    )
-
-
-async def pause(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel pause`."""
-    return await acted(session, "paused", lambda cluster: cluster.pause(topic, channel), topic, channel)
-
-
-async def unpause(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel unpause`."""
-    return await acted(session, "unpaused", lambda cluster: cluster.unpause(topic, channel), topic, channel)
-
-
-async def empty(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel empty`."""
-    session.confirm(f"Drop all messages of channel {channel} of topic {topic}?")
-    return await acted(session, "emptied", lambda cluster: cluster.empty(topic, channel), topic, channel)
-
-
-async def delete(session: Session, topic: str, channel: str) -> Document:
-    """`nsqtw channel delete`."""
-    session.confirm(f"Delete channel {channel} of topic {topic} with its messages, on all nodes?")
-    return await acted(session, "deleted", lambda cluster: cluster.delete(topic, channel), topic, channel)

@@ -12,10 +12,12 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.interfaces import IReactorProcess
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 
 from nsqtw.errors import CommandError
+from nsqtw.runtime.reactor import Reactor
 
 KEPT_LINES = 10
 _FLAG_LINES = 2
@@ -27,27 +29,27 @@ _FATAL = re.compile(r"\b(?:FATAL|ERROR): (?P<text>.*)")
 
 class Child(ProcessProtocol):
     """
-    A daemon. `listeners` are the kinds of addresses (TCP, HTTP) that it listens on when it is ready; `tell` gets each
-    line of its log.
+    A daemon. `listeners` are the kinds of addresses (TCP, HTTP) that it listens on when it is ready; `on_line` gets
+    each line of its log.
     """
 
     def __init__(
-        self, reactor: Any, name: str, function: str, flags: Sequence[str], listeners: Sequence[str],
-        tell: Callable[[str, str], None],
+        self, reactor: Reactor, name: str, function: str, flags: Sequence[str], listeners: Sequence[str],
+        on_line: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self.name = name
         self.addresses: dict[str, str] = {}
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
         self.exit_text = ""
-        """How it ended, empty while it runs."""
+        """The end in words, empty while it runs."""
         self._reactor = reactor
         self._listeners = listeners
-        self._tell = tell
+        self._on_line = on_line
         self._rest = b""
         self._ready: Deferred[None] = Deferred()
         self._waiting_for_end: list[Deferred[None]] = []
         words = [sys.executable, "-c", _START, function, str(os.getpid()), *flags]
-        reactor.spawnProcess(self, sys.executable, words, env=None, childFDs={0: "w", 1: "r", 2: "r"})
+        IReactorProcess(reactor).spawnProcess(self, sys.executable, words, env=None, childFDs={0: "w", 1: "r", 2: "r"})
 
     def ready(self) -> Deferred[None]:
         """Wait until it listens. CommandError when it ends before."""
@@ -79,7 +81,7 @@ class Child(ProcessProtocol):
         if errors:
             return errors[-1]
         if not self.lines:
-            return "it said nothing"
+            return "no output"
         return self.lines[0 if len(self.lines) <= _FLAG_LINES else -1]
 
     # -- from Twisted
@@ -116,7 +118,7 @@ class Child(ProcessProtocol):
 
     def _received(self, line: str) -> None:
         self.lines.append(line)
-        self._tell(self.name, line)
+        self._on_line(self.name, line)
         match = _LISTENING.search(line)
         if match is None:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +18,8 @@ from nsqtw.cli.output import write_line
 from nsqtw.errors import NsqtwError
 
 if TYPE_CHECKING:
-    from nsqtw.cli.quick_cluster import QuickCluster
+    from nsqtw.cli.cluster_names import ClusterNames
+    from nsqtw.cli.session import Session
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -49,18 +50,18 @@ def nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -
     return _beginning(incomplete, lambda cluster: cluster.nodes(), context)
 
 
-def _beginning(incomplete: str, ask: Callable[[QuickCluster], Iterable[str]], context: click.Context) -> list[str]:
-    from nsqtw.cli.quick_cluster import QuickCluster  # of no use to --help
+def _beginning(incomplete: str, ask: Callable[[ClusterNames], Iterable[str]], context: click.Context) -> list[str]:
+    from nsqtw.cli.cluster_names import ClusterNames  # of no use to --help
     from nsqtw.cli.session import Globals, Session
 
     try:
         access = Session(Globals(**(context.find_root().obj or {}))).access()
-        return sorted({name for name in ask(QuickCluster(access)) if name.startswith(incomplete)})
+        return sorted({name for name in ask(ClusterNames(access)) if name.startswith(incomplete)})
     except NsqtwError:
         return []
 
 
-def script(session: Any, shell: str) -> int:
+def script(session: Session, shell: str) -> int:
     """`nsqtw completion`: print the script of a shell."""
     from click.shell_completion import get_completion_class
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from nsqtw.cli.contexts import ClusterAccess
+from nsqtw.cli.exit_codes import REFUSALS
 from nsqtw.client.http import HttpQuery
-from nsqtw.client.lookup import ACCEPT, address_of, answer_of, producers_of
+from nsqtw.client.lookup import ACCEPT, answer_of, base_url, producers_of
 from nsqtw.client.nsqd_api import CONNECT_SECONDS, REQUEST_SECONDS
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import tls_context
 from nsqtw.client.twisted import TwistedLoop
 from nsqtw.errors import ConnectFailed, LookupFailed, NotFound, PermissionRefused
-
-_REFUSED = (401, 403)
+from nsqtw.options.addresses import join_host_port
+from nsqtw.rights import authorization
 
 
 def client_options(access: ClusterAccess, **named: Any) -> ClientOptions:
@@ -67,19 +68,21 @@ class _Queries:
         self._loop = TwistedLoop()
         self._headers = {"Accept": ACCEPT}
         if secret := access.secret():
-            self._headers["Authorization"] = f"Bearer {secret}"
+            self._headers["Authorization"] = authorization(secret)
         self._context: ssl.SSLContext | None = tls_context(client_options(access)) if uses_tls(access) else None
 
-    async def first(self, program: str, addresses: Sequence[str], read: Any, path: str) -> list[str]:
+    async def first(
+        self, program: str, addresses: Sequence[str], read: Callable[[str, dict[str, Any]], list[str]], path: str
+    ) -> list[str]:
         """Return what `read` makes of all answers. ConnectFailed when there is none, PermissionRefused."""
         found: list[str] = []
         failures: list[str] = []
         for address in addresses:
-            url = (address if "://" in address else f"http://{address}").rstrip("/")
+            url = base_url(address)
             query = HttpQuery(self._loop, url + path, headers=self._headers, context=self._context)
             try:
                 answer = await query.run(CONNECT_SECONDS, REQUEST_SECONDS)
-                if answer.status in _REFUSED:
+                if answer.status in REFUSALS:
                     raise PermissionRefused(_refused(program, address, answer.status))
                 if answer.status == 404:  # NSQ's word for a topic without nsqds
                     continue
@@ -97,7 +100,7 @@ def _own_address(url: str, document: dict[str, Any]) -> list[str]:
     port = document.get("tcp_port")
     if not isinstance(port, int):
         raise LookupFailed(f"{url}: the answer has no tcp_port; is it an nsqd?")
-    return [address_of(urlsplit(url).hostname or "", port)]
+    return [join_host_port(urlsplit(url).hostname or "", port)]
 
 
 def _producers(url: str, document: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nsqtw.cli.contexts import KEYS, ClusterAccess
-from nsqtw.cli.output import Column, Document, Listing
+from nsqtw.cli.output import Column, Document, Table
 from nsqtw.cli.session import Session
 from nsqtw.errors import OptionError
 
@@ -19,7 +19,7 @@ _COLUMNS = (
 _PATHS = ("secret_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
 
 
-def list_contexts(session: Session) -> Listing:
+def list_contexts(session: Session) -> Table:
     """`nsqtw context list`."""
     rows = [
         {
@@ -30,7 +30,7 @@ def list_contexts(session: Session) -> Listing:
         }
         for name, access in session.contexts.by_name.items()
     ]
-    return Listing(_COLUMNS, rows, f"no contexts in {session.contexts.path}; 'nsqtw context add' makes one")
+    return Table(_COLUMNS, rows, f"no contexts in {session.contexts.path}; 'nsqtw context add' makes one")
 
 
 def show(session: Session, name: str | None) -> Document:

@@ -32,6 +32,7 @@ LOCAL_NSQD = "127.0.0.1:4151"
 
 _CURRENT, _CONTEXTS = "current", "contexts"
 _MODE = 0o600
+_ADDRESS, _PATH = "HOST:PORT", "PATH"
 
 
 def _is_text(value: object) -> bool:
@@ -42,41 +43,53 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _key(help: str, is_valid: Callable[[object], bool], form: str, default: Any) -> Any:
-    return attrs.field(default=default, metadata={"help": help, "is_valid": is_valid, "form": form})
+def _key(help: str, metavar: str, is_valid: Callable[[object], bool], form: str, default: Any) -> Any:
+    metadata = {"help": help, "metavar": metavar, "is_valid": is_valid, "form": form}
+    return attrs.field(default=default, metadata=metadata)
 
 
-def _text(help: str) -> Any:
-    return _key(help, _is_text, "a text", "")
+def _text(help: str, metavar: str) -> Any:
+    return _key(help, metavar, _is_text, "a text", "")
 
 
-def _texts(help: str) -> Any:
-    return _key(help, _is_texts, "a list of texts", ())
+def _texts(help: str, metavar: str) -> Any:
+    return _key(help, metavar, _is_texts, "a list of texts", ())
 
 
 @attrs.frozen(kw_only=True)
 class ClusterAccess:
-    """Addresses and credentials of a cluster. The fields are the keys of a context in the file."""
+    """
+    Addresses and credentials of a cluster. The fields are the keys of a context in the file, and the options of `nsqtw
+    context add`.
+    """
 
-    nsqd_http_addresses: tuple[str, ...] = _texts("HTTP addresses of nsqds")
-    lookupd_http_addresses: tuple[str, ...] = _texts("HTTP addresses of nsqlookupds, which name the nsqds")
-    nsqd_tcp_addresses: tuple[str, ...] = _texts("TCP addresses of nsqds; unless given, the nsqds are asked for theirs")
-    nsqadmin_http_address: str = _text("HTTP address of nsqadmin")
-    secret_file: str = _text("file with the secret for --auth")
-    secret_variable: str = _text("environment variable with the secret for --auth")
-    tls_ca_file: str = _text("certificates of the authorities that signed those of the nodes")
-    tls_cert_file: str = _text("client certificate")
-    tls_key_file: str = _text("key of the client certificate")
-    tls_insecure: bool = _key("accept any certificate", lambda value: isinstance(value, bool), "true or false", False)
+    nsqd_http_addresses: tuple[str, ...] = _texts("HTTP address of an nsqd", _ADDRESS)
+    lookupd_http_addresses: tuple[str, ...] = _texts("HTTP address of an nsqlookupd, which names the nsqds", _ADDRESS)
+    nsqd_tcp_addresses: tuple[str, ...] = _texts(
+        "TCP address of an nsqd, where nodes name one that cannot be reached from here", _ADDRESS
+    )
+    nsqadmin_http_address: str = _text("HTTP address of nsqadmin", _ADDRESS)
+    secret_file: str = _text("File with the secret for nodes with --auth", _PATH)
+    secret_variable: str = _text("Environment variable with the secret", "NAME")
+    tls_ca_file: str = _text("Certificates of the authorities that signed those of the nodes", _PATH)
+    tls_cert_file: str = _text("Client certificate", _PATH)
+    tls_key_file: str = _text("Key of the client certificate", _PATH)
+    tls_insecure: bool = _key(
+        "Accept any certificate", "", lambda value: isinstance(value, bool), "true or false", False
+    )
+
+    @property
+    def http_addresses(self) -> tuple[str, ...]:
+        """The HTTP addresses of all servers."""
+        admin = (self.nsqadmin_http_address,) if self.nsqadmin_http_address else ()
+        return (*self.nsqd_http_addresses, *self.lookupd_http_addresses, *admin)
 
     def secret(self) -> str:
-        """Return the secret, empty for none. OptionError when its file or variable cannot be read."""
+        """Return the secret, empty for none. OptionError when its file or variable has none."""
         if self.secret_file:
-            try:
-                return Path(self.secret_file).expanduser().read_text("utf-8").strip()
-            except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-                raise OptionError(f"secret file {self.secret_file}: {reason}") from error
+            from nsqtw.options.files import read_secret  # slow to import
+
+            return read_secret(os.path.expanduser(self.secret_file), "secret_file")
         if self.secret_variable:
             secret = os.environ.get(self.secret_variable, "")
             if not secret:

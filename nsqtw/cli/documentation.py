@@ -14,9 +14,10 @@ from textwrap import fill
 import click
 
 from nsqtw.cli import PROGRAM
+from nsqtw.cli.commands import common_options, root_options
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.frame import common_options, root_options
-from nsqtw.cli.verbs import SECTIONS, VERBS, Verb
+from nsqtw.cli.verb import SECTIONS, Verb
+from nsqtw.cli.verbs import VERBS
 from nsqtw.options.help import DOCS, replaced, roff_text
 
 PAGE = DOCS / "cli.md"

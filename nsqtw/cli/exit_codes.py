@@ -11,7 +11,6 @@ from nsqtw.errors import (
     NotFound,
     NsqtwError,
     OptionError,
-    PartialFailure,
     PermissionRefused,
 )
 
@@ -39,7 +38,6 @@ class ExitCode(IntEnum):
 
 
 _CODES: tuple[tuple[type[NsqtwError], ExitCode], ...] = (
-    (PartialFailure, ExitCode.PARTIAL_FAILURE),
     (PermissionRefused, ExitCode.REFUSED),
     (AuthError, ExitCode.REFUSED),
     (NotFound, ExitCode.NOT_FOUND),
@@ -47,6 +45,10 @@ _CODES: tuple[tuple[type[NsqtwError], ExitCode], ...] = (
     (NotConnected, ExitCode.CANNOT_CONNECT),
     (OptionError, ExitCode.WRONG_USAGE),
 )
+
+
+REFUSALS = (401, 403)
+"""The statuses of an answer that refuses the credentials."""
 
 
 def exit_code_of(error: NsqtwError) -> ExitCode:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from nsqtw.cli.contexts import LOCAL_NSQD
+from nsqtw.cli.exit_codes import REFUSALS
 from nsqtw.errors import (
     ClusterError,
     CommandError,
@@ -50,6 +51,11 @@ def explained(error: NsqtwError) -> NsqtwError:
     return failure_of(map(str, causes), program)
 
 
+def topic_not_found(topic: str) -> NotFound:
+    """Return the error for a topic that no node has."""
+    return NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+
+
 def failure_of(texts: Iterable[str], program: str = "") -> NsqtwError:
     """Return the error for texts of the cluster, none of which is a success."""
     lines = [line for text in texts for line in text.split("\n") if line]
@@ -57,7 +63,7 @@ def failure_of(texts: Iterable[str], program: str = "") -> NsqtwError:
         return NotFound(f"no {program or 'node'} answered: none is registered" if program else "no node was found")
     shown = "; ".join(dict.fromkeys(map(readable, lines)))
     statuses = {int(match[1]) for match in map(_STATUS.search, lines) if match}
-    if statuses & {401, 403}:
+    if not statuses.isdisjoint(REFUSALS):
         return PermissionRefused(shown)
     if statuses == {404}:
         return NotFound(shown)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
+from nsqtw.cli.choices import CHECKS
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import Document
-from nsqtw.cli.plain_http import get
 from nsqtw.cli.session import Session
+from nsqtw.cli.stdlib_http import get
 
-PATHS = {"ready": "/readyz", "live": "/livez", "ping": "/ping"}
-"""The values of --check."""
 _STATES = {"ready": "ready", "live": "alive", "ping": "healthy"}
 _SHOWN_BYTES = 64 * 1024
 
@@ -24,10 +23,10 @@ _SHOWN_BYTES = 64 * 1024
 def health(session: Session, address: str, check: str, timeout: float, root_ca_file: str) -> Document:
     """`nsqtw health`. The exit code is FAILED for a daemon that says no."""
     access = ClusterAccess(tls_ca_file=root_ca_file)
-    path = PATHS[check]
+    path = CHECKS[check]
     answer = get(access, address, path, timeout)
     if answer.status == 404:  # another nsqd
-        path = PATHS["ping"]
+        path = CHECKS["ping"]
         answer = get(access, address, path, timeout)
     status, body = answer.status, answer.body[:_SHOWN_BYTES].decode("utf-8", "replace")
     is_healthy = status == 200

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import click
 
 from nsqtw.cli import PROGRAM
+from nsqtw.cli.commands import make_root
 from nsqtw.cli.exit_codes import ExitCode, exit_code_of
 from nsqtw.cli.failures import explained
-from nsqtw.cli.frame import make_root
 from nsqtw.cli.output import discard_stdout, printable, write_line
 from nsqtw.errors import NsqtwError
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any
 
+from nsqtw.cli.choices import STATES
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Column, Document, Listing, number
+from nsqtw.cli.output import Column, Document, Table, body_fields, number
 from nsqtw.cli.session import Session
-from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
 from nsqtw.cluster.model import Message, Seek
 from nsqtw.errors import NotFound
 from nsqtw.options.types import parse_duration
 
-STATES = {"waiting": READY, "deferred": DEFERRED, "in-flight": IN_FLIGHT}
-"""The values of --state."""
 _SHOWN_CHARACTERS = 200
 
 
@@ -52,10 +49,6 @@ _SEEK_COLUMNS = (
 
 
 def _row(message: Message) -> dict[str, Any]:
-    try:
-        body, encoding = message.body.decode(), "text"
-    except UnicodeDecodeError:
-        body, encoding = b64encode(message.body).decode(), "base64"
     consumer = message.consumer
     return {
         "id": message.id,
@@ -65,12 +58,11 @@ def _row(message: Message) -> dict[str, Any]:
         "due": message.due,
         "deadline": message.deadline,
         "consumer": consumer and f"{consumer.hostname}/{consumer.client_id} {consumer.remote_address}",
-        "body": body,
-        "encoding": encoding,
+        **body_fields(message.body),
     }
 
 
-async def peek(session: Session, topic: str, channel: str | None, state: str, n: int) -> Listing:
+async def peek(session: Session, topic: str, channel: str | None, state: str, n: int) -> Table:
     """`nsqtw peek`."""
     async with session.cluster() as cluster:
         found = session.value_of(await cluster.messages(topic, channel or "", state=STATES[state], limit=n))
@@ -80,7 +72,7 @@ async def peek(session: Session, topic: str, channel: str | None, state: str, n:
         session.say(f"there are more: -n shows up to so many, {n} now")
     if not session.output.is_json:
         rows = [{**row, "shown": _body_text(message.body)} for row, message in zip(rows, messages, strict=False)]
-    return Listing((*_COLUMNS, *_STATE_COLUMNS[state], Column("shown", "BODY")), rows, "no messages")
+    return Table((*_COLUMNS, *_STATE_COLUMNS[state], Column("shown", "BODY")), rows, "no messages")
 
 
 async def seek(session: Session, topic: str, channel: str, to: str, dry_run: bool) -> Document:
@@ -139,6 +131,6 @@ def _document(topic: str, channel: str, moves: tuple[Seek, ...], what: str) -> D
         {"topic": topic, "channel": channel, "replayed": replayed, "skipped": skipped, "nodes": rows},
         [
             f"channel {channel} of topic {topic} {what}: {replayed} messages come again, {skipped} are skipped",
-            Listing(_SEEK_COLUMNS, rows),
+            Table(_SEEK_COLUMNS, rows),
         ],
     )

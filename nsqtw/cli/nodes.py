@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from nsqtw.cli.output import Column, Listing, age_text, number, size_text
+from nsqtw.cli.output import Column, Table, age_or_dash, number, size_or_dash
 from nsqtw.cli.session import Session
 from nsqtw.cluster.model import NodeStats
 
@@ -14,21 +14,21 @@ _COLUMNS = (
     Column("tcp_address", "TCP"),
     Column("version", "VERSION"),
     Column("health", "HEALTH"),
-    number("uptime", "UP", age_text),
+    number("uptime", "UP", age_or_dash),
     number("topics", "TOPICS"),
     number("channels", "CHANNELS"),
     number("depth", "DEPTH"),
     number("messages", "MESSAGES"),
-    number("disk_free", "DISK FREE", size_text),
+    number("disk_free", "DISK FREE", size_or_dash),
 )
 
 
-async def list_nodes(session: Session) -> Listing:
+async def list_nodes(session: Session) -> Table:
     """`nsqtw nodes`."""
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
     now = time.time()
-    return Listing(_COLUMNS, [_row(node, now) for node in stats.nodes], "no nodes")
+    return Table(_COLUMNS, [_row(node, now) for node in stats.nodes], "no nodes")
 
 
 def _row(stats: NodeStats, now: float) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def _row(stats: NodeStats, now: float) -> dict[str, Any]:
         "uptime": max(0.0, now - stats.start_time) if stats.start_time else None,
         "topics": len(stats.topics),
         "channels": sum(len(topic.channels) for topic in stats.topics),
-        "depth": sum(topic.depth + sum(channel.depth for channel in topic.channels) for topic in stats.topics),
+        "depth": sum(topic.total_depth for topic in stats.topics),
         "messages": stats.message_count,
         "disk_free": stats.disk_free,
-        "out_of_date": node.is_out_of_date,
+        "out_of_date": node.is_outdated,
     }

@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import attrs
 
+from nsqtw.cluster.texts import brief_duration_text, size_text
 from nsqtw.errors import CommandError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
 TABLE, JSON = FORMATS = ("table", "json")
 _GAP = "  "
@@ -35,28 +37,22 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def size_text(count: int | None) -> str:
-    """Return bytes as people read them: 1.5 GB, where 1 KB is 1024 bytes."""
-    if count is None:
-        return "-"
-    size = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"
+def size_or_dash(count: int | None) -> str:
+    """Return bytes as people read them, a dash for None."""
+    return "-" if count is None else size_text(count)
 
 
-def age_text(seconds: float | None) -> str:
-    """Return a duration as people read it: 250ms, 3.2s, 5m, 2h, 4d."""
-    if seconds is None:
-        return "-"
-    if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
-    for unit, length, following in (("s", 1.0, 60.0), ("m", 60.0, 3600.0), ("h", 3600.0, 86400.0)):
-        if seconds < following:
-            return f"{seconds / length:.{1 if unit == 's' else 0}f}{unit}"
-    return f"{seconds / 86400:.0f}d"
+def age_or_dash(seconds: float | None) -> str:
+    """Return a duration as people read it, a dash for None."""
+    return "-" if seconds is None else brief_duration_text(seconds)
+
+
+def body_fields(body: bytes) -> dict[str, str]:
+    """Return the body of a message for JSON. `encoding` is text, or base64 for a body that is no UTF-8."""
+    try:
+        return {"body": body.decode(), "encoding": "text"}
+    except UnicodeDecodeError:
+        return {"body": b64encode(body).decode(), "encoding": "base64"}
 
 
 def printable(text: str) -> str:
@@ -80,13 +76,12 @@ def number(key: str, title: str, show: Callable[[Any], str] = _shown) -> Column:
 
 
 @attrs.frozen
-class Listing:
+class Table:
     """Rows of equal form. JSON has every key of a row, a table only its columns. `empty` replaces an empty table."""
 
     columns: Sequence[Column]
     rows: Sequence[Mapping[str, Any]]
     empty: str = ""
-    title: str = ""
 
     def cells(self) -> list[list[str]]:
         """Return the texts of all rows."""
@@ -98,10 +93,10 @@ class Document:
     """An object in JSON; lines of text and tables in text."""
 
     data: Mapping[str, Any]
-    parts: Sequence[str | Listing] = ()
+    parts: Sequence[str | Table] = ()
 
 
-Result = Listing | Document
+Result = Table | Document
 
 
 class Output:
@@ -118,25 +113,23 @@ class Output:
     def show(self, result: Result) -> None:
         """Print a result."""
         if self.is_json:
-            data = [dict(row) for row in result.rows] if isinstance(result, Listing) else result.data
+            data = [dict(row) for row in result.rows] if isinstance(result, Table) else result.data
             write_line(json.dumps(data, indent=2, ensure_ascii=False))
             return
-        for part in [result] if isinstance(result, Listing) else result.parts:
+        for part in [result] if isinstance(result, Table) else result.parts:
             if isinstance(part, str):
                 write_line(printable(part))
             else:
-                self._show_listing(part)
+                self._show_table(part)
 
-    def _show_listing(self, listing: Listing) -> None:
-        if listing.title:
-            write_line(listing.title)
-        if not listing.rows:
-            if listing.empty:
-                write_line(listing.empty)
+    def _show_table(self, table: Table) -> None:
+        if not table.rows:
+            if table.empty:
+                write_line(table.empty)
         elif is_terminal(sys.stdout):
-            make_console().print(rich_table(listing))
+            make_console().print(rich_table(table))
         else:
-            write_line("\n".join(text_table(listing)))
+            write_line("\n".join(text_table(table)))
 
 
 def write_line(text: str, stream: TextIO | None = None) -> None:
@@ -174,29 +167,29 @@ def make_console(*, is_stderr: bool = False) -> Console:
     return Console(stderr=is_stderr, highlight=False)
 
 
-def rich_table(listing: Listing) -> Table:
+def rich_table(table: Table) -> RichTable:
     """Return the table of a terminal."""
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for column in listing.columns:
-        table.add_column(column.title, justify="right" if column.is_number else "left", overflow="fold")
-    for cells in listing.cells():
-        table.add_row(*map(Text, cells))
-    return table
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in table.columns:
+        shown.add_column(column.title, justify="right" if column.is_number else "left", overflow="fold")
+    for cells in table.cells():
+        shown.add_row(*map(Text, cells))
+    return shown
 
 
-def text_table(listing: Listing) -> list[str]:
+def text_table(table: Table) -> list[str]:
     """Return the lines of a table for a file or pipe. Columns are at least two spaces apart."""
-    rows = [[column.title for column in listing.columns], *listing.cells()]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(listing.columns))]
+    rows = [[column.title for column in table.columns], *table.cells()]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
     lines = []
     for row in rows:
         cells = [
             cell.rjust(width) if column.is_number else cell.ljust(width)
-            for cell, width, column in zip(row, widths, listing.columns, strict=True)
+            for cell, width, column in zip(row, widths, table.columns, strict=True)
         ]
         lines.append(_GAP.join(cells).rstrip())
     return lines

@@ -12,7 +12,7 @@ from nsqtw.cli.output import is_terminal, make_console
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_PATIENCE_SECONDS = 1.0
+_DELAY_SECONDS = 1.0
 
 
 class ProgressBar:
@@ -26,7 +26,7 @@ class ProgressBar:
 
     def show(self, done: int, total: int | None, text: str = "") -> None:
         """Show `done` of `total` steps, None for an unknown number."""
-        if not self._is_wanted or time.monotonic() - self._begin < _PATIENCE_SECONDS:
+        if not self._is_wanted or time.monotonic() - self._begin < _DELAY_SECONDS:
             return
         if self._progress is None:
             self._progress = _make_bar()

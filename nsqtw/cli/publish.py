@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import attrs
 
+from nsqtw.cli.checks import check_name, duration_of
 from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.output import Document, is_terminal
 from nsqtw.cli.progress import ProgressBar
@@ -16,8 +17,6 @@ from nsqtw.cli.stdin import StdinMessages, delimiter_of
 from nsqtw.client.event_loop import Future
 from nsqtw.client.twisted import Producer
 from nsqtw.errors import ClientLibraryError, CommandError, OptionError
-from nsqtw.names import is_valid_name
-from nsqtw.options.types import parse_duration
 
 _IN_FLIGHT = 1000
 """Publishes without an answer."""
@@ -33,11 +32,12 @@ async def publish(
     nsqd_tcp_address: tuple[str, ...],
 ) -> Document:
     """`nsqtw pub`."""
-    if not is_valid_name(topic):
-        raise OptionError(f"no topic can have the name {topic!r}: 1 to 64 of the letters a-z A-Z 0-9 . _ -")
+    check_name(topic)
     if any(not body for body in bodies):
         raise OptionError("a message has at least one byte")
-    delay = _delay(defer)
+    delay = duration_of("--defer", defer, "a duration such as 30s or 5m")
+    if delay < 0:
+        raise OptionError("--defer must not be negative")
     if not bodies and is_terminal(sys.stdin):
         session.say("a message on each line; Ctrl-D ends")
     source = StdinMessages(session.reactor, delimiter_of(delimiter)) if not bodies else None
@@ -70,16 +70,6 @@ async def publish(
         await producer.stop()
     messages_text = "1 message" if published == 1 else f"{published} messages"
     return Document({"topic": topic, "published": published}, [f"published {messages_text} to {topic}"])
-
-
-def _delay(text: str) -> float:
-    try:
-        delay = parse_duration(text)
-    except ValueError as error:
-        raise OptionError(f"--defer {text!r} must be a duration, such as 30s or 5m") from error
-    if delay < 0:
-        raise OptionError("--defer must not be negative")
-    return delay
 
 
 async def _each(bodies: tuple[str, ...]) -> AsyncIterator[bytes]:

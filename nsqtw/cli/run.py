@@ -5,26 +5,28 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.process import reapAllProcesses
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogBeginner
 from zope.interface import implementer
 
+from nsqtw.runtime.reactor import Reactor
+
 T = TypeVar("T")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def run(main: Callable[[Any], Coroutine[Any, Any, T]], *, is_debug: bool = False) -> T:
+def run(main: Callable[[Reactor], Coroutine[Any, Any, T]], *, is_debug: bool = False) -> T:
     """
     Run `main(reactor)` to its end. KeyboardInterrupt after a signal, unless `main` handles the CancelledError of
     Twisted and returns. A second signal does not wait for it.
     """
     from twisted.internet import reactor as installed  # importing it makes it
 
-    reactor: Any = installed
+    reactor = cast(Reactor, installed)
     globalLogBeginner.beginLoggingTo([_StderrObserver(is_debug)], redirectStandardIO=False)
     outcome: list[T] = []
     errors: list[BaseException] = []

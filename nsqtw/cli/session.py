@@ -1,4 +1,4 @@
-"""One run of `nsqtw`: the addresses and credentials it works with, its output, and the questions it asks."""
+"""The run of one verb: options, output, cluster and questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -21,6 +21,7 @@ from nsqtw.errors import CommandError, OptionError
 if TYPE_CHECKING:
     from nsqtw.cluster.cluster import Cluster
     from nsqtw.cluster.model import Partial
+    from nsqtw.runtime.reactor import Reactor
 
 T = TypeVar("T")
 
@@ -39,16 +40,25 @@ class Globals:
 
 
 class Session:
-    """What a verb gets besides its own arguments."""
+    """The run of one verb. Its function gets the session before its own arguments."""
 
-    def __init__(self, options: Globals, reactor: Any = None) -> None:
+    def __init__(self, options: Globals) -> None:
         self.options = options
         self.output = Output(options.output)
-        self.reactor = reactor
-        """The reactor, for verbs that are coroutines."""
         self.exit_code = ExitCode.DONE
         """The exit code of the run when its verb returns a result. PARTIAL_FAILURE after a failure of some nodes."""
         self._contexts: Contexts | None = None
+        self._reactor: Reactor | None = None
+
+    @property
+    def reactor(self) -> Reactor:
+        """The reactor, for verbs that are coroutines."""
+        assert self._reactor is not None
+        return self._reactor
+
+    @reactor.setter
+    def reactor(self, reactor: Reactor) -> None:
+        self._reactor = reactor
 
     @property
     def contexts(self) -> Contexts:
@@ -117,12 +127,12 @@ class Session:
         if self.options.is_yes:
             return
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
-            raise OptionError(f"{question} Nobody can be asked: repeat the command with --yes")
-        sys.stderr.write(f"{question} [y/N] ")
-        sys.stderr.flush()
+            raise OptionError(f"{question} There is no terminal to ask on: repeat with --yes")
         # The handler of the reactor would wait for its next turn, and this for a line.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
+            sys.stderr.write(f"{question} [y/N] ")
+            sys.stderr.flush()
             answer = sys.stdin.readline()
         finally:
             signal.signal(signal.SIGINT, before)
@@ -131,7 +141,7 @@ class Session:
 
 
 @asynccontextmanager
-async def _cluster(access: ClusterAccess, reactor: Any) -> AsyncIterator[Cluster]:
+async def _cluster(access: ClusterAccess, reactor: Reactor) -> AsyncIterator[Cluster]:
     from nsqtw.cluster.cluster import Cluster  # takes time that verbs without a cluster do not need
     from nsqtw.cluster.credentials import ClusterCredentials
 
@@ -151,6 +161,7 @@ async def _cluster(access: ClusterAccess, reactor: Any) -> AsyncIterator[Cluster
             is_verification_skipped=access.tls_insecure,
         ),
     )
+    cluster.requests.trust_addresses(access.nsqd_http_addresses)
     try:
         yield cluster
     finally:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
 from nsqtw.cli.channels import channel_row
+from nsqtw.cli.choices import SORTS
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Column, Document, Listing, age_text, is_terminal, make_console, number, rich_table
+from nsqtw.cli.output import Column, Document, Table, age_or_dash, is_terminal, make_console, number, rich_table
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.model import TopicStats
+from nsqtw.cluster.model import ClusterStats, TopicStats
+from nsqtw.cluster.rates import RateMeter, Rates, Subject
 from nsqtw.errors import NsqtwError
 
 Row = dict[str, Any]
-_Key = tuple[str, str]
 
 
 def _rate_text(rate: float | None) -> str:
@@ -37,20 +38,11 @@ COLUMNS = (
     number("out_rate", "OUT/s", _rate_text),
     number("requeue_rate", "REQUEUED/s", _rate_text),
     number("timeout_rate", "TIMED OUT/s", _rate_text),
-    number("oldest_message_age", "OLDEST", age_text),
+    number("oldest_message_age", "OLDEST", age_or_dash),
     number("consumers", "CONSUMERS"),
     Column("paused", "PAUSED"),
 )
-SORTS = {
-    "name": ("topic", False),
-    "depth": ("depth", True),
-    "in": ("in_rate", True),
-    "out": ("out_rate", True),
-    "age": ("oldest_message_age", True),
-}
-"""The values of --sort: a key of the rows, and whether the largest value comes first."""
-_RATES = {"in_rate": "messages", "requeue_rate": "requeued", "timeout_rate": "timed_out"}
-_FRAME_LINES = 5
+_OTHER_LINES = 5
 
 
 async def stat(
@@ -68,8 +60,8 @@ async def stat(
             for number_of_poll in range(polls):
                 if number_of_poll:
                     await deferLater(session.reactor, interval)
-                rows = meter.rows(await _topics(session, cluster), time.monotonic())
-                document = Document({"time": time.time(), "channels": rows}, [Listing(COLUMNS, rows, "no topics")])
+                rows = meter.rows(session.value_of(await cluster.stats()), time.monotonic())
+                document = Document({"time": time.time(), "channels": rows}, [Table(COLUMNS, rows, "no topics")])
                 if polls == 1:
                     return document
                 if session.output.is_json:
@@ -80,10 +72,6 @@ async def stat(
         except CancelledError:
             return ExitCode.DONE if n is None else ExitCode.INTERRUPTED
     return session.exit_code
-
-
-async def _topics(session: Session, cluster: Cluster) -> Mapping[str, TopicStats]:
-    return session.value_of(await cluster.stats()).topics
 
 
 async def _run_live(session: Session, cluster: Cluster, meter: Meter, interval: float, polls: int) -> None:
@@ -106,11 +94,11 @@ async def _run_live(session: Session, cluster: Cluster, meter: Meter, interval: 
                 note = f"no answer: {error}"  # what was seen last stays on the screen
             else:
                 note = "; ".join(partial.warnings)
-                rows = meter.rows(partial.value.topics, time.monotonic())
-            left = max(1, console.size.height - _FRAME_LINES)
+                rows = meter.rows(partial.value, time.monotonic())
+            left = max(1, console.size.height - _OTHER_LINES)
             more = f"{len(rows) - left} more; name a topic, or --sort" if len(rows) > left else ""
             status = "   ".join(filter(None, (time.strftime("%H:%M:%S"), f"{len(rows)} rows", more, note)))
-            table = rich_table(Listing(COLUMNS, rows[:left]))
+            table = rich_table(Table(COLUMNS, rows[:left]))
             live.update(Group(Text(status, overflow="ellipsis", no_wrap=True), table), refresh=True)
             done += 1
 
@@ -122,20 +110,21 @@ class Meter:
         self._topic = topic
         self._channel = channel
         self._key, self._is_descending = SORTS[sort]
-        self._before: dict[_Key, Row] = {}
-        self._at = 0.0
+        self._meter = RateMeter()
 
-    def rows(self, topics: Mapping[str, TopicStats], now: float) -> list[Row]:
+    def rows(self, stats: ClusterStats, now: float) -> list[Row]:
         """Return a row for each channel, and for each topic without channels. `now` is in seconds."""
-        rows = [row for topic in topics.values() for row in _rows_of(topic)]
-        rows = [row for row in rows if self._topic in (None, row["topic"]) and self._channel in (None, row["channel"])]
-        seconds = now - self._at
-        for row in rows:
-            before = self._before.get((row["topic"], row["channel"]))
-            row.update(
-                _rates(before, row, seconds) if before is not None and seconds > 0 else dict.fromkeys(_ALL_RATES)
-            )
-        self._before, self._at = {(row["topic"], row["channel"]): row for row in rows}, now
+        rates: dict[Subject, Rates] = {}
+        for node in stats.nodes:
+            for subject, found in self._meter.rates(node, now):
+                if found is not None:
+                    rates[subject] = rates.get(subject, Rates()) + found
+        rows = [
+            {**row, **_rates_row(rates.get(subject))}
+            for topic in stats.topics.values()
+            for subject, row in _rows_of(topic)
+            if self._topic in (None, row["topic"]) and self._channel in (None, row["channel"])
+        ]
         return self._sorted(rows)
 
     def _sorted(self, rows: Sequence[Row]) -> list[Row]:
@@ -145,21 +134,26 @@ class Meter:
         return sorted(by_name, key=lambda row: -(row[self._key] or 0))
 
 
-_ALL_RATES = ("in_rate", "out_rate", "requeue_rate", "timeout_rate")
-
-
-def _rows_of(topic: TopicStats) -> list[Row]:
+def _rows_of(topic: TopicStats) -> list[tuple[Subject, Row]]:
+    name = topic.topic_name
     if topic.channels:
-        return [channel_row(channel) for channel in topic.channels]
-    row = {"topic": topic.topic_name, "channel": "", "depth": topic.depth, "backend_depth": topic.backend_depth}
+        return [(("channel", name, channel.channel_name), channel_row(channel)) for channel in topic.channels]
+    row = {"topic": name, "channel": "", "depth": topic.depth, "backend_depth": topic.backend_depth}
     zeros = dict.fromkeys(("in_flight", "deferred", "requeued", "timed_out", "consumers"), 0)
-    age = topic.oldest_message_age
-    return [{**row, **zeros, "messages": topic.message_count, "oldest_message_age": age, "paused": topic.is_paused}]
+    rest = {
+        "messages": topic.message_count,
+        "oldest_message_age": topic.oldest_message_age,
+        "paused": topic.is_paused,
+    }
+    return [(("topic", name), {**row, **zeros, **rest})]
 
 
-def _rates(before: Row, now: Row, seconds: float) -> dict[str, float]:
-    """Return counts a second. A count that fell, as after the restart of a node, has the rate 0."""
-    rates = {rate: max(0, now[key] - before[key]) / seconds for rate, key in _RATES.items()}
-    waiting = sum(now[key] - before[key] for key in ("depth", "in_flight", "deferred"))
-    rates["out_rate"] = max(0, now["messages"] - before["messages"] - waiting) / seconds
-    return rates
+def _rates_row(rates: Rates | None) -> dict[str, float | None]:
+    if rates is None:
+        return dict.fromkeys(("in_rate", "out_rate", "requeue_rate", "timeout_rate"))
+    return {
+        "in_rate": rates.incoming,
+        "out_rate": rates.outgoing,
+        "requeue_rate": rates.requeued,
+        "timeout_rate": rates.timed_out,
+    }

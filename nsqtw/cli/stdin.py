@@ -8,11 +8,11 @@ import sys
 from collections.abc import AsyncIterator
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from nsqtw.errors import CommandError, OptionError
+from nsqtw.runtime.reactor import Reactor
 
 MAX_MESSAGE_BYTES = 1 << 30
 _READ_BYTES = 64 * 1024
@@ -29,7 +29,7 @@ def delimiter_of(text: str) -> bytes:
 class StdinMessages:
     """The messages between delimiters, without empty ones. With an empty delimiter all of stdin is one message."""
 
-    def __init__(self, reactor: Any, delimiter: bytes) -> None:
+    def __init__(self, reactor: Reactor, delimiter: bytes) -> None:
         self._reactor = reactor
         self._delimiter = delimiter
         self._wanted: SimpleQueue[Deferred[bytes]] = SimpleQueue()

@@ -7,25 +7,25 @@ import os
 import secrets
 import stat
 import sys
-from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import attrs
 from twisted.internet.defer import CancelledError
-from twisted.internet.interfaces import IReadDescriptor
+from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
 from zope.interface import implementer
 
+from nsqtw.cli.checks import check_name
 from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import cannot_write, is_terminal, printable
+from nsqtw.cli.output import body_fields, cannot_write, is_terminal, printable
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import delimiter_of
 from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
-from nsqtw.errors import OptionError
-from nsqtw.names import EPHEMERAL, is_valid_name
+from nsqtw.names import EPHEMERAL
+from nsqtw.runtime.reactor import Reactor
 
 _MAX_IN_FLIGHT = 200
 _STOP_SECONDS = 5.0
@@ -42,8 +42,7 @@ async def tail(
 ) -> int:
     """`nsqtw tail`. Ctrl-C is its end without -n, and an interruption with -n."""
     for name in filter(None, (topic, channel)):
-        if not is_valid_name(name):
-            raise OptionError(f"no topic or channel can have the name {name!r}: 1 to 64 of a-z A-Z 0-9 . _ -")
+        check_name(name)
     access = session.access()
     if nsqd_tcp_address:
         access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
@@ -83,12 +82,12 @@ async def tail(
 class _PipeWatcher:
     """Calls `on_closed` when nobody reads the pipe that stdout is: there may be no more message to notice it by."""
 
-    def __init__(self, reactor: Any, on_closed: Callable[[], object]) -> None:
-        self._reactor = reactor
+    def __init__(self, reactor: Reactor, on_closed: Callable[[], object]) -> None:
+        self._reactor = IReactorFDSet(reactor)
         self._on_closed = on_closed
         self._is_watching = stat.S_ISFIFO(os.fstat(self.fileno()).st_mode)
         if self._is_watching:
-            reactor.addReader(self)
+            self._reactor.addReader(self)
 
     def stop(self) -> None:
         """Watch no more."""
@@ -153,11 +152,7 @@ class _Printer:
 
 
 def document_of(message: Message) -> dict[str, Any]:
-    """Return a message for JSON. `encoding` is text, or base64 for a body that is no UTF-8."""
-    try:
-        body, encoding = message.body.decode(), "text"
-    except UnicodeDecodeError:
-        body, encoding = b64encode(message.body).decode(), "base64"
+    """Return a message for JSON."""
     time = datetime.fromtimestamp(message.timestamp / 10**9, UTC).isoformat(timespec="milliseconds")
     return {
         "id": message.id.decode("latin-1"),
@@ -165,6 +160,5 @@ def document_of(message: Message) -> dict[str, Any]:
         "timestamp": message.timestamp,
         "attempts": message.attempts,
         "node": message.nsqd_address,
-        "body": body,
-        "encoding": encoding,
+        **body_fields(message.body),
     }

@@ -1,4 +1,4 @@
-"""Verbs about topics: `nsqtw topic list`, `show`, `set`, and the actions."""
+"""Verbs about topics: `nsqtw topic list`, `show` and `set`."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from nsqtw.cli.actions import acted, check_name
+from nsqtw.cli.actions import Change, run_change
 from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
-from nsqtw.cli.output import Column, Document, Listing, age_text, number, size_text
+from nsqtw.cli.checks import duration_of
+from nsqtw.cli.choices import DEFAULT
+from nsqtw.cli.failures import topic_not_found
+from nsqtw.cli.output import Column, Document, Table, age_or_dash, number, size_or_dash
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.model import Retention, TopicStats
-from nsqtw.errors import NotFound, OptionError
-from nsqtw.options.types import parse_duration, parse_size
-
-DEFAULT = "default"
-"""The word for what the options of the nodes say."""
+from nsqtw.cluster.model import Partial, Retention, TopicStats
+from nsqtw.errors import OptionError
+from nsqtw.options.types import parse_size
 
 
 def _retention_text(retention: Mapping[str, Any] | None) -> str:
     if retention is None:
         return "-"
-    limits = [age_text(retention["time"])] if retention["time"] else []
-    return " or ".join([*limits, *([size_text(retention["bytes"])] if retention["bytes"] else [])]) or "-"
+    limits = [age_or_dash(retention["time"])] if retention["time"] else []
+    return " or ".join([*limits, *([size_or_dash(retention["bytes"])] if retention["bytes"] else [])]) or "-"
 
 
 COLUMNS = (
@@ -33,7 +33,7 @@ COLUMNS = (
     number("in_flight", "IN FLIGHT"),
     number("deferred", "DEFERRED"),
     number("messages", "MESSAGES"),
-    number("oldest_message_age", "OLDEST", age_text),
+    number("oldest_message_age", "OLDEST", age_or_dash),
     Column("paused", "PAUSED"),
     Column("durability", "DURABILITY"),
     Column("retention", "RETENTION", _retention_text),
@@ -55,8 +55,8 @@ def topic_row(topic: TopicStats) -> dict[str, Any]:
         "channels": len(topic.channels),
         "depth": topic.depth,
         "backend_depth": topic.backend_depth,
-        "in_flight": sum(channel.in_flight_count for channel in topic.channels),
-        "deferred": sum(channel.deferred_count for channel in topic.channels),
+        "in_flight": topic.in_flight_count,
+        "deferred": topic.deferred_count,
         "messages": topic.message_count,
         "message_bytes": topic.message_bytes,
         "oldest_message_age": topic.oldest_message_age,
@@ -71,7 +71,7 @@ def _retention(retention: Retention | None) -> dict[str, Any] | None:
     return None if retention is None else {"time": retention.time, "bytes": retention.bytes}
 
 
-async def list_topics(session: Session, pattern: str | None) -> Listing:
+async def list_topics(session: Session, pattern: str | None) -> Table:
     """`nsqtw topic list`."""
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
@@ -81,7 +81,7 @@ async def list_topics(session: Session, pattern: str | None) -> Listing:
         rows.setdefault(name, {"topic": name, "channels": len(channels), "node_count": 0})
     chosen = [rows[name] for name in sorted(rows) if fnmatchcase(name, pattern or "*")]
     keys = topic_row(TopicStats(node="", topic_name="")).keys()
-    return Listing(COLUMNS, [{key: row.get(key) for key in keys} for row in chosen], "no topics")
+    return Table(COLUMNS, [{key: row.get(key) for key in keys} for row in chosen], "no topics")
 
 
 async def show(session: Session, topic: str) -> Document:
@@ -92,11 +92,11 @@ async def show(session: Session, topic: str) -> Document:
     channels = [channel_row(channel) for channel in found.channels]
     nodes = [{**topic_row(entry), "node": entry.node} for entry in found.nodes or (found,)]
     retention = _retention_text(row["retention"])
-    oldest = age_text(row["oldest_message_age"])
+    oldest = age_or_dash(row["oldest_message_age"])
     lines = [
         f"topic       {topic}{' (paused)' if found.is_paused else ''}",
         f"depth       {found.depth}, {found.backend_depth} of it on disk",
-        f"messages    {found.message_count}, {size_text(found.message_bytes)}; oldest waiting {oldest}",
+        f"messages    {found.message_count}, {size_or_dash(found.message_bytes)}; oldest waiting {oldest}",
         f"durability  {found.durability or '-'}; retention {retention}",
     ]
     return Document(
@@ -104,46 +104,18 @@ async def show(session: Session, topic: str) -> Document:
         [
             *lines,
             "",
-            Listing(CHANNEL_COLUMNS[1:], channels, "no channels"),
+            Table(CHANNEL_COLUMNS[1:], channels, "no channels"),
             "",
-            Listing(_NODE_COLUMNS, nodes),
+            Table(_NODE_COLUMNS, nodes),
         ],
     )
 
 
-async def _topic(cluster: Cluster, topic: str) -> Any:
+async def _topic(cluster: Cluster, topic: str) -> Partial[TopicStats]:
     found = await cluster.topic_nodes(topic)
     if not found.value:
-        raise NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
+        raise topic_not_found(topic)
     return await cluster.topic(topic)
-
-
-async def create(session: Session, topic: str) -> Document:
-    """`nsqtw topic create`."""
-    check_name(topic)
-    return await acted(session, "created", lambda cluster: cluster.create(topic), topic, must_exist=False)
-
-
-async def pause(session: Session, topic: str) -> Document:
-    """`nsqtw topic pause`."""
-    return await acted(session, "paused", lambda cluster: cluster.pause(topic), topic)
-
-
-async def unpause(session: Session, topic: str) -> Document:
-    """`nsqtw topic unpause`."""
-    return await acted(session, "unpaused", lambda cluster: cluster.unpause(topic), topic)
-
-
-async def empty(session: Session, topic: str) -> Document:
-    """`nsqtw topic empty`."""
-    session.confirm(f"Drop the messages of topic {topic} that no channel has got yet?")
-    return await acted(session, "emptied", lambda cluster: cluster.empty(topic), topic)
-
-
-async def delete(session: Session, topic: str) -> Document:
-    """`nsqtw topic delete`."""
-    session.confirm(f"Delete topic {topic} with all its channels and messages, on all nodes?")
-    return await acted(session, "deleted", lambda cluster: cluster.delete(topic), topic)
 
 
 async def change(
@@ -154,23 +126,19 @@ async def change(
         raise OptionError("nothing to set: give --durability, --retention-time or --retention-bytes")
     size = _size(retention_bytes)
     if retention_time not in (None, DEFAULT):
-        _check_duration(str(retention_time))
-    result: Document | None = None
+        duration_of("--retention-time", str(retention_time), f"a duration such as 24h or 7d, 0, or {DEFAULT}")
+    changes: dict[str, Change] = {}
     if durability is not None:
-        result = await acted(session, "set", lambda cluster: cluster.set_durability(topic, durability), topic)
+        changes["durability"] = lambda cluster: cluster.set_durability(topic, durability)
     if retention_time is not None or size is not None:
-        result = await acted(
-            session, "set", lambda cluster: cluster.set_retention(topic, time=retention_time, size=size), topic
-        )
-    assert result is not None
-    return result
-
-
-def _check_duration(text: str) -> None:
-    try:
-        parse_duration(text)
-    except ValueError as error:
-        raise OptionError(f"--retention-time {text!r} must be a duration such as 24h or 7d, 0, or {DEFAULT}") from error
+        changes["retention"] = lambda cluster: cluster.set_retention(topic, time=retention_time, size=size)
+    results = [
+        await run_change(session, "set", change, topic, text=f"changed the {what} of")
+        for what, change in changes.items()
+    ]
+    servers = dict.fromkeys(server for result in results for server in result.data["servers"])
+    parts = [part for result in results for part in result.parts]
+    return Document({**results[0].data, "servers": list(servers)}, parts)
 
 
 def _size(text: str | None) -> str | None:

@@ -24,12 +24,11 @@ from nsqtw.cli.contexts import LOCAL_NSQD
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import Document
 from nsqtw.cli.session import Session
-from nsqtw.client.lookup import address_of
 from nsqtw.errors import CommandError, OptionError
+from nsqtw.options.addresses import MAX_PORT, join_host_port
 
 _STOP_SECONDS = 60.0
 _WILDCARDS = ("0.0.0.0", "::")
-_HIGHEST_PORT = 65535
 
 
 @attrs.frozen
@@ -50,7 +49,7 @@ class Ports:
 
 @attrs.frozen(kw_only=True)
 class _Plan:
-    """What is started where."""
+    """Addresses, data path and daemons to start."""
 
     host: str
     data_path: str
@@ -60,7 +59,7 @@ class _Plan:
     nsqd_flags: Sequence[str]
 
     def listen_flags(self, tcp: int, http: int) -> list[str]:
-        return [f"--tcp-address={address_of(self.host, tcp)}", f"--http-address={address_of(self.host, http)}"]
+        return [f"--tcp-address={join_host_port(self.host, tcp)}", f"--http-address={join_host_port(self.host, http)}"]
 
 
 async def up(
@@ -94,13 +93,13 @@ async def up(
     except CancelledError:
         return ExitCode.DONE
     finally:
-        dead = next((child for child in children if child.exit_text), None)
+        ended = next((child for child in children if child.exit_text), None)
         for child in reversed(children):
             with suppress(CancelledError):
                 await child.stop(_STOP_SECONDS)
-    if dead is not None:
-        session.say("\n".join(f"{dead.name} | {line}" for line in dead.lines))
-        raise CommandError(f"{dead.name} {dead.exit_text}; its last lines are above, and the others are ended")
+    if ended is not None:
+        session.say("\n".join(f"{ended.name} | {line}" for line in ended.lines))
+        raise CommandError(f"{ended.name} {ended.exit_text}; its last lines are above, and the others are ended")
     return ExitCode.DONE
 
 
@@ -133,7 +132,7 @@ async def _start(session: Session, plan: _Plan, children: list[Child], is_verbos
     if plan.has_admin:
         flag, asked = ("nsqd", nsqd) if lookupd is None else ("lookupd", lookupd)
         admin_flags = [
-            f"--http-address={address_of(plan.host, ports.admin)}",
+            f"--http-address={join_host_port(plan.host, ports.admin)}",
             f"--{flag}-http-address={_reached(asked.addresses['HTTP'])}",
         ]
         await start("nsqadmin", "nsqtw.tap_admin:main_nsqadmin", admin_flags, ("HTTP",))
@@ -163,9 +162,9 @@ def _hints(plan: _Plan, children: dict[str, Child]) -> list[str]:
 def _check(plan: _Plan) -> None:
     """Check the data path and the ports before anything is started. OptionError, CommandError."""
     ports = attrs.asdict(plan.ports)
-    wrong = [number for number in ports.values() if not 0 <= number <= _HIGHEST_PORT]
+    wrong = [number for number in ports.values() if not 0 <= number <= MAX_PORT]
     if wrong:
-        raise OptionError(f"port {wrong[0]} is not between 1 and {_HIGHEST_PORT}: choose another --port")
+        raise OptionError(f"port {wrong[0]} is not between 1 and {MAX_PORT}: choose another --port")
     try:
         os.makedirs(plan.data_path, exist_ok=True)
     except OSError as error:
@@ -186,7 +185,7 @@ def _check_port(host: str, port: int, name: str) -> None:
         except OSError as error:
             what = f"--{name.replace('_', '-')}-port"
             raise CommandError(
-                f"{address_of(host, port)}: {(error.strerror or str(error)).lower()};"
+                f"{join_host_port(host, port)}: {(error.strerror or str(error)).lower()};"
                 f" {what} chooses another, and --port other ones for all"
             ) from error
 
@@ -195,7 +194,7 @@ def _reached(address: str) -> str:
     """Return an address of a listener as a program on this machine connects to it."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    return address_of({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port))
+    return join_host_port({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port))
 
 
 def _addresses(child: Child) -> dict[str, Any]:

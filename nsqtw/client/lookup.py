@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from nsqtw.errors import LookupFailed, OptionError
 from nsqtw.gocompat.values import quoted
+from nsqtw.options.addresses import MAX_PORT, join_host_port
 
 ACCEPT = "application/vnd.nsq; version=1.0"
 CONTENT_TYPE = "nsq; version=1.0"
 _MAX_TRIES = 3
 _SHOWN_BYTES = 200
-_MAX_PORT = 65535
 _PORT_DIGITS = 5
 
 
@@ -68,15 +68,15 @@ def producers_of(answer: dict[str, Any]) -> list[str]:
     found: list[str] = []
     try:
         for producer in answer.get("producers") or ():
-            found.append(address_of(str(producer["broadcast_address"]), int(producer["tcp_port"])))
+            found.append(join_host_port(str(producer["broadcast_address"]), int(producer["tcp_port"])))
     except (TypeError, KeyError, ValueError, OverflowError) as error:
         raise LookupFailed(f"the answer has no producers: {error!r}") from error
     return found
 
 
-def address_of(host: str, port: int) -> str:
-    """Return host:port, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def base_url(address: str) -> str:
+    """Return the start of the URLs of the server at an address, which is host:port or a URL."""
+    return (address if "://" in address else f"http://{address}").rstrip("/")
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -84,7 +84,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     in_brackets = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if in_brackets else host
-    is_port = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS and int(port) <= _MAX_PORT
+    is_port = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS and int(port) <= MAX_PORT
     if not host or not is_port or (":" in host and not in_brackets):
         raise OptionError(f"address {address!r} must be host:port, as 127.0.0.1:4150 or [::1]:4150")
     return host, int(port)

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from nsqtw.client.event_loop import EventLoop
 from nsqtw.client.http import Answer, HttpQuery
 from nsqtw.client.log_sections import bodies_of
-from nsqtw.client.lookup import ACCEPT, answer_of, refusal
+from nsqtw.client.lookup import ACCEPT, answer_of, base_url, refusal
 from nsqtw.errors import LookupFailed
 
 CONNECT_SECONDS = 2.0
@@ -32,7 +32,7 @@ class BaseNsqdApi(ABC):
     """
 
     def __init__(self, address: str, *, secret: str = "", context: ssl.SSLContext | None = None) -> None:
-        self._url = (address if "://" in address else f"http://{address}").rstrip("/")
+        self._url = base_url(address)
         self._secret = secret
         self._context = context
 

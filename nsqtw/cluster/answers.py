@@ -18,10 +18,10 @@ import attrs
 
 from nsqtw.cluster.model import (
     ChannelStats,
-    ClientStats,
-    Consumer,
+    ConsumerStats,
     Latency,
     Message,
+    MessageHolder,
     Node,
     NodeMessages,
     NodeStats,
@@ -33,7 +33,7 @@ from nsqtw.cluster.model import (
 )
 from nsqtw.errors import ServerFailed
 
-Fields = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 V = TypeVar("V")
 
 _MILLISECONDS = 1000.0
@@ -44,12 +44,12 @@ _VERSION = re.compile(
 )
 _CLIENT_FIELDS = tuple(
     (field.name, {"str": str, "int": int, "bool": bool}[str(field.type)])
-    for field in attrs.fields(ClientStats)
+    for field in attrs.fields(ConsumerStats)
     if field.name not in ("node", "node_topology_region", "node_topology_zone")
 )
 
 
-def document_in(body: bytes) -> Fields:
+def document_in(body: bytes) -> JsonObject:
     """Return the JSON object of an answer; none for an empty one. ServerFailed."""
     try:
         document = json.loads(body or b"{}")
@@ -60,27 +60,27 @@ def document_in(body: bytes) -> Fields:
     return document
 
 
-def names_in(document: Fields, key: str) -> tuple[str, ...]:
+def names_in(document: JsonObject, key: str) -> tuple[str, ...]:
     """Return a list of names. ServerFailed."""
     return tuple(_checked(name, str, key) for name in _list(document, key))
 
 
-def nodes_in(document: Fields) -> tuple[Node, ...]:
+def nodes_in(document: JsonObject) -> tuple[Node, ...]:
     """Return the producers of /nodes or /lookup. ServerFailed."""
     return tuple(_node(_checked(fields, dict, "producers")) for fields in _list(document, "producers"))
 
 
-def node_in(info: Fields, topics: Iterable[str]) -> Node:
+def node_in(info: JsonObject, topics: Iterable[str]) -> Node:
     """Return an nsqd from its /info and the names of its topics. ServerFailed."""
     return attrs.evolve(_node(info), remote_address="", topics=tuple(NodeTopic(topic) for topic in topics))
 
 
-def topic_names_in(stats: Fields) -> tuple[str, ...]:
+def topic_names_in(stats: JsonObject) -> tuple[str, ...]:
     """Return the topics of /stats. ServerFailed."""
     return tuple(_text(_checked(topic, dict, "topics"), "topic_name") for topic in _list(stats, "topics"))
 
 
-def node_stats_in(stats: Fields, node: Node, nsqtw_version: str) -> NodeStats:
+def node_stats_in(stats: JsonObject, node: Node, nsqtw_version: str) -> NodeStats:
     """Return a node from its /stats. ServerFailed."""
     memory, disk = _typed(stats, "memory", dict, {}), _typed(stats, "disk", dict, {})
     return NodeStats(
@@ -96,28 +96,36 @@ def node_stats_in(stats: Fields, node: Node, nsqtw_version: str) -> NodeStats:
     )
 
 
-def topics_in(stats: Fields, node: Node, is_nsqtw: bool) -> tuple[TopicStats, ...]:
+def topics_in(stats: JsonObject, node: Node, is_nsqtw: bool) -> tuple[TopicStats, ...]:
     """Return the topics of /stats of a node. ServerFailed."""
     return tuple(_topic(_checked(fields, dict, "topics"), node, is_nsqtw) for fields in _list(stats, "topics"))
 
 
-def messages_in(document: Fields, node: str) -> NodeMessages:
+def messages_in(document: JsonObject, node: str) -> NodeMessages:
     """Return the messages of /v2/channel/messages or /v2/topic/messages. ServerFailed."""
     messages = tuple(_message(_checked(fields, dict, "messages"), node) for fields in _list(document, "messages"))
     return NodeMessages(node=node, messages=messages, has_more=_boolean(document, "more"))
 
 
-def seek_in(document: Fields, node: str) -> Seek:
+def seek_in(document: JsonObject, node: str) -> Seek:
     """Return the result of /v2/channel/seek. ServerFailed."""
     counts = {name: _integer(document, name) for name in ("position", "skipped", "replayed", "depth")}
     return Seek(node=node, **counts)
 
 
-def with_age(nodes: Iterable[Node]) -> tuple[Node, ...]:
+def has_parameter(description: JsonObject, path: str, name: str) -> bool:
+    """Return whether the OpenAPI document of an nsqd names a parameter of POST requests to a path. ServerFailed."""
+    operation = _typed(_typed(_typed(description, "paths", dict, {}), path, dict, {}), "post", dict, {})
+    return any(
+        _text(_checked(parameter, dict, "parameters"), "name") == name for parameter in _list(operation, "parameters")
+    )
+
+
+def with_outdated_marked(nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Return the nodes, with a mark at those whose version is older than the newest."""
     found = tuple(nodes)
     newest = max((version_key(node.version) for node in found), default=())
-    return tuple(attrs.evolve(node, is_out_of_date=version_key(node.version) < newest) for node in found)
+    return tuple(attrs.evolve(node, is_outdated=version_key(node.version) < newest) for node in found)
 
 
 def version_key(version: str) -> tuple[Any, ...]:
@@ -135,7 +143,7 @@ def version_key(version: str) -> tuple[Any, ...]:
 # -- parts
 
 
-def _node(fields: Fields) -> Node:
+def _node(fields: JsonObject) -> Node:
     names = [_checked(name, str, "topics") for name in _list(fields, "topics")]
     tombstones = [_checked(flag, bool, "tombstones") for flag in _list(fields, "tombstones")]
     tombstones += [False] * (len(names) - len(tombstones))
@@ -152,7 +160,7 @@ def _node(fields: Fields) -> Node:
     )
 
 
-def _counts(fields: Fields) -> dict[str, Any]:
+def _counts(fields: JsonObject) -> dict[str, Any]:
     return {
         "depth": _integer(fields, "depth"),
         "backend_depth": _integer(fields, "backend_depth"),
@@ -163,7 +171,7 @@ def _counts(fields: Fields) -> dict[str, Any]:
     }
 
 
-def _topic(fields: Fields, node: Node, is_nsqtw: bool) -> TopicStats:
+def _topic(fields: JsonObject, node: Node, is_nsqtw: bool) -> TopicStats:
     name = _text(fields, "topic_name")
     durability = _text(fields, "durability")
     channels = tuple(_channel(_checked(channel, dict, "channels"), node, name) for channel in _list(fields, "channels"))
@@ -185,7 +193,7 @@ def _topic(fields: Fields, node: Node, is_nsqtw: bool) -> TopicStats:
     )
 
 
-def _channel(fields: Fields, node: Node, topic: str) -> ChannelStats:
+def _channel(fields: JsonObject, node: Node, topic: str) -> ChannelStats:
     return ChannelStats(
         node=node.http_address,
         hostname=node.hostname,
@@ -205,9 +213,9 @@ def _channel(fields: Fields, node: Node, topic: str) -> ChannelStats:
     )
 
 
-def _client(fields: Fields, node: Node) -> ClientStats:
+def _client(fields: JsonObject, node: Node) -> ConsumerStats:
     values = {name: _typed(fields, name, kind, kind()) for name, kind in _CLIENT_FIELDS}
-    return ClientStats(
+    return ConsumerStats(
         node=node.http_address,
         node_topology_region=node.topology_region,
         node_topology_zone=node.topology_zone,
@@ -215,7 +223,7 @@ def _client(fields: Fields, node: Node) -> ClientStats:
     )
 
 
-def _latency(fields: Fields) -> Latency | None:
+def _latency(fields: JsonObject) -> Latency | None:
     found = _typed(fields, "e2e_processing_latency", dict, None)
     if found is None:
         return None
@@ -237,7 +245,7 @@ def _latency(fields: Fields) -> Latency | None:
     return Latency(count=count, percentiles=tuple(percentiles))
 
 
-def _retention(fields: Fields) -> Retention | None:
+def _retention(fields: JsonObject) -> Retention | None:
     found = _typed(fields, "retention", dict, None)
     if found is None:
         return None
@@ -248,7 +256,7 @@ def _retention(fields: Fields) -> Retention | None:
     )
 
 
-def _message(fields: Fields, node: str) -> Message:
+def _message(fields: JsonObject, node: str) -> Message:
     body: bytes
     text = _text(fields, "body")
     if _text(fields, "encoding") == "base64":
@@ -269,7 +277,7 @@ def _message(fields: Fields, node: str) -> Message:
         deadline=_optional_integer(fields, "deadline"),
         consumer=None
         if consumer is None
-        else Consumer(
+        else MessageHolder(
             client_id=_text(consumer, "client_id"),
             hostname=_text(consumer, "hostname"),
             remote_address=_text(consumer, "remote_address"),
@@ -286,7 +294,7 @@ def _checked(value: Any, kind: type[V] | Callable[..., V], key: str) -> V:
     return value
 
 
-def _typed(fields: Fields, key: str, kind: Any, absent: Any) -> Any:
+def _typed(fields: JsonObject, key: str, kind: Any, absent: Any) -> Any:
     value = fields.get(key)
     if value is None:
         return absent
@@ -295,27 +303,27 @@ def _typed(fields: Fields, key: str, kind: Any, absent: Any) -> Any:
     return value
 
 
-def _text(fields: Fields, key: str) -> str:
+def _text(fields: JsonObject, key: str) -> str:
     text: str = _typed(fields, key, str, "")
     return text
 
 
-def _integer(fields: Fields, key: str) -> int:
+def _integer(fields: JsonObject, key: str) -> int:
     number: int = _typed(fields, key, int, 0)
     return number
 
 
-def _optional_integer(fields: Fields, key: str) -> int | None:
+def _optional_integer(fields: JsonObject, key: str) -> int | None:
     number: int | None = _typed(fields, key, int, None)
     return number
 
 
-def _boolean(fields: Fields, key: str) -> bool:
+def _boolean(fields: JsonObject, key: str) -> bool:
     flag: bool = _typed(fields, key, bool, False)
     return flag
 
 
-def _number(fields: Fields, key: str) -> float:
+def _number(fields: JsonObject, key: str) -> float:
     value = fields.get(key)
     if value is None:
         return 0.0
@@ -324,6 +332,6 @@ def _number(fields: Fields, key: str) -> float:
     return float(value)
 
 
-def _list(fields: Fields, key: str) -> list[Any]:
+def _list(fields: JsonObject, key: str) -> list[Any]:
     found: list[Any] = _typed(fields, key, list, [])
     return found

@@ -64,8 +64,8 @@ class Changes(Queries):
         """
         steps = _Steps(self)
         await steps.change(NSQLOOKUPD, self.lookupds, "/topic/tombstone", {"topic": topic, "node": node})
-        found = await self.reached_node(node)
-        await steps.change(NSQD, [self.address_of(found)], "/topic/delete", {"topic": topic})
+        found = await self.node_itself(node)
+        await steps.change(NSQD, [self.request_address(found)], "/topic/delete", {"topic": topic})
         return steps.done()
 
     async def _act(self, topic: str, channel: str, action: str) -> Done:
@@ -91,7 +91,7 @@ class _Steps:
         """Return the addresses of the nodes of a topic. NoServerAnswered."""
         found: Partial[tuple[Node, ...]] = await self._cluster.topic_nodes(topic)
         self._errors += found.warnings
-        return [self._cluster.address_of(node) for node in found.value]
+        return [self._cluster.request_address(node) for node in found.value]
 
     async def change(self, program: str, servers: Iterable[str], path: str, parameters: Mapping[str, str]) -> None:
         """Have servers make the change."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from nsqtw.cluster.answers import messages_in, seek_in
+from nsqtw.cluster.answers import has_parameter, messages_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
-from nsqtw.cluster.lifecycle import LifeCycle
+from nsqtw.cluster.maintenance import Maintenance
 from nsqtw.cluster.model import Node, NodeMessages, Partial, Seek
 from nsqtw.errors import NoServerAnswered, UnknownObject, Unsupported
 
@@ -24,11 +24,13 @@ READY, DEFERRED, IN_FLIGHT = "ready", "deferred", "in_flight"
 MAX_MESSAGES = 1000
 """The messages of a node that one query returns at most."""
 
+_SEEK = "/v2/channel/seek"
+_DESCRIPTION = "/v2/openapi.json"
 _ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND")
 """Answers of a node that does not have what another node has."""
 
 
-class Cluster(Changes, LifeCycle):
+class Cluster(Changes, Maintenance):
     """
     A cluster. `node` restricts a method to one node, named by its `Node.http_address`; empty for all nodes of the
     topic. Every method raises NoServerAnswered when no server gives a usable answer, and UnknownObject for a node that
@@ -49,7 +51,7 @@ class Cluster(Changes, LifeCycle):
             path, parameters = "/v2/topic/messages", {"topic": topic, "limit": str(limit)}
 
         async def ask(target: Node) -> NodeMessages:
-            answer = await self.requests.get(NSQD, self.address_of(target), path, parameters)
+            answer = await self.requests.get(NSQD, self.request_address(target), path, parameters)
             return await self.requests.read(answer, lambda document: messages_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
@@ -59,14 +61,17 @@ class Cluster(Changes, LifeCycle):
     ) -> Partial[tuple[Seek, ...]]:
         """
         Move a channel in its topic's log: to `earliest`, `latest`, a time or the id of a message. A dry run only
-        returns what would happen. Unsupported.
+        returns what would happen; it is not sent to a node that would ignore `dry_run` and move the channel.
+        Unsupported.
         """
         parameters = {"topic": topic, "channel": channel, "to": to}
         if is_dry_run:
             parameters["dry_run"] = "true"
 
         async def ask(target: Node) -> Seek:
-            answer = await self.requests.post(NSQD, self.address_of(target), "/v2/channel/seek", parameters)
+            if is_dry_run:
+                await self._check_parameter(target, _SEEK, "dry_run")
+            answer = await self.requests.post(NSQD, self.request_address(target), _SEEK, parameters)
             return await self.requests.read(answer, lambda document: seek_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
@@ -74,7 +79,9 @@ class Cluster(Changes, LifeCycle):
     async def publish(self, topic: str, body: bytes, *, node: str = "") -> str:
         """Publish a message to one node, unless named one that has the topic, else any. Return the node."""
         target = await self._publisher(topic, node)
-        outcome = await ask_all([self.requests.post(NSQD, self.address_of(target), "/pub", {"topic": topic}, body)])
+        outcome = await ask_all(
+            [self.requests.post(NSQD, self.request_address(target), "/pub", {"topic": topic}, body)]
+        )
         split(NSQD, outcome)
         return target.http_address
 
@@ -96,10 +103,17 @@ class Cluster(Changes, LifeCycle):
 
     async def _set(self, topic: str, path: str, parameters: Mapping[str, str]) -> Done:
         async def ask(target: Node) -> str:
-            await self.requests.post(NSQD, self.address_of(target), path, {"topic": topic, **parameters})
+            await self.requests.post(NSQD, self.request_address(target), path, {"topic": topic, **parameters})
             return target.http_address
 
         return await self._on_nodes(topic, "", ask)
+
+    async def _check_parameter(self, node: Node, path: str, name: str) -> None:
+        """Check that a node knows a parameter. Unsupported, ServerFailed."""
+        if not await self._ask(
+            NSQD, self.request_address(node), _DESCRIPTION, {}, lambda document: has_parameter(document, path, name)
+        ):
+            raise Unsupported(f"{node.http_address} does not know {name!r} of {path}; a later version of nsqtw does")
 
     async def _on_nodes(
         self, topic: str, node: str, ask: Callable[[Node], Coroutine[Any, Any, V]]

@@ -11,7 +11,6 @@ nsqlookupd could otherwise have the secret sent to itself.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Any
 
 import attrs
@@ -24,15 +23,12 @@ from nsqtw.errors import OptionError
 from nsqtw.net.certificates import certificates_in
 from nsqtw.options.files import exposures, read_file, read_secret
 
-_BASIC = "basic"
-_BEARER = "bearer"
-
 
 @attrs.frozen(kw_only=True)
 class ClusterCredentials:
     """
-    Secrets, and paths of TLS files (PEM). Without `root_ca_file` the authorities of the system are trusted. `is_open`:
-    secrets go over plain HTTP to every server, also to those that only an nsqlookupd names.
+    Secrets, and paths of TLS files (PEM). Without `root_ca_file` the authorities of the system are trusted.
+    `sends_secrets_in_plain`: secrets go over plain HTTP to every server, also to those that only an nsqlookupd names.
     """
 
     nsqd_secret: str = attrs.field(default="", repr=False)
@@ -41,7 +37,7 @@ class ClusterCredentials:
     cert: str = ""
     key: str = ""
     is_verification_skipped: bool = False
-    is_open: bool = False
+    sends_secrets_in_plain: bool = False
 
 
 def read_secrets(files: dict[str, str]) -> tuple[list[str], list[str]]:
@@ -50,16 +46,6 @@ def read_secrets(files: dict[str, str]) -> tuple[list[str], list[str]]:
     user of the machine can read. OptionError.
     """
     return [read_secret(path, flag) for flag, path in files.items()], exposures(files)
-
-
-def authorization(secret: str) -> str:
-    """Return the value of the Authorization field for a secret; "" for none."""
-    scheme, _, rest = secret.partition(" ")
-    if not secret:
-        return ""
-    if scheme.lower() == _BASIC and rest:
-        return f"Basic {b64encode(rest.strip().encode()).decode()}"
-    return f"Bearer {rest.strip() if scheme.lower() == _BEARER and rest else secret}"
 
 
 @implementer(IPolicyForHTTPS)

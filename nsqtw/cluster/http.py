@@ -21,16 +21,19 @@ from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, FirstError, gatherResults
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.web.client import HTTPConnectionPool
 
-from nsqtw.client.lookup import ACCEPT, address_of, refusal
-from nsqtw.cluster.answers import Fields, document_in
-from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy, authorization
+from nsqtw.client.lookup import ACCEPT, base_url, refusal
+from nsqtw.cluster.answers import JsonObject, document_in
+from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
 from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
 from nsqtw.http.client import BytesBody, make_client, read_body
-from nsqtw.net.listen import is_loopback
+from nsqtw.options.addresses import MAX_PORT, is_loopback, join_host_port
+from nsqtw.rights import authorization
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.version import VERSION_FIELD
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -41,7 +44,6 @@ NSQD, NSQLOOKUPD = "nsqd", "nsqlookupd"
 _IDLE_SECONDS = 20
 _CONNECTIONS_PER_SERVER = 8
 _LARGE_BYTES = 256 * 1024
-_HIGHEST_PORT = 65535
 _OF_HTTP = "twisted.web."
 """Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
@@ -59,7 +61,7 @@ class Timeouts:
 
 
 @attrs.frozen
-class Answer:
+class ServerAnswer:
     """The answer of a server. `nsqtw_version` is empty for another program than ours."""
 
     body: bytes = attrs.field(repr=False)
@@ -67,46 +69,46 @@ class Answer:
 
 
 @attrs.frozen
-class _Way:
-    """How a server is reached: the start of its URLs, and whether it wants the secret."""
+class _Endpoint:
+    """The URL prefix of a server, and whether requests carry the secret."""
 
     base: str
     is_secret_wanted: bool = False
 
 
 class ServerRequests:
-    """Requests to the servers of a cluster. `given` are the addresses that the user gave, host:port or a URL."""
+    """Requests to the servers of a cluster. `trusted` are the addresses that the user gave, host:port or a URL."""
 
     def __init__(
-        self, reactor: Any, credentials: ClusterCredentials, timeouts: Timeouts, given: Iterable[str] = ()
+        self, reactor: Reactor, credentials: ClusterCredentials, timeouts: Timeouts, trusted: Iterable[str] = ()
     ) -> None:
         self._reactor = reactor
         self._timeouts = timeouts
-        self._given = set(given)
-        self._ways: dict[str, _Way] = {}
+        self._trusted = set(map(base_url, trusted))
+        self._endpoints: dict[str, _Endpoint] = {}
         self.counts: Counter[tuple[str, ...]] = Counter()
         """The requests so far, by program and outcome: ok or failed."""
         self._silent_since: float | None = None
-        self._turns = DeferredSemaphore(MAX_REQUESTS)
+        self._semaphore = DeferredSemaphore(MAX_REQUESTS)
         self._pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
         self._pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
         self._pool.cachedConnectionTimeout = _IDLE_SECONDS
         self._clients: dict[str, HTTPClient] = {}
         self._secrets: dict[str, str] = {}
-        self._is_open = False
+        self._sends_secrets_in_plain = False
         self.use(credentials, TlsPolicy(credentials))
 
-    async def get(self, program: str, address: str, path: str, parameters: Mapping[str, str]) -> Answer:
+    async def get(self, program: str, address: str, path: str, parameters: Mapping[str, str]) -> ServerAnswer:
         """Ask the server of `program` at `address`. ServerFailed."""
         return await self._request("GET", program, address, path, parameters, b"")
 
     async def post(
         self, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes = b""
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Have the server of `program` at `address` change something. ServerFailed."""
         return await self._request("POST", program, address, path, parameters, body)
 
-    async def read(self, answer: Answer, reader: Callable[[Fields], V]) -> V:
+    async def read(self, answer: ServerAnswer, reader: Callable[[JsonObject], V]) -> V:
         """Return what `reader` makes of the document of an answer; a large one is read in a thread. ServerFailed."""
         if len(answer.body) < _LARGE_BYTES:
             return reader(document_in(answer.body))
@@ -114,13 +116,13 @@ class ServerRequests:
 
     async def in_thread(self, work: Callable[[], V]) -> V:
         """Do what takes long in a thread of the reactor."""
-        return await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
+        return await deferToThreadPool(IReactorFromThreads(self._reactor), self._reactor.getThreadPool(), work)
 
     def use(self, credentials: ClusterCredentials, policy: TlsPolicy) -> None:
         """Use other credentials from the next request on. `policy` is made of them."""
         self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
-        self._is_open = credentials.is_open
-        self._ways.clear()
+        self._sends_secrets_in_plain = credentials.sends_secrets_in_plain
+        self._endpoints.clear()
         connect = self._timeouts.connect
         self._clients = {
             "GET": make_client(self._reactor, connect, policy, self._pool),
@@ -128,9 +130,9 @@ class ServerRequests:
             "POST": make_client(self._reactor, connect, policy),
         }
 
-    def give(self, addresses: Iterable[str]) -> None:
-        """Add addresses that the user gives."""
-        self._given.update(addresses)
+    def trust_addresses(self, addresses: Iterable[str]) -> None:
+        """Add addresses that the user gave: they may get the secret over plain HTTP."""
+        self._trusted.update(map(base_url, addresses))
 
     @property
     def silent_seconds(self) -> float:
@@ -145,12 +147,12 @@ class ServerRequests:
 
     async def _request(
         self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
-    ) -> Answer:
+    ) -> ServerAnswer:
         def time_out(outcome: object, seconds: float) -> None:
             self._note_silence()
-            raise ServerFailed(f'{method.capitalize()} "{_base(address)}{path}": no answer within {seconds:g}s')
+            raise ServerFailed(f'{method.capitalize()} "{base_url(address)}{path}": no answer within {seconds:g}s')
 
-        await self._turns.acquire()
+        await self._semaphore.acquire()
         try:
             asking = Deferred.fromCoroutine(self._exchange(method, program, address, path, parameters, body))
             asking.addTimeout(self._timeouts.request, self._reactor, time_out)
@@ -162,35 +164,35 @@ class ServerRequests:
             self.counts[program, "ok"] += 1
             return answer
         finally:
-            self._turns.release()
+            self._semaphore.release()
 
     async def _exchange(
         self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
-    ) -> Answer:
+    ) -> ServerAnswer:
         query = f"?{urlencode(parameters)}" if parameters else ""
-        tried: set[_Way] = set()
+        tried: set[_Endpoint] = set()
         while True:
-            way = self._ways.get(address) or _Way(_base(address))
-            tried.add(way)
-            url = f"{way.base}{path}{query}"
+            endpoint = self._endpoints.get(address) or _Endpoint(base_url(address))
+            tried.add(endpoint)
+            url = f"{endpoint.base}{path}{query}"
             _log.debug("CI: querying {program} {url}", program=program, url=url)
-            secret = self._secrets[program] if way.is_secret_wanted or way.base.startswith("https") else ""
+            secret = self._secrets[program] if endpoint.is_secret_wanted or endpoint.base.startswith("https") else ""
             try:
                 status, version, answer = await self._send(method, url, body, secret)
             except (ServerFailed, CancelledError):
                 raise
             except Exception as error:  # any failure of the connection
-                self._ways.pop(address, None)
+                self._endpoints.pop(address, None)
                 self._note_silence()
-                raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, way.base)}') from error
+                raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
             if status == 200:
-                return Answer(answer, version)
-            other = self._other_way(program, address, way, status, answer)
+                return ServerAnswer(answer, version)
+            other = self._next_endpoint(program, address, endpoint, status, answer)
             if other is None or other in tried:
-                self._ways.pop(address, None)
+                self._endpoints.pop(address, None)
                 raise _refused(status, answer)
-            self._ways[address] = other
+            self._endpoints[address] = other
 
     def _note_silence(self) -> None:
         if self._silent_since is None:
@@ -207,25 +209,28 @@ class ServerRequests:
             data=cast(Any, BytesBody(body)) if body else None,
             allow_redirects=False,
             unbuffered=True,
-            reactor=self._reactor,
+            reactor=cast(Any, self._reactor),
         )
         version = response.headers.getRawHeaders(VERSION_FIELD, [""])[0]
         return response.code, version, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)
 
-    def _other_way(self, program: str, address: str, way: _Way, status: int, answer: bytes) -> _Way | None:
-        """Return how to reach a server that has refused a request; None for no other way."""
-        if status == 403 and way.base.startswith("http:"):
-            host = urlsplit(way.base).hostname or ""
+    def _next_endpoint(
+        self, program: str, address: str, endpoint: _Endpoint, status: int, answer: bytes
+    ) -> _Endpoint | None:
+        """Return the endpoint to try after a server has refused a request; None for no other."""
+        if status == 403 and endpoint.base.startswith("http:"):
+            host = urlsplit(endpoint.base).hostname or ""
             port = _https_port_in(answer)
-            return _Way(f"https://{address_of(host, port)}") if port else None
-        is_wanted = status == 401 and self._secrets[program] and not way.is_secret_wanted
-        if is_wanted and way.base.startswith("http:") and self._may_have_secret(address):
-            return attrs.evolve(way, is_secret_wanted=True)
+            return _Endpoint(f"https://{join_host_port(host, port)}") if port else None
+        is_wanted = status == 401 and self._secrets[program] and not endpoint.is_secret_wanted
+        if is_wanted and endpoint.base.startswith("http:") and self._may_have_secret(address):
+            return attrs.evolve(endpoint, is_secret_wanted=True)
         return None
 
     def _may_have_secret(self, address: str) -> bool:
         """Return whether the secret may be sent to an address over plain HTTP."""
-        return self._is_open or address in self._given or is_loopback(urlsplit(_base(address)).hostname or "")
+        url = base_url(address)
+        return self._sends_secrets_in_plain or url in self._trusted or is_loopback(urlsplit(url).hostname or "")
 
 
 async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:
@@ -258,15 +263,11 @@ def split(program: str, outcomes: Iterable[V | ServerFailed]) -> tuple[list[V], 
     return results, errors
 
 
-def _base(address: str) -> str:
-    return (address if "://" in address else f"http://{address}").rstrip("/")
-
-
 def _https_port_in(answer: bytes) -> int:
     """Return the port in an answer 403; 0 for none."""
     with suppress(ServerFailed):
         port = document_in(answer).get("https_port")
-        if type(port) is int and 0 < port <= _HIGHEST_PORT:
+        if type(port) is int and 0 < port <= MAX_PORT:
             return port
     return 0
 

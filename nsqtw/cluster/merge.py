@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from nsqtw.cluster.model import MERGED, ChannelStats, ClientStats, Counts, Latency, Percentile, Retention, TopicStats
+from nsqtw.cluster.model import MERGED, ChannelStats, ConsumerStats, Counts, Latency, Percentile, Retention, TopicStats
 
 V = TypeVar("V")
 Stats = TypeVar("Stats", TopicStats, ChannelStats)
@@ -84,7 +84,7 @@ def merged_latency(latencies: Iterable[Latency | None], topic: str, channel: str
     )
 
 
-def topology_order(client: ClientStats) -> tuple[Any, ...]:
+def topology_order(client: ConsumerStats) -> tuple[Any, ...]:
     """Return the key for a list of clients by node, with those of the node's zone first, then those of its region."""
     zone, region = client.topology_zone, client.topology_region
     is_near = region == client.node_topology_region

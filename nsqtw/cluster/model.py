@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from nsqtw.client.lookup import address_of
+from nsqtw.options.addresses import join_host_port
 
 MERGED = "*"
 """The node of an object that is merged over nodes."""
@@ -51,18 +51,18 @@ class Node:
     topology_zone: str = ""
     topology_region: str = ""
     topics: tuple[NodeTopic, ...] = ()
-    is_out_of_date: bool = False
+    is_outdated: bool = False
     """Another node has a newer version."""
 
     @property
     def http_address(self) -> str:
         """The name of the node everywhere: the broadcast address and the HTTP port."""
-        return address_of(self.broadcast_address, self.http_port)
+        return join_host_port(self.broadcast_address, self.http_port)
 
     @property
     def tcp_address(self) -> str:
         """The address for consumers and producers."""
-        return address_of(self.broadcast_address, self.tcp_port)
+        return join_host_port(self.broadcast_address, self.tcp_port)
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +98,7 @@ class Retention:
 
 
 @attrs.frozen(kw_only=True)
-class ClientStats:
+class ConsumerStats:
     """A consumer of a channel on one node."""
 
     node: str
@@ -167,7 +167,7 @@ class ChannelStats(Counts):
     timeout_count: int = 0
     client_count: int = 0
     nodes: tuple[ChannelStats, ...] = ()
-    clients: tuple[ClientStats, ...] = ()
+    clients: tuple[ConsumerStats, ...] = ()
     is_paused: bool = False
     latency: Latency | None = None
     dropped_count: int | None = None
@@ -192,6 +192,26 @@ class TopicStats(Counts):
     """None also for a topic that keeps nothing of what is finished."""
     lost_count: int | None = None
     oldest_message_age: float | None = None
+
+    @property
+    def total_depth(self) -> int:
+        """Messages that wait in the topic and in all its channels."""
+        return self.depth + sum(channel.depth for channel in self.channels)
+
+    @property
+    def in_flight_count(self) -> int:
+        """Messages in flight to consumers of all channels."""
+        return sum(channel.in_flight_count for channel in self.channels)
+
+    @property
+    def deferred_count(self) -> int:
+        """Deferred messages of all channels."""
+        return sum(channel.deferred_count for channel in self.channels)
+
+    @property
+    def client_count(self) -> int:
+        """Consumers of all channels."""
+        return sum(channel.client_count for channel in self.channels)
 
 
 @attrs.frozen(kw_only=True)
@@ -245,8 +265,8 @@ class ChannelCount:
 
 
 @attrs.frozen(kw_only=True)
-class Consumer:
-    """The consumer that a message is in flight to."""
+class MessageHolder:
+    """The consumer that holds a message in flight."""
 
     client_id: str
     hostname: str
@@ -266,7 +286,7 @@ class Message:
     """When a deferred message becomes ready."""
     deadline: int | None = None
     """When the delivery of a message in flight times out."""
-    consumer: Consumer | None = None
+    consumer: MessageHolder | None = None
 
 
 @attrs.frozen(kw_only=True)

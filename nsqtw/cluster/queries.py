@@ -8,20 +8,20 @@ becomes a warning; when none of a kind does, the query fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 
 from nsqtw.client.lookup import host_and_port
 from nsqtw.cluster.answers import (
-    Fields,
+    JsonObject,
     names_in,
     node_in,
     node_stats_in,
     nodes_in,
     topic_names_in,
     topics_in,
-    with_age,
+    with_outdated_marked,
 )
 from nsqtw.cluster.credentials import ClusterCredentials
 from nsqtw.cluster.http import NSQD, NSQLOOKUPD, ServerRequests, Timeouts, ask_all, split
@@ -36,6 +36,7 @@ from nsqtw.cluster.model import (
     TopicStats,
 )
 from nsqtw.errors import NoServerAnswered, OptionError, ServerFailed, UnknownObject
+from nsqtw.runtime.reactor import Reactor
 
 V = TypeVar("V")
 
@@ -53,7 +54,7 @@ class Queries:
 
     def __init__(
         self,
-        reactor: Any,
+        reactor: Reactor,
         *,
         nsqds: Sequence[str] = (),
         lookupds: Sequence[str] = (),
@@ -76,7 +77,7 @@ class Queries:
     @nsqds.setter
     def nsqds(self, addresses: Iterable[str]) -> None:
         self._nsqds = tuple(addresses)
-        self.requests.give(self._nsqds)
+        self.requests.trust_addresses(self._nsqds)
 
     @property
     def lookupds(self) -> tuple[str, ...]:
@@ -86,7 +87,7 @@ class Queries:
     @lookupds.setter
     def lookupds(self, addresses: Iterable[str]) -> None:
         self._lookupds = tuple(addresses)
-        self.requests.give(self._lookupds)
+        self.requests.trust_addresses(self._lookupds)
 
     async def close(self) -> None:
         """Close all idle connections."""
@@ -222,23 +223,23 @@ class Queries:
         address: str,
         path: str,
         parameters: Mapping[str, str],
-        reader: Callable[[Fields], V],
+        reader: Callable[[JsonObject], V],
     ) -> V:
         answer = await self.requests.get(program, address, path, parameters)
         return await self.requests.read(answer, reader)
 
     async def _ask_lookupds(
-        self, path: str, parameters: Mapping[str, str], reader: Callable[[Fields], V]
+        self, path: str, parameters: Mapping[str, str], reader: Callable[[JsonObject], V]
     ) -> tuple[list[V], list[ServerFailed]]:
         asked = [self._ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
         return split(NSQLOOKUPD, await ask_all(asked))
 
-    async def reached_node(self, address: str) -> Node:
+    async def node_itself(self, address: str) -> Node:
         """Return the node with this `http_address` as it describes itself. NoServerAnswered."""
         (node,), _ = split(NSQD, await ask_all([self._given_node(self._given.get(address, address))]))
         return node
 
-    def address_of(self, node: Node) -> str:
+    def request_address(self, node: Node) -> str:
         """Return where a node is reached: at the address that was given for it, if any."""
         return self._given.get(node.http_address, node.http_address)
 
@@ -261,13 +262,13 @@ class Queries:
                 first = by_address.get(node.tcp_address, node)
                 remote = (*first.remote_addresses, f"{lookupd}/{node.remote_address or 'N/A'}")
                 by_address[node.tcp_address] = attrs.evolve(first, remote_addresses=remote)
-        nodes = sorted(with_age(by_address.values()), key=lambda node: node.hostname)
+        nodes = sorted(with_outdated_marked(by_address.values()), key=lambda node: node.hostname)
         return Partial(tuple(nodes), _warnings(errors))
 
     async def _given_node(self, address: str) -> Node:
         info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
         topics = await self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in)
-        return self._known(address, node_in(info, topics))
+        return self._remember_address(address, node_in(info, topics))
 
     async def _given_node_with(self, address: str, topic: str) -> Node | None:
         """Return the nsqd at an address if it has the topic."""
@@ -276,19 +277,19 @@ class Queries:
         if topic not in topics:
             return None
         info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
-        return self._known(address, node_in(info, topics))
+        return self._remember_address(address, node_in(info, topics))
 
     async def _given_node_stats(self, address: str) -> NodeStats:
         info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
         answer = await self.requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS)
 
-        def read(document: Fields) -> NodeStats:
-            node = self._known(address, node_in(info, topic_names_in(document)))
+        def read(document: JsonObject) -> NodeStats:
+            node = self._remember_address(address, node_in(info, topic_names_in(document)))
             return node_stats_in(document, node, answer.nsqtw_version)
 
         return await self.requests.read(answer, read)
 
-    def _known(self, address: str, node: Node) -> Node:
+    def _remember_address(self, address: str, node: Node) -> Node:
         """Remember the address of a node, which takes the place of what an old nsqd does not say of itself."""
         if not node.broadcast_address or not node.hostname:
             try:
@@ -302,14 +303,14 @@ class Queries:
         return node
 
     async def _node_stats(self, node: Node, parameters: Mapping[str, str]) -> NodeStats:
-        answer = await self.requests.get(NSQD, self.address_of(node), "/stats", parameters)
+        answer = await self.requests.get(NSQD, self.request_address(node), "/stats", parameters)
         return await self.requests.read(answer, lambda document: node_stats_in(document, node, answer.nsqtw_version))
 
     async def _topic_stats(
         self, nodes: Sequence[Node], topic: str, parameters: Mapping[str, str]
     ) -> Partial[list[TopicStats]]:
         async def ask(node: Node) -> tuple[TopicStats, ...]:
-            answer = await self.requests.get(NSQD, self.address_of(node), "/stats", parameters)
+            answer = await self.requests.get(NSQD, self.request_address(node), "/stats", parameters)
             return await self.requests.read(
                 answer, lambda document: topics_in(document, node, bool(answer.nsqtw_version))
             )

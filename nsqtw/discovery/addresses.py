@@ -20,8 +20,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from nsqtw.net.listen import join_host_port
-from nsqtw.options.addresses import LOOKED_UP_HOST, LOOKED_UP_SERVICE, is_host_port, split_host_port
+from nsqtw.options.addresses import LOOKED_UP_HOST, LOOKED_UP_SERVICE, is_host_port, join_host_port, split_host_port
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.resolver import resolve_all
 from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time

@@ -27,7 +27,7 @@ import attrs
 
 from nsqtw.gocompat.json import read_object
 from nsqtw.interfaces import OperatorLog
-from nsqtw.net.listen import join_host_port
+from nsqtw.options.addresses import join_host_port
 from nsqtw.options.redaction import without_secret
 
 MAGIC = b"  V1"

@@ -23,8 +23,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from nsqtw.http.responses import BAD_HOST, NO_HOST, UNEXPECTED, Answer, failure
-from nsqtw.net.listen import is_loopback
-from nsqtw.options.addresses import split_host_port
+from nsqtw.options.addresses import is_loopback, split_host_port
 
 _HOST = re.compile(rb"[A-Za-z0-9!$%&'()*+\-.:;=@\[\]_~]*")
 _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")

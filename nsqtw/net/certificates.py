@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
 
 from nsqtw.errors import OptionError
@@ -71,6 +72,20 @@ def check_lookupd_certificates(certificate: str, key: str, authorities: str) -> 
 def certificates_in(path: str) -> list[bytes]:
     """The certificates of a file (PEM), one piece each. OptionError when it cannot be read."""
     return [piece + _END for piece in read_file(path).split(_END)[:-1]]
+
+
+def expiry_of(path: str) -> datetime | None:
+    """
+    Return the first end of the time of the certificates in a file (PEM); None if it cannot be read. OptionError when
+    the file cannot be.
+    """
+    from cryptography.x509 import load_pem_x509_certificates  # slow to import
+
+    try:
+        certificates = load_pem_x509_certificates(b"\n".join(certificates_in(path)))
+    except ValueError:  # OpenSSL takes some files that this does not
+        return None
+    return min((certificate.not_valid_after_utc for certificate in certificates), default=None)
 
 
 def in_words(reason: str) -> str:

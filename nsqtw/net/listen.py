@@ -22,11 +22,10 @@ from twisted.internet.unix import Port as UnixPort
 
 from nsqtw.errors import OptionError
 from nsqtw.net.inherited import InheritedSockets
-from nsqtw.options.addresses import is_unix_path, split_host_port
+from nsqtw.options.addresses import MAX_PORT, is_loopback, is_unix_path, join_host_port, split_host_port
 from nsqtw.runtime.reactor import Reactor
 
 BACKLOG = 1024
-_HIGHEST_PORT = 65535
 _EVERYWHERE_IPV6 = "::"
 _EVERYWHERE = ("0.0.0.0", _EVERYWHERE_IPV6)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -95,17 +94,6 @@ def open_listeners(addresses: Mapping[str, str], cleanup: ExitStack) -> dict[str
     return found
 
 
-def join_host_port(host: str, port: int) -> str:
-    """The other way round."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address, or the name `localhost`, is this machine's own."""
-    name = host.lower().removeprefix("::ffff:").rstrip(".")
-    return name in ("localhost", "::1") or (name.startswith("127.") and name.replace(".", "").isdecimal())
-
-
 def _bound_socket(address: str) -> socket.socket:
     if not address:
         raise OSError("missing address")
@@ -166,7 +154,7 @@ def _port_number(port: str) -> int:
     """A port as a number, or the name of a service; no port means any. OSError in Go's words."""
     if _NUMBER.fullmatch(port or "0"):
         number = int(port or "0")
-        if not 0 <= number <= _HIGHEST_PORT:
+        if not 0 <= number <= MAX_PORT:
             raise OSError(f"listen tcp: address {port}: invalid port")
         return number
     try:

@@ -18,15 +18,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from cryptography.x509 import load_pem_x509_certificates
 from OpenSSL import SSL
 
 from nsqtw.errors import OptionError
 from nsqtw.net.certificates import (
     SECURITY_LEVEL,
     TlsOptions,
-    certificates_in,
     check_certificates,
+    expiry_of,
     in_words,
     is_weak_allowed,
 )
@@ -49,24 +48,24 @@ class TlsSettings:
         self._options = options
         self._reactor = reactor
         self._context = make_context(options)
-        self.expires_at = expiry_of(options.tls_cert)
-        """When the first certificate of the chain expires, as a unix time; None if that cannot be told."""
+        self.expiry = expiry_of(options.tls_cert)
+        """The first end of the time of a certificate of the chain; None if it cannot be read."""
 
     def read(self, options: TlsOptions) -> Callable[[], None]:
         """
         Read the files that `options` name. Returns the function that uses them for new connections. OptionError when
         they cannot be used.
         """
-        context, expires_at = make_context(options), expiry_of(options.tls_cert)
+        context, expiry = make_context(options), expiry_of(options.tls_cert)
 
         def use() -> None:
-            self._context, self.expires_at = context, expires_at
+            self._context, self.expiry = context, expiry
 
         return use
 
     def expiries(self) -> dict[str, float]:
         """Return when the certificate expires, by its file, as a unix time."""
-        return {} if self.expires_at is None else {self._options.tls_cert: self.expires_at}
+        return {} if self.expiry is None else {self._options.tls_cert: self.expiry.timestamp()}
 
     def transport(self, application: Any, start: StartTls, *, connects: bool) -> TlsTransport:
         """A transport for `application`, which is told of its connection only if it `connects` with it."""
@@ -96,15 +95,6 @@ def make_context(options: TlsOptions) -> SSL.Context:
         text = f"--tls-cert and --tls-key cannot be used: {options.tls_cert}, {options.tls_key}: {in_words(reason)}"
         raise OptionError(f"failed to build TLS config - {text}") from failure
     return context
-
-
-def expiry_of(path: str) -> float | None:
-    """Return when the first of the certificates in a file expires, as a unix time; None if that cannot be told."""
-    try:
-        certificates = load_pem_x509_certificates(b"\n".join(certificates_in(path)))
-        return min(certificate.not_valid_after_utc for certificate in certificates).timestamp()
-    except ValueError:  # OpenSSL takes some files that this does not
-        return None
 
 
 def _answer_once(context: SSL.Context) -> None:

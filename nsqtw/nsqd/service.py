@@ -25,10 +25,11 @@ from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import MetadataError, NsqtwError
 from nsqtw.net.descriptors import LOW_LIMIT, raise_limit
-from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port, open_listeners
+from nsqtw.net.listen import UNIX_PORT, Listener, open_listeners
 from nsqtw.net.tcp import V2_MAGIC
 from nsqtw.nsqd.build import Parts, assemble, open_authorizer, open_storage, write_names
 from nsqtw.nsqd.reload import TOPIC_OPTIONS, file_readers
+from nsqtw.options.addresses import join_host_port
 from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, DRAIN, NSQD, Options, check
 from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_HIGHEST_PORT = 65535
+MAX_PORT = 65535
 LOOKED_UP_HOST, LOOKED_UP_SERVICE = "dns://", "dns+srv://"
 
 
@@ -14,6 +14,17 @@ def split_host_port(address: str) -> tuple[str, str] | None:
     elif ":" in host:
         return None
     return (host, port) if colon else None
+
+
+def join_host_port(host: str, port: int) -> str:
+    """Return `host:port`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address, or the name `localhost`, is this machine's own."""
+    name = host.lower().removeprefix("::ffff:").rstrip(".")
+    return name in ("localhost", "::1") or (name.startswith("127.") and name.replace(".", "").isdecimal())
 
 
 def is_unix_path(address: str) -> bool:
@@ -31,7 +42,7 @@ def is_host_port(address: str) -> bool:
     parts = split_host_port(address)
     if parts is None or is_unix_path(address):
         return False
-    return parts[1].isascii() and parts[1].isdecimal() and 0 < int(parts[1]) <= _HIGHEST_PORT
+    return parts[1].isascii() and parts[1].isdecimal() and 0 < int(parts[1]) <= MAX_PORT
 
 
 def is_lookupd_address(address: str) -> bool:

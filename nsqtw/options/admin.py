@@ -32,8 +32,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 @attrs.define(kw_only=True)
 class AdminOptions:
     """
-    The options of one nsqadmin; without arguments, the original's defaults. While it runs, log_level and
-    lookupd_http_address change.
+    The options of one nsqadmin; without arguments, the original's defaults. A reload changes those with `reload=`.
     """
 
     # Log and listener
@@ -42,7 +41,7 @@ class AdminOptions:
     log_format: str = same(Options, "log_format")
     http_address: str = option(TEXT, "0.0.0.0:4171", "address for browsers and HTTP clients", limit=LISTEN_ADDRESS)
     base_path: str = option(TEXT, "/", "path that the path of each URL begins with")
-    dev_static_dir: str = option(TEXT, "", "directory that static files are served from; empty for those installed")
+    dev_static_dir: str = option(TEXT, "", "accepted, without effect: the pages are installed with nsqadmin")
     tls_cert: str = option(TEXT, "", "certificate file (PEM); with one the address takes HTTPS only", reload=while_set)
     tls_key: str = option(TEXT, "", "key file (PEM) of --tls-cert", reload=while_set)
 
@@ -95,20 +94,18 @@ class AdminOptions:
 
     # Graphs of graphite
     graphite_url: str = option(
-        _URL, "", "URL of graphite; empty for no graphs from there", field="GraphiteURL", reload=live
+        _URL, "", "URL of graphite, for /api/graphite and /render; empty for none", field="GraphiteURL", reload=live
     )
     proxy_graphite: bool = option(BOOLEAN, False, "pass requests for /render on to graphite")
-    statsd_prefix: str = option(
-        TEXT, "nsq.%s", "prefix of keys that nsqd sends to statsd, %s for the host", reload=live
-    )
-    statsd_counter_format: str = option(
-        TEXT, "stats.counters.%s.count", "form of counters in graphite, %s for the key", reload=live
-    )
-    statsd_gauge_format: str = option(
-        TEXT, "stats.gauges.%s", "form of gauges in graphite, %s for the key", reload=live
-    )
+    statsd_prefix: str = option(TEXT, "nsq.%s", "accepted, without effect", reload=live)
+    statsd_counter_format: str = option(TEXT, "stats.counters.%s.count", "accepted, without effect", reload=live)
+    statsd_gauge_format: str = option(TEXT, "stats.gauges.%s", "accepted, without effect", reload=live)
     statsd_interval: float = option(
-        DURATION, 60.0, "interval at which nsqd sends to statsd", limit=OURS_ABOVE_ZERO, reload=live
+        DURATION,
+        60.0,
+        "interval at which nsqd sends to statsd, for the rates of /api/graphite",
+        limit=OURS_ABOVE_ZERO,
+        reload=live,
     )
 
     # Who may do what

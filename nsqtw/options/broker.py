@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from nsqtw.gocompat.values import quoted, shown
-from nsqtw.options.addresses import is_host_port, is_listen_address, is_lookupd_address
+from nsqtw.options.addresses import MAX_PORT, is_host_port, is_listen_address, is_lookupd_address
 from nsqtw.options.fields import (
     ABOVE_ZERO,
     EVERY_STEP,
@@ -100,7 +100,7 @@ def _experiment_complaint(values: tuple[str, ...]) -> str:
 STOP, DRAIN = "stop", "drain"
 """The values of --sigterm."""
 EXPERIMENT = "topology-aware-consumption"
-PORT = Limit("0 to 65535", lambda value: 0 <= value <= 65535, is_ours=True)
+PORT = Limit(f"0 to {MAX_PORT}", lambda value: 0 <= value <= MAX_PORT, is_ours=True)
 _LISTEN_TEXT = "host:port, or the path of a unix socket, which has a /"
 LISTEN_ADDRESS = Limit(_LISTEN_TEXT, is_listen_address, complaint=_not_an_address)
 OPTIONAL_LISTEN_ADDRESS = attrs.evolve(

@@ -25,7 +25,13 @@ from nsqtw.options.types import DURATION, SIZE, did_you_mean
 
 KEY = "topic"
 """The name of the tables in the file."""
-DURABILITIES = ("memory", "os", "fsync")
+DURABILITY_TEXTS = {
+    "memory": "at once: a crash of nsqd loses the messages that were not consumed",
+    "os": "when the operating system has it: it survives a crash of nsqd",
+    "fsync": "when it is on the disk: it survives a power failure",
+}
+"""The durability classes. A text completes "A publish is acknowledged"."""
+DURABILITIES = tuple(DURABILITY_TEXTS)
 EARLIEST, LATEST = STARTS = ("earliest", "latest")
 """
 The start of a new channel: the oldest message kept, or, as in nsqd, the first message that was released to no channel.

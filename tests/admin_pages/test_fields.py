@@ -9,8 +9,8 @@ import pytest
 
 from nsqtw.admin.actions import ACTIONS
 from nsqtw.admin.pages import fields
-from nsqtw.admin.pages.action_forms import FORMS
-from nsqtw.admin.pages.fields import FormError
+from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, FORMS, TOPIC_PAGE
+from nsqtw.errors import FormError
 
 
 def test_every_form_has_an_action_and_destructive_ones_ask_for_a_name() -> None:
@@ -86,3 +86,19 @@ def test_retention_is_a_time_and_a_size(form: Mapping[str, str], arguments: Mapp
 def test_settings_that_are_none_are_refused(form: Mapping[str, str]) -> None:
     with pytest.raises(FormError):
         fields.settings(form)
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        (TOPIC_PAGE, ["publish", "settings", "pause_topic", "unpause_topic", "empty_topic", "delete_topic"]),
+        (CHANNEL_PAGE, ["seek_channel", "pause_channel", "unpause_channel", "empty_channel", "delete_channel"]),
+    ],
+)
+def test_a_page_has_the_buttons_of_its_forms(page: str, names: list[str]) -> None:
+    assert [form.name for form in FORMS.values() if form.shown_on == page] == names
+
+
+def test_a_button_is_red_for_an_action_that_loses_messages_or_names() -> None:
+    dangerous = {form.action for form in FORMS.values() if form.is_dangerous}
+    assert dangerous == {name for name, action in ACTIONS.items() if action.is_destructive}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from nsqtw.admin.history import COARSE_SAMPLES, FINE_SAMPLES, Changes, History, Subject
+from nsqtw.admin.history import COARSE_SAMPLES, FINE_SAMPLES, History, Subject
 
 TOPIC: Subject = ("topic", "orders")
 OTHER: Subject = ("topic", "clicks")
@@ -132,45 +132,3 @@ def test_the_end_of_a_sample_of_many_subjects_is_in_steps() -> None:
         history.put(("topic", str(number)), {"depth": 0})
     steps: Iterator[None] = history.end()
     assert len(list(steps)) == 20
-
-
-# -- changes
-
-
-def test_a_rate_needs_two_samples() -> None:
-    counters = Changes(may_restart=True)
-    assert counters.of("node", 0, {TOPIC: (100,)}) == {}
-    assert counters.of("node", 5, {TOPIC: (150,)}) == {TOPIC: [10]}
-
-
-def test_a_counter_that_decreases_has_restarted() -> None:
-    counters = Changes(may_restart=True)
-    counters.of("node", 0, {TOPIC: (100,)})
-    assert counters.of("node", 5, {TOPIC: (20,)}) == {TOPIC: [4]}
-
-
-def test_a_counter_that_is_new_started_from_zero() -> None:
-    counters = Changes(may_restart=True)
-    counters.of("node", 0, {})
-    assert counters.of("node", 10, {TOPIC: (50,)}) == {TOPIC: [5]}
-
-
-def test_a_level_may_fall() -> None:
-    levels = Changes(may_restart=False)
-    levels.of("node", 0, {TOPIC: (100,)})
-    assert levels.of("node", 5, {TOPIC: (20,)}) == {TOPIC: [-16]}
-
-
-def test_processes_are_counted_apart() -> None:
-    counters = Changes(may_restart=True)
-    counters.of("one", 0, {TOPIC: (100,)})
-    counters.of("other", 0, {TOPIC: (5,)})
-    assert counters.of("other", 10, {TOPIC: (15,)}) == {TOPIC: [1]}
-    counters.forget("one")
-    assert counters.of("one", 10, {TOPIC: (200,)}) == {}
-
-
-def test_two_samples_of_the_same_time_have_no_rate() -> None:
-    counters = Changes(may_restart=True)
-    counters.of("node", 5, {TOPIC: (100,)})
-    assert counters.of("node", 5, {TOPIC: (150,)}) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
@@ -46,6 +47,24 @@ def post(admin: AdminProcess, path: str, **fields: str) -> tuple[int, str, str]:
     """Send a form; status, Location and body of the answer."""
     reply = admin.ask("POST", path, urlencode(fields).encode(), {"Content-Type": "application/x-www-form-urlencoded"})
     return reply.status, reply.headers.get("location", ""), reply.body.decode()
+
+
+POLICY = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+@pytest.mark.parametrize("path", ["/", "/static/0/x", "/api/topics", "/ping", "/livez", "/nowhere", "/topics/nowhere"])
+def test_every_answer_has_the_same_security_headers(path: str, admin: AdminProcess) -> None:
+    headers = admin.get(path).headers
+    assert {name: headers.get(name) for name in POLICY} == POLICY
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -178,3 +197,35 @@ def test_pages_and_static_files_are_below_the_base_path(start: StartAdmin) -> No
     links = re.findall(r'(?:href|src|action)="([^"#]+)"', body)
     assert links and all(link.startswith("/tools/nsq/") for link in links)
     assert admin.get("/topics").status == 404
+
+
+def test_a_link_beside_a_message_leads_to_its_replay(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic, "work", messages=1)
+    body = admin.get(f"/topics/{topic}/work?view=messages").body.decode()
+    number, link = re.findall(r'id="message-([0-9a-f]{16})".*?<a href="([^"]+)">Replay from here', body, re.DOTALL)[0]
+    form = admin.get(unescape(link)).body.decode()
+    assert f'name="message" aria-label="Id of the message" value="{number}"' in form
+    assert 'id="preview"' in form
+
+
+def test_a_form_leads_back_to_the_page_of_its_target(admin: AdminProcess) -> None:
+    for path, back in (
+        ("create?topic=t&channel=c", "/topics"),
+        ("pause_topic?topic=t", "/topics/t"),
+        ("empty_channel?topic=t&channel=c", "/topics/t/c"),
+    ):
+        body = admin.get(f"/actions/{path}").body.decode()
+        assert f'<a class="button" href="{back}">Cancel</a>' in body, path
+
+
+def test_a_topic_without_a_node_can_be_deleted_with_its_channels(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    for path in (f"/topic/create?topic={topic}", f"/channel/create?topic={topic}&channel=work"):
+        assert nodes.lookupd.http("POST", path).status == 200
+    csrf = token(admin, "/actions/create")
+    for name, typed in (("delete_channel", "work"), ("delete_topic", topic)):
+        body = admin.get("/lookup").body.decode()
+        (link,) = {unescape(link) for link in re.findall(r'href="([^"]+)"', body) if f"{name}?topic={topic}" in link}
+        assert "No node has the" in admin.get(link).body.decode()
+        status, _, _ = post(admin, link, csrf=csrf, typed=typed)
+        assert status == 303
+    assert topic not in admin.get("/lookup").body.decode()

@@ -82,7 +82,7 @@ class Bench:
     def step(self, answer: ClusterStats) -> None:
         """Let the nodes answer something else, and a sample be made of it."""
         self.cluster.answer = answer
-        self.sampler.look()
+        self.sampler.record_view()
         self.pass_time(STEP_SECONDS)
 
 
@@ -164,7 +164,7 @@ def test_it_asks_rarely_while_nobody_looks(bench: Bench) -> None:
 def test_it_asks_at_once_and_often_when_somebody_looks(bench: Bench) -> None:
     bench.start()
     bench.pass_time(3)
-    bench.sampler.look()
+    bench.sampler.record_view()
     bench.settle()
     assert bench.cluster.asked == 2
     bench.pass_time(LIVE_SECONDS)
@@ -174,7 +174,7 @@ def test_it_asks_at_once_and_often_when_somebody_looks(bench: Bench) -> None:
 def test_a_slow_round_makes_the_next_one_wait(bench: Bench) -> None:
     bench.cluster.held = Deferred()
     bench.start()
-    bench.sampler.look()
+    bench.sampler.record_view()
     bench.clock.advance(3)
     held, bench.cluster.held = bench.cluster.held, None
     held.callback(None)

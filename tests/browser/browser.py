@@ -33,9 +33,9 @@ _OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.cli
 
 
 def missing() -> str:
-    """Return why there is no browser; empty if there is one."""
+    """Return a line about the browser when it is missing; "" when it is there."""
     if shutil.which(CHROMIUM) is None:
-        return f"make test-browser needs {CHROMIUM}. On Debian: apt-get install chromium"
+        return f"make test-browser needs {CHROMIUM}. On Debian and Ubuntu: apt-get install chromium"
     return ""
 
 

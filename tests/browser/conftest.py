@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from nsqtw.auth.secret_hash import Recipe
 from tests.admin.process import AdminProcess
-from tests.browser.browser import ANSWER_MS, Window, launch, missing, window
+from tests.browser.browser import ANSWER_MS, Window, launch, window
 from tests.browser.cluster import BrowserCluster
 from tests.wire import HOST
 
@@ -21,16 +21,10 @@ StartAdmin = Callable[..., AdminProcess]
 OpenWindow = Callable[..., AbstractContextManager[Window]]
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Say in one line what is missing, before any test."""
-    expect.set_options(timeout=ANSWER_MS)
-    if text := missing():
-        pytest.exit(text, returncode=1)
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests."""
+    expect.set_options(timeout=ANSWER_MS)
     with sync_playwright() as playwright:
         started = launch(playwright)
         yield started

@@ -12,13 +12,23 @@ from urllib.parse import urlsplit
 
 @contextmanager
 def serving(
-    path: str, body: bytes, *, date: str = "", more: dict[str, tuple[int, bytes]] | None = None
+    path: str,
+    body: bytes,
+    *,
+    date: str = "",
+    more: dict[str, tuple[int, bytes]] | None = None,
+    secrets: list[str] | None = None,
 ) -> Iterator[str]:
-    """A server that answers a path with a body, and `more` paths with status and body. Its address."""
+    """
+    A server that answers a path with a body, and `more` paths with status and body. Its address. `secrets` gets the
+    Authorization field of each request, "" for none.
+    """
     answers = {path: (200, body), **(more or {})}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if secrets is not None:
+                secrets.append(self.headers.get("Authorization", ""))
             status, answer = answers.get(urlsplit(self.path).path, (404, b'{"message": "NOT_FOUND"}'))
             self.send_response(status)
             self.send_header("Content-Length", str(len(answer)))

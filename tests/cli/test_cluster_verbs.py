@@ -65,7 +65,7 @@ def test_a_change_is_made_on_all_nodes_and_one_that_is_down_is_named(nodes: Node
         nsqd.http("POST", "/topic/create?topic=t")
     nodes.registered("t")
     paused = nsqtw(*nodes.options, "topic", "pause", "t", "-o", "json")
-    assert (paused.code, sorted(paused.json["nodes"])) == (0, nodes.addresses)
+    assert (paused.code, sorted(paused.json["servers"])) == (0, nodes.addresses)
     shown = nsqtw(*nodes.options, "topic", "show", "t", "-o", "json").json
     assert [(node["node"], node["paused"]) for node in sorted(shown["nodes"], key=lambda node: node["node"])] == [
         (address, True) for address in nodes.addresses
@@ -75,7 +75,7 @@ def test_a_change_is_made_on_all_nodes_and_one_that_is_down_is_named(nodes: Node
     half = nsqtw(*nodes.options, "topic", "unpause", "t", "-o", "json")
     if half.code == 6:  # the nsqlookupd may have forgotten the node already
         assert half.err == f"nsqtw: warning: {dead}: connection refused\n"
-    assert half.json["nodes"] == [f"{HOST}:{nodes.nsqds[0].http_port}"]
+    assert half.json["servers"] == [f"{HOST}:{nodes.nsqds[0].http_port}"]
 
 
 def test_a_topic_that_only_the_nsqlookupd_knows_is_listed_and_can_be_deleted(nodes: Nodes, nsqtw: Nsqtw) -> None:

@@ -1,20 +1,14 @@
-"""Completion in real shells, and the names that complete a word."""
+"""Completion in bash, and the names that complete a word. tests/system has the other shells."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from nsqtw.testing import Broker
 from tests.cli.conftest import Nsqtw
-
-SCRIPTS = Path(sys.executable).parent
-SECONDS = 60.0
+from tests.cli.shells import BASH, SCRIPTS, SECONDS
 
 
 def completed(words: list[str], incomplete: str, own_config: Path) -> list[str]:
@@ -63,32 +57,6 @@ def test_a_config_file_with_a_mistake_completes_nothing_and_says_nothing(own_con
     assert completed(["context", "use"], "", own_config) == []
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_one_of_the_shell(shell: str, nsqtw: Nsqtw, tmp_path: Path) -> None:
-    done = nsqtw("completion", shell)
-    assert done.code == 0
-    path = tmp_path / f"script.{shell}"
-    path.write_text(done.out)
-    checked = subprocess.run([shell, "-n", str(path)], capture_output=True, text=True, timeout=SECONDS)
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
-
-
-COMPLETE = {
-    "bash": 'eval "$(nsqtw completion bash)"; COMP_WORDS=(nsqtw top); COMP_CWORD=1; _nsqtw_completion nsqtw;'
-    ' printf "%s\\n" "${COMPREPLY[@]}"',
-    "fish": "nsqtw completion fish | source; complete -C 'nsqtw top'",
-    "zsh": 'autoload -U compinit; compinit -u -D; eval "$(nsqtw completion zsh)"; print -r -- ${_comps[nsqtw]}',
-}
-SHOWN = {"bash": "topic", "fish": "topic\tshow and change topics", "zsh": "_nsqtw_completion"}
-
-
-@pytest.mark.parametrize("shell", COMPLETE)
-def test_a_shell_loads_its_script_and_uses_it(shell: str, own_config: Path, tmp_path: Path) -> None:
-    path = shutil.which(shell)
-    assert path is not None
-    environment = {**os.environ, "PATH": f"{SCRIPTS}:{os.environ['PATH']}", "HOME": str(tmp_path)}
-    flags = ["--norc"] if shell == "bash" else ["-f"] if shell == "zsh" else ["--no-config"]
-    done = subprocess.run(
-        [path, *flags, "-c", COMPLETE[shell]], env=environment, capture_output=True, text=True, timeout=SECONDS
-    )
-    assert (done.stdout, done.stderr) == (f"{SHOWN[shell]}\n", "")
+def test_bash_loads_the_script_and_uses_it(own_config: Path, tmp_path: Path) -> None:
+    assert BASH.errors_of_script(tmp_path) == ""
+    assert BASH.completed(tmp_path) == "topic\n"

@@ -162,7 +162,7 @@ def test_secrets_come_from_a_file_or_a_variable(tmp_path: Path, monkeypatch: pyt
     assert ClusterAccess(secret_variable="A_SECRET").secret() == "from the variable"
     with pytest.raises(OptionError, match="is not set"):
         ClusterAccess(secret_variable="ANOTHER_SECRET").secret()
-    with pytest.raises(OptionError, match="No such file"):
+    with pytest.raises(OptionError, match="no such file"):
         ClusterAccess(secret_file=str(tmp_path / "nowhere")).secret()
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 import pytest
 
+from nsqtw.cli.commands import make_root
 from nsqtw.cli.documentation import MAN_PAGE, PAGE, pages
 from nsqtw.cli.exit_codes import ExitCode, exit_code_of
-from nsqtw.cli.frame import make_root
-from nsqtw.cli.verbs import GROUPS, SECTIONS, VERBS
-from nsqtw.errors import ConnectFailed, NotFound, NsqtwError, OptionError, PartialFailure, PermissionRefused
+from nsqtw.cli.verb import GROUPS, SECTIONS
+from nsqtw.cli.verbs import VERBS
+from nsqtw.errors import ConnectFailed, NotFound, NsqtwError, OptionError, PermissionRefused
 
 ROOT = Path(__file__).parents[2]
 HOW_TO = ROOT / "docs/how-to/command-line.md"
@@ -54,7 +55,6 @@ def test_errors_have_exit_codes() -> None:
         NotFound("x"): ExitCode.NOT_FOUND,
         ConnectFailed("a", "x"): ExitCode.CANNOT_CONNECT,
         PermissionRefused("x"): ExitCode.REFUSED,
-        PartialFailure("x"): ExitCode.PARTIAL_FAILURE,
         NsqtwError("x"): ExitCode.FAILED,
     }
     assert {error: exit_code_of(error) for error in codes} == codes

@@ -171,7 +171,7 @@ def test_a_seek_shows_what_it_would_do_and_asks(on_nsqd: Nsqtw, topic: str) -> N
     assert refused.code == 2
     assert refused.err == (
         f"nsqtw: Move channel c of topic {topic} to earliest: 2 messages come again, 0 are skipped. Go on?"
-        " Nobody can be asked: repeat the command with --yes\n"
+        " There is no terminal to ask on: repeat with --yes\n"
     )
     assert on_nsqd("channel", "list", topic, "-o", "json").json[0]["depth"] == 1
     done = on_nsqd("seek", topic, "c", "1h", "--yes")

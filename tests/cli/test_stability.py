@@ -28,8 +28,8 @@ def test_the_keys_of_json(on_nsqd: Nsqtw, nsqd: Broker, topic: str) -> None:
         found = on_nsqd(*words, "-o", "json").json
         return set(found[0] if isinstance(found, list) else found)
 
-    assert keys("topic", "create", topic) == {"action", "topic", "nodes"}
-    assert keys("channel", "create", topic, "c") == {"action", "topic", "channel", "nodes"}
+    assert keys("topic", "create", topic) == {"action", "topic", "servers"}
+    assert keys("channel", "create", topic, "c") == {"action", "topic", "channel", "servers"}
     assert keys("pub", topic, "x") == {"topic", "published"}
     assert keys("topic", "list", topic) == TOPIC
     assert keys("topic", "show", topic) == {*TOPIC, "nodes"}

@@ -72,7 +72,7 @@ def test_the_live_table_fits_the_screen(nsqd: Broker, on_nsqd: Nsqtw, own_config
     words = ("--nsqd-http-address", nsqd.http_address, "stat", "--interval", "0.1")
     with Terminal(*words, lines=20) as terminal:
         terminal.wait_for("more; name a topic, or --sort")
-        assert "many-00" in terminal.text
+        terminal.wait_for("many-00")
         assert "many-29" not in terminal.text
         terminal.interrupt()
         assert terminal.end() == 0

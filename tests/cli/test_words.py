@@ -28,9 +28,9 @@ from tests.cli.conftest import Nsqtw
         (["-o", "xml", "topic", "list"], "nsqtw: invalid value for '-o' / '--output': 'xml' is not one of"),
         (["--context", "nowhere", "topic", "list"], "nsqtw: no context 'nowhere' in "),
         (["--nsqd-http-address", "nonsense", "topic", "list"], "nsqtw: address 'nonsense' must be host:port"),
-        (["pub", "not a name", "x"], "nsqtw: no topic can have the name 'not a name'"),
+        (["pub", "not a name", "x"], "nsqtw: no topic or channel can have the name 'not a name'"),
         (["pub", "t", ""], "nsqtw: a message has at least one byte"),
-        (["pub", "t", "x", "--defer", "soon"], "nsqtw: --defer 'soon' must be a duration, such as 30s or 5m"),
+        (["pub", "t", "x", "--defer", "soon"], "nsqtw: --defer 'soon' must be a duration such as 30s or 5m"),
         (["pub", "t", "x", "--count", "0"], "nsqtw pub: invalid value for '--count': 0 is not in the range x>=1"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ from threading import Thread
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from nsqtw.client.lookup import address_of
+from nsqtw.options.addresses import join_host_port
 
 IDENTIFIED = b'{"max_rdy_count":2500,"msg_timeout":60000,"version":"1.3.0"}'
 _WITH_BODY = (b"IDENTIFY", b"AUTH", b"PUB", b"MPUB", b"DPUB")
@@ -90,7 +90,7 @@ class FakeNsqd:
         self._scripts = scripts
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family)
-        self.address = address_of(host, self._listener.getsockname()[1])
+        self.address = join_host_port(host, self._listener.getsockname()[1])
         self.received: list[bytes] = []
         """All commands, without bodies."""
         self.connection_count = 0

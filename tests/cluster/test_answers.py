@@ -15,7 +15,7 @@ from nsqtw.cluster.answers import (
     node_stats_in,
     nodes_in,
     version_key,
-    with_age,
+    with_outdated_marked,
 )
 from nsqtw.cluster.model import Node, NodeTopic
 from nsqtw.errors import ServerFailed
@@ -76,8 +76,8 @@ def test_tombstones_are_parallel_to_topics() -> None:
 
 def test_an_old_version_is_out_of_date() -> None:
     nodes = [NODE, Node(broadcast_address="b", hostname="", tcp_port=1, http_port=1, version="1.2.9")]
-    assert [node.is_out_of_date for node in with_age(nodes)] == [False, True]
-    assert with_age([]) == ()
+    assert [node.is_outdated for node in with_outdated_marked(nodes)] == [False, True]
+    assert with_outdated_marked([]) == ()
 
 
 @pytest.mark.parametrize(

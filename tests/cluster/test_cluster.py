@@ -114,7 +114,7 @@ def test_nodes_of_nsqlookupds_name_their_connections(nodes: Nodes) -> None:
     for node in found:
         assert sorted(remote.split("/")[0] for remote in node.remote_addresses) == sorted(nodes.lookupd_addresses)
         assert "named" in [topic.topic for topic in node.topics]
-        assert not node.is_out_of_date
+        assert not node.is_outdated
 
 
 def test_nodes_at_given_addresses_have_no_connections(nodes: Nodes) -> None:

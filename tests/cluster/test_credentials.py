@@ -10,8 +10,9 @@ import pytest
 
 from nsqtw.auth.secret_hash import Recipe
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy, authorization
+from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
 from nsqtw.errors import NoServerAnswered, OptionError
+from nsqtw.rights import authorization
 from tests.certificates import Certificates
 from tests.cluster.reactor import run
 from tests.process import NsqdProcess

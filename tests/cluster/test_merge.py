@@ -6,7 +6,7 @@ from nsqtw.cluster.merge import merged_channel, merged_latency, merged_topic, to
 from nsqtw.cluster.model import (
     MERGED,
     ChannelStats,
-    ClientStats,
+    ConsumerStats,
     Latency,
     Percentile,
     Retention,
@@ -94,8 +94,8 @@ def test_what_only_some_nodes_know() -> None:
     assert (total.message_bytes, total.oldest_message_age, total.lost_count) == (5, 3.0, None)
 
 
-def client(node: str, zone: str = "", region: str = "", name: str = "") -> ClientStats:
-    return ClientStats(
+def client(node: str, zone: str = "", region: str = "", name: str = "") -> ConsumerStats:
+    return ConsumerStats(
         node=node,
         client_id=name,
         topology_zone=zone,

@@ -145,6 +145,33 @@ def test_what_another_nsqd_cannot_do() -> None:
     assert (topic.durability, topic.retention, topic.oldest_message_age) == (None, None, None)
 
 
+def test_a_dry_run_never_moves_a_channel_of_an_nsqd_that_does_not_know_it() -> None:
+    """Such an nsqd of nsqtw would ignore the parameter, and move the channel."""
+    info = {"broadcast_address": HOST, "hostname": "h", "tcp_port": 1, "http_port": 1, "version": "1.3.0"}
+    parameters = [{"name": name, "in": "query"} for name in ("topic", "channel", "to")]
+    description: dict[str, Any] = {"paths": {"/v2/channel/seek": {"post": {"parameters": parameters}}}}
+    known = {
+        "/info": info,
+        "/stats": {"topics": [{"topic_name": "t"}]},
+        "/v2/openapi.json": description,
+        "/v2/channel/seek": {"position": 1, "skipped": 2, "replayed": 3, "depth": 4},
+    }
+
+    def seek(address: str) -> Any:
+        return ask(address, "seek", "t", "c", "earliest", is_dry_run=True)
+
+    with server(lambda head: answer(known[head.split()[1].partition("?")[0]])) as (address, heads):
+        with pytest.raises(Unsupported):
+            seek(address)
+        description["paths"] = "nonsense"
+        with pytest.raises(NoServerAnswered, match="the answer has another type at 'paths'"):
+            seek(address)
+        assert not any(head.startswith("POST") for head in heads)
+        description["paths"] = {"/v2/channel/seek": {"post": {"parameters": [*parameters, {"name": "dry_run"}]}}}
+        assert [move.replayed for move in seek(address).value] == [3]
+        assert sum(head.startswith("POST /v2/channel/seek?") and "dry_run=true" in head for head in heads) == 1
+
+
 # -- secrets
 
 SECRET = ClusterCredentials(nsqd_secret="word")
@@ -181,7 +208,7 @@ def test_a_secret_is_not_sent_to_an_address_that_only_an_nsqlookupd_names(
         nsqd.append(address)
 
         async def test(reactor: Any) -> None:
-            credentials = ClusterCredentials(nsqd_secret="word", is_open=is_open)
+            credentials = ClusterCredentials(nsqd_secret="word", sends_secrets_in_plain=is_open)
             cluster = Cluster(reactor, lookupds=[lookupd_address], credentials=credentials)
             with suppress(NoServerAnswered):
                 await cluster.counter()

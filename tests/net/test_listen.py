@@ -14,8 +14,8 @@ from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
 from nsqtw.errors import OptionError
-from nsqtw.net.listen import UNIX_PORT, Listener, join_host_port
-from nsqtw.options.addresses import split_host_port
+from nsqtw.net.listen import UNIX_PORT, Listener
+from nsqtw.options.addresses import join_host_port, split_host_port
 
 
 @pytest.fixture

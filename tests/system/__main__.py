@@ -13,7 +13,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PROGRAMS = {"prometheus": "prometheus", "promtool": "prometheus", "systemd-analyze": "systemd"}
+PROGRAMS = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "systemd-analyze": "systemd",
+    "fish": "fish",
+    "zsh": "zsh",
+}
 """The programs, and Debian's package of each."""
 
 

@@ -1,14 +1,14 @@
 """
 Forms of the actions: one declaration each.
 
-GET `actions/<name>` shows a form that says what the action does, POST performs it. An action that loses messages or
-names asks for a name to be typed, and the server compares it. `read` turns the fields of a form into the name of an
-action of `nsqtw.admin.actions` and its arguments.
+GET `actions/<name>` shows a form with the consequences of the action, POST performs it. For an action that loses
+messages or names the user types a name, and the server compares it. `read` turns the fields of a form into the name of
+an action of `nsqtw.admin.actions` and its arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import attrs
@@ -16,19 +16,49 @@ import attrs
 from nsqtw.admin.actions import ACTIONS
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages import consequences, fields
-from nsqtw.admin.pages.fields import Fields, Wish
-from nsqtw.admin.pages.visit import Visit
+from nsqtw.admin.pages.fields import ActionCall, Fields
+from nsqtw.admin.pages.page import Content
+from nsqtw.admin.pages.page_request import PageRequest
+
+TOPIC_PAGE, CHANNEL_PAGE = "topic", "channel"
+"""The pages that have buttons of actions."""
+NextPage = Callable[[PageRequest, Target], str]
+"""Return the URL of the page that follows an action."""
 
 
-async def _nothing(visit: Visit, target: Target, fields: Fields) -> Mapping[str, Any]:
+async def _nothing(page_request: PageRequest, target: Target, fields: Fields) -> Content:
     return {}
+
+
+def target_url(page_request: PageRequest, target: Target) -> str:
+    """Return the URL of the page of a channel or topic; of the list of topics for no target."""
+    links = page_request.links
+    if not target.topic:
+        return links.page("topics")
+    return links.channel(target.topic, target.channel) if target.channel else links.topic(target.topic)
+
+
+def parent_url(page_request: PageRequest, target: Target) -> str:
+    """Return the URL of the topic of a channel, or of the list of topics."""
+    return page_request.links.topic(target.topic) if target.channel else page_request.links.page("topics")
+
+
+def _node_url(page_request: PageRequest, target: Target) -> str:
+    return page_request.links.node(target.node)
+
+
+def _created_url(page_request: PageRequest, target: Target) -> str:
+    """Return the URL of a new topic; without a node the topic is known at the nsqlookupds only."""
+    is_there = target.topic in page_request.stats().topics or not page_request.cluster.lookupds
+    return page_request.links.topic(target.topic) if is_there else page_request.links.page("lookup")
 
 
 @attrs.frozen(kw_only=True)
 class ActionForm:
     """
     A form. `title` and `done` are texts with {topic}, {channel} and {node}; `typed` is the part of the target that
-    must be typed. `action` is the action that decides about the permission and the danger.
+    must be typed. `action` is the action that decides about the permission and the danger. `shown_on` is the page with
+    a button for the form, `next_page` the page that follows the action.
     """
 
     name: str
@@ -41,17 +71,24 @@ class ActionForm:
     typed: str = ""
     asks: bool = True
     """The button on a page leads to the form; without it, it performs the action."""
-    read: Callable[[Fields], Wish]
-    content: Callable[[Visit, Target, Fields], Awaitable[Mapping[str, Any]]] = _nothing
+    shown_on: str = ""
+    next_page: NextPage = target_url
+    has_target: bool = True
+    """False for a form that asks for the names of its target."""
+    read: Callable[[Fields], ActionCall]
+    content: Callable[[PageRequest, Target, Fields], Awaitable[Content]] = _nothing
     needs_nsqtw: bool = False
     wanted_pause: bool | None = None
     """The button is there only for a target that is paused, or is not."""
-    is_dangerous: bool = False
-    """Messages or names are lost: the button is red."""
 
-    def may(self, visit: Visit, target: Target) -> bool:
+    @property
+    def is_dangerous(self) -> bool:
+        """Whether messages or names are lost: the button is red."""
+        return ACTIONS[self.action].is_destructive
+
+    def may(self, page_request: PageRequest, target: Target) -> bool:
         """Return whether the viewer may perform the action."""
-        return visit.viewer.may(ACTIONS[self.action].role, target.topic, target.channel)
+        return page_request.viewer.may(ACTIONS[self.action].role, target.topic, target.channel)
 
 
 @attrs.frozen
@@ -70,7 +107,8 @@ def _over_kinds(name: str, **more: Any) -> Iterable[ActionForm]:
         texts = {key: more[key].replace("{kind}", kind).replace("{name}", place) for key in ("title", "done")}
         action = f"{name}_{kind}"
         typed = kind if ACTIONS[action].is_destructive else ""
-        yield ActionForm(name=action, action=action, typed=typed, read=fields.plain(action), **{**more, **texts})
+        read = fields.without_fields(action)
+        yield ActionForm(name=action, action=action, typed=typed, shown_on=kind, read=read, **{**more, **texts})
 
 
 FORMS: dict[str, ActionForm] = {
@@ -84,6 +122,8 @@ FORMS: dict[str, ActionForm] = {
             done="{name} is created.",
             button="Create",
             template="create.html",
+            has_target=False,
+            next_page=_created_url,
             read=fields.create,
         ),
         ActionForm(
@@ -94,6 +134,7 @@ FORMS: dict[str, ActionForm] = {
             done="The message is published to {topic}.",
             button="Publish",
             template="publish.html",
+            shown_on=TOPIC_PAGE,
             read=fields.publish,
             content=consequences.nodes,
         ),
@@ -104,8 +145,23 @@ FORMS: dict[str, ActionForm] = {
             title="Durability and retention of {topic}",
             done="The settings of {topic} are changed.",
             template="settings.html",
+            shown_on=TOPIC_PAGE,
             read=fields.settings,
             content=consequences.settings,
+            needs_nsqtw=True,
+        ),
+        ActionForm(
+            name="seek_channel",
+            action="seek_channel",
+            label="Replay",
+            title="Replay messages of {topic} to {channel}",
+            done="The channel {channel} of {topic} is moved.",
+            button="Move the channel",
+            template="seek.html",
+            shown_on=CHANNEL_PAGE,
+            typed="channel",
+            read=fields.seek,
+            content=consequences.seeking,
             needs_nsqtw=True,
         ),
         *_over_kinds(
@@ -119,10 +175,10 @@ FORMS: dict[str, ActionForm] = {
         ),
         *_over_kinds(
             "unpause",
-            label="Resume",
-            title="Resume the {kind} {name}",
+            label="Unpause",
+            title="Unpause the {kind} {name}",
             done="The {kind} {name} delivers again.",
-            button="Resume",
+            button="Unpause",
             asks=False,
             wanted_pause=True,
         ),
@@ -133,7 +189,6 @@ FORMS: dict[str, ActionForm] = {
             done="The {kind} {name} is empty.",
             button="Drop the messages",
             content=consequences.emptying,
-            is_dangerous=True,
         ),
         *_over_kinds(
             "delete",
@@ -142,20 +197,7 @@ FORMS: dict[str, ActionForm] = {
             done="The {kind} {name} is deleted.",
             button="Delete",
             content=consequences.deleting,
-            is_dangerous=True,
-        ),
-        ActionForm(
-            name="seek_channel",
-            action="seek_channel",
-            label="Replay",
-            title="Replay messages of {topic} to {channel}",
-            done="The channel {channel} of {topic} is moved.",
-            button="Move the channel",
-            template="seek.html",
-            typed="channel",
-            read=fields.seek,
-            content=consequences.seeking,
-            needs_nsqtw=True,
+            next_page=parent_url,
         ),
         ActionForm(
             name="tombstone",
@@ -165,9 +207,9 @@ FORMS: dict[str, ActionForm] = {
             done="The topic {topic} is removed from {node}.",
             button="Remove",
             typed="topic",
-            read=fields.plain("tombstone_topic_producer"),
+            read=fields.without_fields("tombstone_topic_producer"),
             content=consequences.tombstone,
-            is_dangerous=True,
+            next_page=_node_url,
         ),
     )
 }
@@ -175,13 +217,17 @@ FORMS: dict[str, ActionForm] = {
 
 
 def buttons(
-    visit: Visit, names: Iterable[str], *, topic: str, channel: str = "", is_paused: bool, is_nsqtw: bool
+    page_request: PageRequest, page: str, *, topic: str, channel: str = "", is_paused: bool, is_nsqtw: bool
 ) -> list[Button]:
     """Return the buttons of a page: those of the actions that the viewer may perform and the nodes can do."""
     target = Target(topic=topic, channel=channel)
-    forms = [FORMS[name] for name in names]
+    forms = [form for form in FORMS.values() if form.shown_on == page]
     return [
-        Button(form.label, visit.links.action(form.name, topic=topic, channel=channel), form.asks, form.is_dangerous)
+        Button(
+            form.label, page_request.links.action(form.name, topic=topic, channel=channel), form.asks, form.is_dangerous
+        )
         for form in forms
-        if form.may(visit, target) and (is_nsqtw or not form.needs_nsqtw) and form.wanted_pause in (None, is_paused)
+        if form.may(page_request, target)
+        and (is_nsqtw or not form.needs_nsqtw)
+        and form.wanted_pause in (None, is_paused)
     ]

@@ -11,11 +11,11 @@ from twisted.web.iweb import IRequest
 
 from nsqtw.admin.actions import Performer
 from nsqtw.admin.audit import Target
-from nsqtw.admin.pages.action_forms import FORMS, ActionForm
-from nsqtw.admin.pages.fields import Fields, FormError
+from nsqtw.admin.pages.action_forms import FORMS, ActionForm, target_url
+from nsqtw.admin.pages.fields import Fields
 from nsqtw.admin.pages.page import TOPICS
-from nsqtw.admin.pages.visit import NotThere, Visit
-from nsqtw.errors import AccessDenied, ClusterError, InvalidName
+from nsqtw.admin.pages.page_request import PageRequest
+from nsqtw.errors import AccessDenied, ClusterError, FormError, InvalidName, PageNotFound
 
 _INVALID_NAME = "A name has up to 64 letters, digits, dots, dashes and underscores, and perhaps #ephemeral at the end."
 
@@ -33,41 +33,43 @@ class Answer:
 
 
 def form_named(name: str) -> ActionForm:
-    """Return a form. NotThere."""
+    """Return a form. PageNotFound."""
     form = FORMS.get(name)
     if form is None:
-        raise NotThere("action", name)
+        raise PageNotFound("action", name)
     return form
 
 
-def target_in(form: ActionForm, fields: Fields) -> Target:
-    """Return what the action is about. The name of what is created comes from the form itself."""
+def target_in(fields: Fields) -> Target:
+    """Return the target of an action."""
     return Target(**{name: fields.get(name, "").strip() for name in ("topic", "channel", "node")})
 
 
-async def show(visit: Visit, form: ActionForm, fields: Fields, error: str = "", status: int = 200) -> Answer:
-    """Return the page of a form. AccessDenied for a viewer who may not perform its action."""
-    target = target_in(form, fields)
-    if not form.may(visit, target):
+async def show(
+    page_request: PageRequest, form: ActionForm, fields: Fields, error: str = "", status: int = 200
+) -> Answer:
+    """Return the page of a form. AccessDenied for a viewer without the right to its action."""
+    target = target_in(fields)
+    if not form.may(page_request, target):
         raise AccessDenied("FORBIDDEN", "You may not do this.")
-    content = await form.content(visit, target, fields)
-    here = {name: value for name, value in attrs.asdict(target).items() if value and form.name != "create"}
+    content = await form.content(page_request, target, fields)
+    place = target if form.has_target else Target()
     return Answer(
         form.template,
         {
             "title": _filled(form.title, target),
             "section": TOPICS,
             "form": form,
-            "form_url": visit.links.action(form.name, **here),
-            "back_url": _parent(visit, form, target),
-            "path": _path(visit, target) if form.name != "create" else [("Topics", visit.links.page("topics"))],
+            "form_url": page_request.links.action(form.name, **attrs.asdict(place)),
+            "back_url": target_url(page_request, place),
+            "path": _path(page_request, place),
             "target": target,
             "fields": {
                 name: fields.get(name, "") for name in ("kind", "time", "message", "body", "node", "topic", "channel")
             },
             "expected": getattr(target, form.typed) if form.typed else "",
             "points": [],
-            "an_hour_ago": _an_hour_ago(visit.now),
+            "an_hour_ago": _an_hour_ago(page_request.now),
             **content,
             "error": error or content.get("error", ""),
         },
@@ -75,21 +77,25 @@ async def show(visit: Visit, form: ActionForm, fields: Fields, error: str = "", 
     )
 
 
-async def perform(visit: Visit, form: ActionForm, fields: Fields, request: IRequest, performer: Performer) -> Answer:
+async def perform(
+    page_request: PageRequest, form: ActionForm, fields: Fields, request: IRequest, performer: Performer
+) -> Answer:
     """Perform the action of a form, or show the form again with what is wrong. AccessDenied."""
-    target = target_in(form, fields)
+    target = target_in(fields)
     if form.typed and fields.get("typed", "") != getattr(target, form.typed):
-        return await show(visit, form, fields, f"The name that was typed is not that of the {form.typed}.", 400)
+        return await show(page_request, form, fields, f"The name that was typed is not that of the {form.typed}.", 400)
     try:
         action, arguments = form.read(fields)
         result = await performer.perform(request, action, target, arguments)
     except FormError as error:
-        return await show(visit, form, fields, str(error), 400)
+        return await show(page_request, form, fields, str(error), 400)
     except InvalidName:
-        return await show(visit, form, fields, _INVALID_NAME, 400)
+        return await show(page_request, form, fields, _INVALID_NAME, 400)
     except ClusterError as error:
-        return await show(visit, form, fields, f"It was not done: {error}", 502)
-    return Answer(location=_after(visit, form, target), text=_filled(form.done, target), details=tuple(result.warnings))
+        return await show(page_request, form, fields, f"It was not done: {error}", 502)
+    return Answer(
+        location=form.next_page(page_request, target), text=_filled(form.done, target), details=tuple(result.warnings)
+    )
 
 
 def _filled(text: str, target: Target) -> str:
@@ -97,38 +103,14 @@ def _filled(text: str, target: Target) -> str:
     return text.format(topic=target.topic, channel=target.channel, node=target.node, name=name)
 
 
-def _path(visit: Visit, target: Target) -> list[tuple[str, str]]:
+def _path(page_request: PageRequest, target: Target) -> list[tuple[str, str]]:
     """Return the links above the title."""
-    path = [("Topics", visit.links.page("topics"))]
+    path = [("Topics", page_request.links.page("topics"))]
     if target.topic:
-        path.append((target.topic, visit.links.topic(target.topic)))
+        path.append((target.topic, page_request.links.topic(target.topic)))
     if target.channel:
-        path.append((target.channel, visit.links.channel(target.topic, target.channel)))
+        path.append((target.channel, page_request.links.channel(target.topic, target.channel)))
     return path
-
-
-def _parent(visit: Visit, form: ActionForm, target: Target) -> str:
-    """Return the page of what an action is about."""
-    if form.name == "create":
-        return visit.links.page("topics")
-    if target.channel:
-        return visit.links.channel(target.topic, target.channel)
-    return visit.links.topic(target.topic)
-
-
-def _after(visit: Visit, form: ActionForm, target: Target) -> str:
-    """Return the page that follows an action: after a deletion that of the parent."""
-    if form.name == "delete_topic":
-        return visit.links.page("topics")
-    if form.name == "delete_channel":
-        return visit.links.topic(target.topic)
-    if form.name == "create":
-        # Without a node the topic is known at the nsqlookupds only.
-        is_there = target.topic in visit.stats().topics or not visit.cluster.lookupds
-        return visit.links.topic(target.topic) if is_there else visit.links.page("lookup")
-    if form.name == "tombstone":
-        return visit.links.node(target.node)
-    return visit.links.channel(target.topic, target.channel) if target.channel else visit.links.topic(target.topic)
 
 
 def _an_hour_ago(now: float) -> str:

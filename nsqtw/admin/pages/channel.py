@@ -5,17 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from nsqtw.admin.pages.action_forms import buttons
+from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons
 from nsqtw.admin.pages.charts import Line
-from nsqtw.admin.pages.figures import figures
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.messages import message_content
 from nsqtw.admin.pages.page import TOPICS, Content, page
+from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.pages.topic import is_nsqtw
-from nsqtw.admin.pages.visit import Visit
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.merge import topology_order
-from nsqtw.cluster.model import ChannelStats, ClientStats
+from nsqtw.cluster.model import ChannelStats, ConsumerStats
 
 _FIGURES = ("depth", "in_flight", "deferred", "out", "requeue", "timeout")
 _RATES = (
@@ -34,61 +33,65 @@ _DELIVERIES = (
     ("Same region", "region_local_msg_count"),
     ("Another region", "global_msg_count"),
 )
-_BUTTONS = ("seek_channel", "pause_channel", "unpause_channel", "empty_channel", "delete_channel")
 
 
 @page("topics/<topic>/<channel>", "channel.html", TOPICS)
-async def channel(visit: Visit) -> Content:
-    """Return the content of the page, or of the view of its messages. NotThere."""
-    topic_name, name = visit.path["topic"], visit.path["channel"]
-    found = await visit.channel(topic_name, name)
-    topic = await visit.topic(topic_name)
+async def channel(page_request: PageRequest) -> Content:
+    """Return the content of the page, or of the view of its messages. PageNotFound."""
+    topic_name, name = page_request.path["topic"], page_request.path["channel"]
+    found = await page_request.channel(topic_name, name)
+    topic = await page_request.topic(topic_name)
     subject = ("channel", topic_name, name)
-    url = partial(visit.links.channel, topic_name, name)
+    url = partial(page_request.links.channel, topic_name, name)
     nodes = found.nodes or (found,)
     shared: dict[str, Any] = {
         "title": f"{name} of {topic_name}",
         "channel": found,
         "topic_name": topic_name,
         "channel_name": name,
-        "is_nsqtw": is_nsqtw(visit, topic) and not name.endswith("#ephemeral"),
-        "may_look": visit.viewer.may(Role.READ, topic_name, name),
+        "is_nsqtw": is_nsqtw(page_request, topic) and not name.endswith("#ephemeral"),
+        "may_look": page_request.viewer.may(Role.READ, topic_name, name),
     }
     shared["actions"] = buttons(
-        visit, _BUTTONS, topic=topic_name, channel=name, is_paused=found.is_paused, is_nsqtw=shared["is_nsqtw"]
+        page_request,
+        CHANNEL_PAGE,
+        topic=topic_name,
+        channel=name,
+        is_paused=found.is_paused,
+        is_nsqtw=shared["is_nsqtw"],
     )
-    if visit.query.get("view") == "messages":
-        content = await message_content(visit, topic_name, name, [node.node for node in nodes], url)
+    if page_request.query.get("view") == "messages":
+        content = await message_content(page_request, topic_name, name, [node.node for node in nodes], url)
         return {**shared, **content, "template": "messages.html"}
     return {
         **shared,
-        "now": visit.now,
-        "span": visit.span,
-        "span_url": visit.span_url(url),
-        **figures(visit, subject, _FIGURES),
+        "now": page_request.now,
+        "span": page_request.span,
+        "span_url": page_request.span_url(url),
+        **page_request.figures(subject, *_FIGURES),
         "charts": [
-            visit.chart(subject, "rates", "Messages a second", _RATES),
-            visit.chart(subject, "levels", "Messages in the channel", _LEVELS),
+            page_request.chart(subject, "rates", "Messages a second", _RATES),
+            page_request.chart(subject, "levels", "Messages in the channel", _LEVELS),
         ],
         "consumer_list": listing(
-            sorted(found.clients, key=topology_order), {"name": _order}, visit.query, url, name=_client_name
+            sorted(found.clients, key=topology_order), {"name": _order}, page_request.query, url, name=_client_name
         ),
         "channel_nodes": nodes,
-        "deliveries": _deliveries(found) if _has_topology(visit) else [],
+        "deliveries": _deliveries(found) if _has_topology(page_request) else [],
     }
 
 
-def _client_name(client: ClientStats) -> str:
+def _client_name(client: ConsumerStats) -> str:
     return f"{client.client_id} {client.hostname} {client.remote_address}"
 
 
-def _order(client: ClientStats) -> str:
+def _order(client: ConsumerStats) -> str:
     return client.node
 
 
-def _has_topology(visit: Visit) -> bool:
-    """Return whether a node says in which zone or region it is."""
-    nodes = [state.stats.node for state in visit.sampler.nodes.values()]
+def _has_topology(page_request: PageRequest) -> bool:
+    """Return whether a node has a zone or a region."""
+    nodes = [state.stats.node for state in page_request.sampler.nodes.values()]
     return any(node.topology_zone or node.topology_region for node in nodes)
 
 

@@ -38,7 +38,7 @@ class Series:
 
 @attrs.frozen
 class Chart:
-    """A chart. `times` and `values` are JSON; `summary` says the newest values in words."""
+    """A chart. `times` and `values` are JSON; `summary` has the newest values as a text."""
 
     name: str
     title: str

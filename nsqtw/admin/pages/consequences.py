@@ -1,31 +1,30 @@
-"""What the form of an action says: what is lost, how many messages come again, what is set now."""
+"""Consequences of actions, shown in their forms: losses, repeated messages, present settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages import formats
-from nsqtw.admin.pages.fields import Fields, FormError, position
-from nsqtw.admin.pages.visit import Visit
+from nsqtw.admin.pages.fields import BYTES_IN_MEGABYTE, NODE_DEFAULT, UNITS, Fields, position
+from nsqtw.admin.pages.page import Content
+from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.sampler import waiting
 from nsqtw.cluster.model import ChannelStats, TopicStats
-from nsqtw.errors import ClusterError
+from nsqtw.errors import ClusterError, FormError
+from nsqtw.options.topics import DURABILITY_TEXTS
 
-Content = Mapping[str, Any]
 
-
-async def nodes(visit: Visit, target: Target, fields: Fields) -> Content:
+async def nodes(page_request: PageRequest, target: Target, fields: Fields) -> Content:
     """Return the nodes of a topic, to choose one of."""
-    topic = await _topic(visit, target)
+    topic = await _topic(page_request, target)
     return {"node_names": [node.node for node in topic.nodes] if topic else []}
 
 
-async def emptying(visit: Visit, target: Target, fields: Fields) -> Content:
+async def emptying(page_request: PageRequest, target: Target, fields: Fields) -> Content:
     """Say how many messages are dropped."""
     if target.channel:
-        channel = await _channel(visit, target)
+        channel = await _channel(page_request, target)
         number = channel.depth + channel.deferred_count if channel else 0
         return {
             "points": [
@@ -33,7 +32,7 @@ async def emptying(visit: Visit, target: Target, fields: Fields) -> Content:
                 "Other channels keep theirs.",
             ]
         }
-    topic = await _topic(visit, target)
+    topic = await _topic(page_request, target)
     return {
         "points": [
             f"{formats.plural(topic.depth if topic else 0, 'message')} that no channel has yet will be dropped.",
@@ -42,10 +41,10 @@ async def emptying(visit: Visit, target: Target, fields: Fields) -> Content:
     }
 
 
-async def deleting(visit: Visit, target: Target, fields: Fields) -> Content:
+async def deleting(page_request: PageRequest, target: Target, fields: Fields) -> Content:
     """Say what is deleted with a topic or channel."""
     if target.channel:
-        channel = await _channel(visit, target)
+        channel = await _channel(page_request, target)
         if channel is None:
             return {"points": ["No node has the channel: the nsqlookupds will forget it."]}
         number = channel.depth + channel.in_flight_count + channel.deferred_count
@@ -55,7 +54,7 @@ async def deleting(visit: Visit, target: Target, fields: Fields) -> Content:
                 f"{formats.plural(channel.client_count, 'consumer')} will be disconnected.",
             ]
         }
-    topic = await _topic(visit, target)
+    topic = await _topic(page_request, target)
     if topic is None:
         return {"points": ["No node has the topic: the nsqlookupds will forget it."]}
     consumers = sum(channel.client_count for channel in topic.channels)
@@ -68,9 +67,9 @@ async def deleting(visit: Visit, target: Target, fields: Fields) -> Content:
     }
 
 
-async def tombstone(visit: Visit, target: Target, fields: Fields) -> Content:
+async def tombstone(page_request: PageRequest, target: Target, fields: Fields) -> Content:
     """Say what becomes of the topic on a node."""
-    state = visit.sampler.nodes.get(target.node)
+    state = page_request.sampler.nodes.get(target.node)
     found = [topic for topic in state.stats.topics if topic.topic_name == target.topic] if state else []
     number = sum(map(waiting, found))
     return {
@@ -82,55 +81,53 @@ async def tombstone(visit: Visit, target: Target, fields: Fields) -> Content:
     }
 
 
-async def settings(visit: Visit, target: Target, fields: Fields) -> Content:
+async def settings(page_request: PageRequest, target: Target, fields: Fields) -> Content:
     """Return what is set now."""
-    topic = await _topic(visit, target)
+    topic = await _topic(page_request, target)
     retention = topic.retention if topic else None
     seconds = int(retention.time) if retention else 0
-    unit, length = next(
-        ((name, length) for name, length in (("days", 86_400), ("hours", 3600)) if seconds and seconds % length == 0),
-        ("minutes", 60),
-    )
+    unit = next((name for name in reversed(UNITS) if seconds and seconds % UNITS[name] == 0), "minutes")
     return {
         "durability": topic.durability if topic else None,
-        "kept_time": seconds // length,
+        "kept_time": seconds // UNITS[unit],
         "kept_unit": unit,
-        "kept_megabytes": (retention.bytes if retention else 0) // 1_000_000,
+        "units": list(UNITS),
+        "durabilities": [*DURABILITY_TEXTS.items(), (NODE_DEFAULT, "as the options of each node say")],
+        "kept_megabytes": (retention.bytes if retention else 0) // BYTES_IN_MEGABYTE,
     }
 
 
-async def seeking(visit: Visit, target: Target, fields: Fields) -> Content:
+async def seeking(page_request: PageRequest, target: Target, fields: Fields) -> Content:
     """Return what a seek would do on each node, once it is said where to."""
-    channel = await _channel(visit, target)
+    channel = await _channel(page_request, target)
     names = [node.node for node in (channel.nodes or (channel,))] if channel else []
-    content: dict[str, Any] = {"node_names": names, "preview": None, "replayed": 0, "skipped": 0, "is_typed": False}
+    content: dict[str, Any] = {"node_names": names, "preview": None, "replayed": 0, "skipped": 0}
     if not fields.get("kind"):
         return content
     try:
         to = position(fields)
-        moved = await visit.cluster.seek(target.topic, target.channel, to, is_dry_run=True, node=target.node)
+        moved = await page_request.cluster.seek(target.topic, target.channel, to, is_dry_run=True, node=target.node)
     except (FormError, ClusterError) as error:
         return {**content, "error": str(error)}
     for warning in moved.warnings:
-        visit.warn(warning)
+        page_request.warn(warning)
     return {
         **content,
-        "to": to,
         "preview": moved.value,
         "replayed": sum(seek.replayed for seek in moved.value),
         "skipped": sum(seek.skipped for seek in moved.value),
     }
 
 
-async def _topic(visit: Visit, target: Target) -> TopicStats | None:
+async def _topic(page_request: PageRequest, target: Target) -> TopicStats | None:
     try:
-        return await visit.topic(target.topic)
+        return await page_request.topic(target.topic)
     except ClusterError:
         return None
 
 
-async def _channel(visit: Visit, target: Target) -> ChannelStats | None:
+async def _channel(page_request: PageRequest, target: Target) -> ChannelStats | None:
     try:
-        return await visit.channel(target.topic, target.channel)
+        return await page_request.channel(target.topic, target.channel)
     except ClusterError:
         return None

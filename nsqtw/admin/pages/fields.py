@@ -6,28 +6,31 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from nsqtw.errors import FormError
+from nsqtw.options.topics import DURABILITIES
+
 Fields = Mapping[str, str]
-Wish = tuple[str, Mapping[str, Any]]
+ActionCall = tuple[str, Mapping[str, Any]]
 """The name of an action of `nsqtw.admin.actions`, and its arguments."""
 EARLIEST, LATEST, TIME, MESSAGE = "earliest", "latest", "time", "message"
-_UNITS = {"minutes": 60, "hours": 3600, "days": 86_400}
+UNITS = {"minutes": 60, "hours": 3600, "days": 86_400}
+"""The units of a time, in seconds."""
+BYTES_IN_MEGABYTE = 1_000_000
+NODE_DEFAULT = "default"
+"""The setting of a topic that leaves the decision to the options of each node."""
 
 
-class FormError(Exception):
-    """A form cannot be read. The text says which field is wrong, and what it may be."""
-
-
-def plain(name: str) -> Callable[[Fields], Wish]:
+def without_fields(name: str) -> Callable[[Fields], ActionCall]:
     """Return a reader of a form without fields."""
     return lambda fields: (name, {})
 
 
-def create(fields: Fields) -> Wish:
+def create(fields: Fields) -> ActionCall:
     """Return the creation of a topic, or of a channel if one is named."""
     return ("create_channel" if fields.get("channel") else "create_topic", {})
 
 
-def publish(fields: Fields) -> Wish:
+def publish(fields: Fields) -> ActionCall:
     """Return the publishing of a message. FormError."""
     # A browser sends the lines of a text area with CR and LF.
     body = fields.get("body", "").replace("\r\n", "\n").encode()
@@ -36,39 +39,39 @@ def publish(fields: Fields) -> Wish:
     return "publish", {"body": body}
 
 
-def seek(fields: Fields) -> Wish:
+def seek(fields: Fields) -> ActionCall:
     """Return the move of a channel. FormError."""
     return "seek_channel", {"to": position(fields)}
 
 
-def settings(fields: Fields) -> Wish:
+def settings(fields: Fields) -> ActionCall:
     """Return the change of the durability or the retention of a topic. FormError."""
     if fields.get("what") == "durability":
         durability = fields.get("durability", "")
-        if durability not in ("os", "fsync", "memory", "default"):
+        if durability not in (*DURABILITIES, NODE_DEFAULT):
             raise FormError("Choose one of the durability classes.")
         return "set_durability", {"durability": durability}
     if fields.get("default"):
-        return "set_retention", {"time": "default", "bytes": "default"}
+        return "set_retention", {"time": NODE_DEFAULT, "bytes": NODE_DEFAULT}
     return "set_retention", {"time": _time_limit(fields), "bytes": _size_limit(fields)}
 
 
 def _time_limit(fields: Fields) -> str:
     text, unit = fields.get("time", "").strip() or "0", fields.get("unit", "")
-    if not (text.isascii() and text.isdigit() and len(text) < 7 and unit in _UNITS):
+    if not (text.isascii() and text.isdigit() and len(text) < 7 and unit in UNITS):
         raise FormError("The time must be a whole number of minutes, hours or days; 0 is no limit.")
-    return f"{int(text) * _UNITS[unit]}s"
+    return f"{int(text) * UNITS[unit]}s"
 
 
 def _size_limit(fields: Fields) -> str:
     text = fields.get("megabytes", "").strip() or "0"
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise FormError("The size must be a whole number of megabytes; 0 is no limit.")
-    return str(int(text) * 1_000_000)
+    return str(int(text) * BYTES_IN_MEGABYTE)
 
 
 def position(fields: Fields) -> str:
-    """Return where a channel is to be moved, as nsqd reads it: a word, a message's id or a time. FormError."""
+    """Return the new position of a channel, as nsqd reads it: a word, a message's id or a time. FormError."""
     kind = fields.get("kind", "")
     if kind in (EARLIEST, LATEST):
         return kind

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup, escape
 
+from nsqtw.cluster.texts import brief_duration_text, duration_text, size_text
+
 NOTHING = "–"
 """The text of a number that is not known."""
-_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _SHORT_UNITS = ("", "k", "M", "G", "T")
-_DURATION_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _HEX_COLUMNS = 16
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _COLOURED = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\b[0-9][0-9.eE+-]*')
@@ -51,40 +51,18 @@ def rate(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Return a number of bytes with a unit: 12.3 MB. A unit is 1,000 of the one below."""
-    if value is None or not is_known(value):
-        return NOTHING
-    amount, unit = float(value), 0
-    while amount >= 999.5 and unit < len(_BYTE_UNITS) - 1:
-        amount, unit = amount / 1000, unit + 1
-    digits = 0 if unit == 0 or amount >= 99.95 else 1
-    return f"{amount:.{digits}f} {_BYTE_UNITS[unit]}"
+    """Return a number of bytes with a unit: 12.3 MB."""
+    return size_text(value) if value is not None and is_known(value) else NOTHING
 
 
 def duration(seconds: float | None) -> str:
     """Return a duration with its two largest units: 2 h 5 min, 350 ms."""
-    if seconds is None or not is_known(seconds):
-        return NOTHING
-    if seconds < 1:
-        return f"{seconds * 1000:.{0 if seconds >= 0.01 or seconds == 0 else 2}f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    parts: list[str] = []
-    for length, unit in _DURATION_UNITS:
-        number, whole = divmod(whole, length)
-        if number or parts:
-            parts.append(f"{number} {unit}" if number else "")
-    return " ".join(part for part in parts[:2] if part)
+    return duration_text(seconds) if seconds is not None and is_known(seconds) else NOTHING
 
 
 def brief(seconds: float | None) -> str:
     """Return a duration in its largest unit: 2.1 h, 35 min."""
-    if seconds is None or not is_known(seconds) or seconds < 60:
-        return duration(seconds)
-    length, unit = next((length, unit) for length, unit in _DURATION_UNITS if seconds >= length)
-    number = seconds / length
-    return f"{number:.{1 if number < 9.95 else 0}f} {unit}"
+    return brief_duration_text(seconds) if seconds is not None and is_known(seconds) else NOTHING
 
 
 def percent(part: float) -> str:

@@ -2,8 +2,8 @@
 The view of messages that wait, are deferred or in flight. Looking consumes nothing.
 
 A body is shown as JSON where it is some, as text where it is UTF-8, else in hexadecimal, or in the form that is asked
-for. SHOWN_BYTES of a body are shown, of one message MAX_SHOWN_BYTES on demand. A viewer who may not look at bodies
-sees the rest.
+for. SHOWN_BYTES of a body are shown, of one message MAX_SHOWN_BYTES on demand. A viewer without the permission for
+bodies sees the other facts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import attrs
 
 from nsqtw.admin.pages import formats
 from nsqtw.admin.pages.fields import MESSAGE
-from nsqtw.admin.pages.visit import Visit
+from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
 from nsqtw.cluster.model import Message
 from nsqtw.errors import ClusterError
 
-SHOWN_BYTES = 8 * 1024
-MAX_SHOWN_BYTES = 256 * 1024
+SHOWN_BYTES = 8_000
+MAX_SHOWN_BYTES = 256_000
 LIMITS = (10, 25, 100)
 """The numbers of messages of a node that can be asked for."""
 AUTO, TEXT, JSON, HEX = "auto", "text", "json", "hex"
@@ -35,7 +35,7 @@ _NS = 1_000_000_000
 
 @attrs.frozen(kw_only=True)
 class MessageRow:
-    """A message as the page shows it. `body` is None for a viewer who may not see it. Times are in seconds."""
+    """A message as the page shows it. `body` is None for a viewer without the permission. Times are in seconds."""
 
     id: str
     node: str
@@ -60,26 +60,26 @@ class MessageRow:
 
 
 async def message_content(
-    visit: Visit, topic: str, channel: str, nodes: Sequence[str], url: Callable[..., str]
+    page_request: PageRequest, topic: str, channel: str, nodes: Sequence[str], url: Callable[..., str]
 ) -> dict[str, Any]:
     """Return what the view needs."""
-    query = visit.query
+    query = page_request.query
     state = _chosen(query.get("state", ""), [name for name, _ in STATES], READY)
     form = _chosen(query.get("show", ""), [name for name, _ in FORMS], AUTO)
     limit = int(_chosen(query.get("limit", ""), [str(number) for number in LIMITS], str(LIMITS[0])))
     node = query.get("node", "") if query.get("node") in nodes else ""
-    may_see_bodies = visit.viewer.may_see_bodies_of(topic, channel)
+    may_see_bodies = page_request.viewer.may_see_bodies_of(topic, channel)
     found: list[Message] = []
     has_more = False
     empty_text = _EMPTY[state] if channel else "No message waits for the channels of the topic."
-    if not visit.is_event:
+    if not page_request.is_event:
         try:
-            answer = await visit.cluster.messages(topic, channel, state=state, limit=limit, node=node)
+            answer = await page_request.cluster.messages(topic, channel, state=state, limit=limit, node=node)
         except ClusterError as error:
             empty_text = f"The messages cannot be shown: {error}"
         else:
             for warning in answer.warnings:
-                visit.warn(warning)
+                page_request.warn(warning)
             found = [message for part in answer.value for message in part.messages]
             has_more = any(part.has_more for part in answer.value)
     if state != IN_FLIGHT:
@@ -87,15 +87,15 @@ async def message_content(
     kept = {"view": "messages", "state": state, "show": form, "limit": limit, "node": node}
 
     def row(message: Message) -> MessageRow:
-        may_replay = bool(channel) and visit.viewer.may(Role.ADMIN, topic, channel)
+        may_replay = bool(channel) and page_request.viewer.may(Role.ADMIN, topic, channel)
         return _row(
             message,
-            visit.now,
+            page_request.now,
             form=form,
             limit=MAX_SHOWN_BYTES if query.get("whole") == message.id else SHOWN_BYTES,
             may_see_body=may_see_bodies,
             whole_url=f"{url(**kept, whole=message.id)}#message-{message.id}",
-            replay_url=visit.links.action(
+            replay_url=page_request.links.action(
                 "seek_channel", topic=topic, channel=channel, kind=MESSAGE, message=message.id, node=message.node
             )
             if may_replay

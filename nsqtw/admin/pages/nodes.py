@@ -10,11 +10,10 @@ import attrs
 from nsqtw.admin.history import History
 from nsqtw.admin.pages import formats
 from nsqtw.admin.pages.charts import Line
-from nsqtw.admin.pages.figures import figures
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.page import NODES, Content, page
+from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.pages.rows import TOPIC_SORTS, topic_name, topic_rows
-from nsqtw.admin.pages.visit import Visit
 from nsqtw.admin.sampler import NodeState, waiting
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.model import NodeStats
@@ -46,17 +45,17 @@ class NodeRow:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the node did not answer."""
+        """True when the node did not answer."""
         return self.state.is_gone
 
     @property
     def is_well(self) -> bool:
-        """Whether the node reports no error."""
+        """True when the node reports no error."""
         return self.stats.health in ("", _OK)
 
     @property
     def disk_state(self) -> str:
-        """How the disk stands."""
+        """State of the disk."""
         return disk_state(self.stats)
 
     @property
@@ -81,18 +80,18 @@ class NodeRow:
 
 
 def disk_state(stats: NodeStats) -> str:
-    """Return how the disk of a node stands: "warning" when there is little left, else nothing."""
+    """Return the state of the disk of a node: "warning" when there is little left, else nothing."""
     free, capacity = stats.disk_free, stats.disk_capacity
     if free is None:
         return ""
     return "warning" if free < LITTLE_BYTES or (capacity and free < capacity * LITTLE_PART) else ""
 
 
-def node_content(visit: Visit) -> dict[str, Any]:
+def node_content(page_request: PageRequest) -> dict[str, Any]:
     """Return what a table of nodes needs."""
-    sampler = visit.sampler
+    sampler = page_request.sampler
     rows = [NodeRow(name, state, sampler.history, sampler.now) for name, state in sampler.nodes.items()]
-    lookupds = visit.cluster.lookupds
+    lookupds = page_request.cluster.lookupds
     return {
         "nodes": rows,
         "nodes_up": sum(not row.is_gone for row in rows),
@@ -104,43 +103,49 @@ def node_content(visit: Visit) -> dict[str, Any]:
 
 
 @page("nodes", "nodes.html", NODES)
-async def nodes(visit: Visit) -> Content:
+async def nodes(page_request: PageRequest) -> Content:
     """Return the content of the list."""
-    visit.stats()
-    return {"title": "Nodes", **node_content(visit)}
+    page_request.stats()
+    return {"title": "Nodes", **node_content(page_request)}
 
 
 @page("nodes/<node>", "node.html", NODES)
-async def node(visit: Visit) -> Content:
+async def node(page_request: PageRequest) -> Content:
     """Return the content of the page of one node. UnknownObject."""
-    visit.stats()
-    name = visit.path["node"]
-    state = visit.sampler.nodes.get(name)
+    page_request.stats()
+    name = page_request.path["node"]
+    state = page_request.sampler.nodes.get(name)
     if state is None:
-        state = NodeState((await visit.cluster.node(name)).value, visit.sampler.now)
+        state = NodeState((await page_request.cluster.node(name)).value, page_request.sampler.now)
     stats, subject = state.stats, ("node", name)
-    url = partial(visit.links.node, name)
+    url = partial(page_request.links.node, name)
     memory = [(label, form(stats.memory[key])) for key, label, form in _MEMORY if key in stats.memory]
     return {
         "title": name,
         "state": state,
         "node": stats,
-        "now": visit.now,
-        "offset": visit.offset,
-        "span": visit.span,
-        "span_url": visit.span_url(url),
-        **figures(visit, subject, ("in", "out", "depth")),
+        "now": page_request.now,
+        "offset": page_request.offset,
+        "span": page_request.span,
+        "span_url": page_request.span_url(url),
+        **page_request.figures(subject, "in", "out", "depth"),
         "depth": sum(waiting(topic) for topic in stats.topics),
         "consumers": sum(channel.client_count for topic in stats.topics for channel in topic.channels),
         "charts": [
-            visit.chart(subject, "rates", "Messages a second", RATES),
-            visit.chart(subject, "levels", "Messages on the node", LEVELS),
+            page_request.chart(subject, "rates", "Messages a second", RATES),
+            page_request.chart(subject, "levels", "Messages on the node", LEVELS),
         ],
         "disk_state": disk_state(stats),
         "memory": memory,
         "listing": listing(
-            topic_rows(stats.topics, visit.sampler.history), TOPIC_SORTS, visit.query, url, name=topic_name
+            topic_rows(stats.topics, page_request.sampler.history),
+            TOPIC_SORTS,
+            page_request.query,
+            url,
+            name=topic_name,
         ),
         "tombstones": {topic.topic for topic in stats.node.topics if topic.is_tombstoned},
-        "may_tombstone": visit.viewer.may(Role.ADMIN) and bool(visit.cluster.lookupds) and not state.is_gone,
+        "may_tombstone": page_request.viewer.may(Role.ADMIN)
+        and bool(page_request.cluster.lookupds)
+        and not state.is_gone,
     }

@@ -22,7 +22,6 @@ class Notice:
 
     text: str
     details: tuple[str, ...] = ()
-    is_error: bool = False
 
 
 class Notices:

@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from nsqtw.admin.pages.visit import Visit
+from nsqtw.admin.pages.page_request import PageRequest
 
 Content = Mapping[str, Any]
-View = Callable[[Visit], Awaitable[Content]]
+View = Callable[[PageRequest], Awaitable[Content]]
 
 OVERVIEW, TOPICS, NODES, LOOKUP, COUNTER = SECTIONS = ("Overview", "Topics", "Nodes", "Lookup", "Counter")
 NAVIGATION = tuple(zip(SECTIONS, ("", "topics", "nodes", "lookup", "counter"), strict=True))

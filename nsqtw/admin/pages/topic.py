@@ -1,4 +1,4 @@
-"""The page of a topic."""
+"""The list of topics or channels, and the page of a topic."""
 
 from __future__ import annotations
 
@@ -6,70 +6,84 @@ from functools import partial
 from typing import Any
 
 from nsqtw.admin.pages import formats
-from nsqtw.admin.pages.action_forms import buttons
-from nsqtw.admin.pages.figures import figures
+from nsqtw.admin.pages.action_forms import TOPIC_PAGE, buttons
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.messages import message_content
 from nsqtw.admin.pages.nodes import LEVELS, RATES
 from nsqtw.admin.pages.page import TOPICS, Content, page
-from nsqtw.admin.pages.rows import CHANNEL_SORTS, channel_name, channel_rows
-from nsqtw.admin.pages.visit import Visit
+from nsqtw.admin.pages.page_request import PageRequest
+from nsqtw.admin.pages.rows import CHANNEL_SORTS, TOPIC_SORTS, channel_name, channel_rows, topic_name, topic_rows
 from nsqtw.admin.sampler import waiting
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.model import Retention, TopicStats
+from nsqtw.options.topics import DURABILITY_TEXTS
 
-DURABILITIES = {
-    "os": "when the operating system has it: it survives a crash of nsqd",
-    "fsync": "when it is on the disk: it survives a power failure",
-    "memory": "at once: a crash of nsqd loses what was not consumed",
-}
-"""What the durability classes promise, after “A publish is acknowledged”."""
-_BUTTONS = ("publish", "settings", "pause_topic", "unpause_topic", "empty_topic", "delete_topic")
+
+@page("topics", "topics.html", TOPICS)
+async def topics(page_request: PageRequest) -> Content:
+    """Return the content of the list."""
+    found, history = page_request.stats().topics.values(), page_request.sampler.history
+    url = partial(page_request.links.page, "topics")
+    is_of_channels = page_request.query.get("list") == "channels"
+    shown = (
+        listing(channel_rows(found, history), CHANNEL_SORTS, page_request.query, url, name=channel_name)
+        if is_of_channels
+        else listing(topic_rows(found, history), TOPIC_SORTS, page_request.query, url, name=topic_name)
+    )
+    return {
+        "title": "Topics",
+        "list": "channels" if is_of_channels else "topics",
+        "listing": shown,
+        "topic_count": len(found),
+        "channel_count": sum(len(topic.channels) for topic in found),
+    }
 
 
 @page("topics/<topic>", "topic.html", TOPICS)
-async def topic(visit: Visit) -> Content:
-    """Return the content of the page, or of the view of its messages. NotThere."""
-    name = visit.path["topic"]
-    found = await visit.topic(name)
+async def topic(page_request: PageRequest) -> Content:
+    """Return the content of the page, or of the view of its messages. PageNotFound."""
+    name = page_request.path["topic"]
+    found = await page_request.topic(name)
     subject = ("topic", name)
-    url = partial(visit.links.topic, name)
-    may_look = visit.viewer.may(Role.READ, name)
+    url = partial(page_request.links.topic, name)
+    may_look = page_request.viewer.may(Role.READ, name)
     shared: dict[str, Any] = {
         "title": name,
         "topic": found,
         "topic_name": name,
-        "is_nsqtw": is_nsqtw(visit, found),
+        "is_nsqtw": is_nsqtw(page_request, found),
         "may_look": may_look,
-        "actions": buttons(visit, _BUTTONS, topic=name, is_paused=found.is_paused, is_nsqtw=is_nsqtw(visit, found)),
+        "actions": buttons(
+            page_request, TOPIC_PAGE, topic=name, is_paused=found.is_paused, is_nsqtw=is_nsqtw(page_request, found)
+        ),
     }
-    if visit.query.get("view") == "messages":
-        content = await message_content(visit, name, "", [node.node for node in found.nodes], url)
+    if page_request.query.get("view") == "messages":
+        content = await message_content(page_request, name, "", [node.node for node in found.nodes], url)
         return {**shared, **content, "template": "messages.html"}
-    rows = channel_rows([found], visit.sampler.history)
+    rows = channel_rows([found], page_request.sampler.history)
     return {
         **shared,
-        "span": visit.span,
-        "span_url": visit.span_url(url),
-        **figures(visit, subject, ("in", "out", "depth")),
+        "span": page_request.span,
+        "span_url": page_request.span_url(url),
+        **page_request.figures(subject, "in", "out", "depth"),
         "depth": waiting(found),
         "charts": [
-            visit.chart(subject, "rates", "Messages a second", RATES),
-            visit.chart(subject, "levels", "Messages in the topic and its channels", LEVELS[:1]),
+            page_request.chart(subject, "rates", "Messages a second", RATES),
+            page_request.chart(subject, "levels", "Messages in the topic and its channels", LEVELS[:1]),
         ],
-        "listing": listing(rows, CHANNEL_SORTS, visit.query, url, name=channel_name),
-        "durability_text": DURABILITIES.get(found.durability or "", "differently on its nodes"),
+        "listing": listing(rows, CHANNEL_SORTS, page_request.query, url, name=channel_name),
+        "durability_text": DURABILITY_TEXTS.get(found.durability or "", "differently on its nodes"),
         "retention_text": retention_text(found.retention),
         "all_paused": all(node.is_paused for node in found.nodes),
-        "may_set": visit.viewer.may(Role.ADMIN, name),
-        "may_tombstone": visit.viewer.may(Role.ADMIN, name) and bool(visit.cluster.lookupds),
+        "may_set": page_request.viewer.may(Role.ADMIN, name),
+        "may_tombstone": page_request.viewer.may(Role.ADMIN, name) and bool(page_request.cluster.lookupds),
     }
 
 
-def is_nsqtw(visit: Visit, topic: TopicStats) -> bool:
+def is_nsqtw(page_request: PageRequest, topic: TopicStats) -> bool:
     """Return whether a node of the topic is our nsqd, which can do more."""
     names = {node.node for node in topic.nodes or (topic,)}
-    return any(state.stats.nsqtw_version for name, state in visit.sampler.nodes.items() if name in names)
+    return any(state.stats.nsqtw_version for name, state in page_request.sampler.nodes.items() if name in names)
 
 
 def retention_text(retention: Retention | None) -> str:

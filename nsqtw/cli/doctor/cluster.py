@@ -13,17 +13,18 @@ from urllib.parse import urlsplit
 
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.doctor.files import check_certificate
-from nsqtw.cli.doctor.finding import Checked, Finding
-from nsqtw.cli.output import age_text
-from nsqtw.cli.plain_http import PlainAnswer, get, tls_context_of
-from nsqtw.client.lookup import address_of, host_and_port
+from nsqtw.cli.doctor.finding import CheckSubject, Finding
+from nsqtw.cli.exit_codes import REFUSALS
+from nsqtw.cli.stdlib_http import HttpAnswer, get, may_have_secret, tls_context_of
+from nsqtw.client.lookup import host_and_port
+from nsqtw.cluster.texts import duration_text
 from nsqtw.errors import ConnectFailed
+from nsqtw.options.addresses import join_host_port
 
 _SECONDS = 3.0
 _WORKERS = 16
 _SMALL_SKEW, _LARGE_SKEW = 2.0, 60.0
 """Seconds between two clocks: a warning, an error."""
-_REFUSED = (401, 403)
 
 
 def check_cluster(access: ClusterAccess) -> Iterator[Finding]:
@@ -34,7 +35,7 @@ def check_cluster(access: ClusterAccess) -> Iterator[Finding]:
         yield from findings
         producers |= found
     if access.lookupd_http_addresses and not producers and any(found is not None for _, found in lookupds):
-        yield Checked("nodes", "all").warning(
+        yield CheckSubject("nodes", "all").warning(
             "no nsqd is registered", "start nsqds with --lookupd-tcp-address of these nsqlookupds"
         )
     addresses = list(producers) if access.lookupd_http_addresses else list(access.nsqd_http_addresses)
@@ -53,23 +54,23 @@ def check_versions(versions: dict[str, list[str]]) -> Iterator[Finding]:
     """Check that all nodes have one version. `versions` are the addresses of the nodes by version."""
     if len(versions) > 1:
         shown = "; ".join(f"{version}: {', '.join(nodes)}" for version, nodes in sorted(versions.items()))
-        yield Checked("versions", "nodes").warning(shown, "bring all nodes to one version")
+        yield CheckSubject("versions", "nodes").warning(shown, "bring all nodes to one version")
     for version in versions if len(versions) == 1 else ():
-        yield Checked("versions", "nodes").ok(version)
+        yield CheckSubject("versions", "nodes").ok(version)
 
 
 def check_clock(what: str, theirs: datetime, now: datetime) -> Finding:
     """Check the clock of a node. HTTP has whole seconds."""
-    checked = Checked("clock", what)
+    subject = CheckSubject("clock", what)
     skew = (theirs - now).total_seconds()
     size = max(0.0, abs(skew) - 1.0)
-    text = f"{age_text(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine"
+    text = f"{duration_text(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine"
     remedy = "synchronize the clocks of both machines (chrony, systemd-timesyncd): timedatectl set-ntp true"
     if size > _LARGE_SKEW:
-        return checked.error(text, remedy)
+        return subject.error(text, remedy)
     if size > _SMALL_SKEW:
-        return checked.warning(text, remedy)
-    return checked.ok("agrees with this machine")
+        return subject.warning(text, remedy)
+    return subject.ok("agrees with this machine")
 
 
 def _each(addresses: Iterable[str], check: Callable[[str], Any]) -> list[Any]:
@@ -83,10 +84,12 @@ def _check_lookupd(access: ClusterAccess, address: str) -> tuple[list[Finding], 
     producers: dict[str, dict[str, Any]] = {}
     for producer in (answer.document().get("producers") or ()) if answer is not None else ():
         try:
-            producers[address_of(str(producer["broadcast_address"]), int(producer["http_port"]))] = producer
+            producers[join_host_port(str(producer["broadcast_address"]), int(producer["http_port"]))] = producer
         except (KeyError, TypeError, ValueError):
             findings.append(
-                Checked("nsqlookupd", address).error("its answer is not that of an nsqlookupd", "check the address")
+                CheckSubject("nsqlookupd", address).error(
+                    "its answer is not that of an nsqlookupd", "check the address"
+                )
             )
     return findings, producers
 
@@ -111,20 +114,22 @@ def _check_nsqd(
 
 def _check_answer(
     access: ClusterAccess, address: str, program: str, path: str
-) -> tuple[list[Finding], PlainAnswer | None]:
-    checked = Checked(program, address)
+) -> tuple[list[Finding], HttpAnswer | None]:
+    subject = CheckSubject(program, address)
     try:
         answer = get(access, address, path, _SECONDS)
     except ConnectFailed as error:
         reason = str(error).removeprefix(f"{address}: ")
         remedy = f"start {program} there, correct the address in the context, or open the port in the firewall"
-        return [checked.error(f"cannot be reached: {reason}", remedy)], None
-    if answer.status in _REFUSED:
+        return [subject.error(f"cannot be reached: {reason}", remedy)], None
+    if answer.status in REFUSALS:
         remedy = "give a secret with this permission (--secret-file, or in the context), or an https:// address"
-        return [checked.error(f"refuses the credentials, status {answer.status}", remedy)], None
+        if not may_have_secret(access, address):
+            remedy = "add this address to those of the context: others get no secret over plain HTTP"
+        return [subject.error(f"refuses the credentials, status {answer.status}", remedy)], None
     if answer.status != 200:
-        return [checked.error(f"answers {path} with status {answer.status}", f"check that this is {program}")], None
-    findings = [checked.ok("answers")]
+        return [subject.error(f"answers {path} with status {answer.status}", f"check that this is {program}")], None
+    findings = [subject.ok("answers")]
     if "date" in answer.headers:
         findings.append(check_clock(address, parsedate_to_datetime(answer.headers["date"]), datetime.now(UTC)))
     if address.startswith("https://"):
@@ -133,28 +138,28 @@ def _check_answer(
 
 
 def _check_readiness(access: ClusterAccess, address: str) -> list[Finding]:
-    checked = Checked("ready", address)
+    subject = CheckSubject("ready", address)
     for path in ("/readyz", "/ping"):
         answer = get(access, address, path, _SECONDS)
         if answer.status == 200:
-            return [checked.ok("yes")]
+            return [subject.ok("yes")]
         if answer.status != 404:
             reasons = " ".join(answer.body[:500].decode("utf-8", "replace").split())
-            return [checked.error(f"no: {reasons}", "read the log of this nsqd; it refuses work until it is ready")]
+            return [subject.error(f"no: {reasons}", "read the log of this nsqd; it refuses work until it is ready")]
     return []
 
 
 def _check_name(address: str) -> list[Finding]:
     """Check that the name under which a node is registered can be resolved here."""
     host, port = host_and_port(address)
-    checked = Checked("broadcast address", address)
+    subject = CheckSubject("broadcast address", address)
     try:
         socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         remedy = "set --broadcast-address of this nsqd to a name or address that consumers can resolve"
-        return [checked.error(f"cannot be resolved here: {reason}", remedy)]
-    return [checked.ok("can be resolved")]
+        return [subject.error(f"cannot be resolved here: {reason}", remedy)]
+    return [subject.ok("can be resolved")]
 
 
 def _check_tcp(address: str, info: dict[str, Any]) -> list[Finding]:
@@ -162,15 +167,15 @@ def _check_tcp(address: str, info: dict[str, Any]) -> list[Finding]:
     host, port = str(info.get("broadcast_address")), info.get("tcp_port")
     if not isinstance(port, int) or not port:
         return []
-    target = address_of(host, port)
-    checked = Checked("TCP port", target)
+    target = join_host_port(host, port)
+    subject = CheckSubject("TCP port", target)
     try:
         socket.create_connection((host, port), _SECONDS).close()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         remedy = "set --broadcast-address of this nsqd to what clients reach, or open the port in the firewall"
-        return [checked.error(f"nsqd {address} names it, and clients cannot connect: {reason}", remedy)]
-    return [checked.ok("takes connections")]
+        return [subject.error(f"nsqd {address} names it, and clients cannot connect: {reason}", remedy)]
+    return [subject.ok("takes connections")]
 
 
 def _check_served_certificate(access: ClusterAccess, address: str) -> list[Finding]:

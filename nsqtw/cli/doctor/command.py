@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from nsqtw.cli.contexts import contexts_path
 from nsqtw.cli.doctor.cluster import check_cluster
 from nsqtw.cli.doctor.files import check_config, check_secret, check_tls_files
-from nsqtw.cli.doctor.finding import Checked, Finding, Level
+from nsqtw.cli.doctor.finding import CheckSubject, Finding, Level
 from nsqtw.cli.doctor.machine import check_data_path, check_limits, open_file_limits
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Column, Document, Listing
+from nsqtw.cli.output import Column, Document, Table
 from nsqtw.cli.session import Session
 from nsqtw.errors import NotFound, OptionError
 
@@ -49,7 +49,7 @@ def doctor(session: Session, data_path: str | None) -> Document:
     summary = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
     return Document(
         {"errors": errors, "warnings": warnings, "findings": rows},
-        [Listing(_COLUMNS, rows), "", *remedies, summary],
+        [Table(_COLUMNS, rows), "", *remedies, summary],
     )
 
 
@@ -63,7 +63,7 @@ def _findings(session: Session, data_path: str | None) -> Iterator[Finding]:
         access = session.access()
     except (OptionError, NotFound) as error:
         path = str(contexts_path(os.environ))
-        yield Checked("config file", path).error(str(error), "correct the file, the option, or the variable")
+        yield CheckSubject("config file", path).error(str(error), "correct the file, the option, or the variable")
         return
     yield from check_secret(access)
     problems = list(check_tls_files(access, datetime.now(UTC)))

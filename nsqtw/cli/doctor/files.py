@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from nsqtw.cli.contexts import ClusterAccess, Contexts
-from nsqtw.cli.doctor.finding import Checked, Finding
-from nsqtw.cli.plain_http import tls_context_of
+from nsqtw.cli.doctor.finding import CheckSubject, Finding
+from nsqtw.cli.stdlib_http import tls_context_of
 from nsqtw.errors import OptionError
-from nsqtw.net.certificates import certificates_in
+from nsqtw.net.certificates import expiry_of
 
 SOON = timedelta(days=30)
 """The rest of a certificate's time that is a warning."""
@@ -21,30 +21,28 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 def check_config(contexts: Contexts) -> Finding:
     """Check the config file, which was read without a mistake."""
-    checked = Checked("config file", str(contexts.path))
+    subject = CheckSubject("config file", str(contexts.path))
     if not contexts.path.exists():
-        return checked.ok("there is none; 'nsqtw context add' makes it")
+        return subject.ok("there is none; 'nsqtw context add' makes it")
     if contexts.path.stat().st_mode & _OTHERS:
-        return checked.warning("other users can read or change it", f"chmod 600 {contexts.path}")
-    return checked.ok(f"{len(contexts.by_name)} contexts, in use: {contexts.current or 'none'}")
+        return subject.warning("other users can read or change it", f"chmod 600 {contexts.path}")
+    return subject.ok(f"{len(contexts.by_name)} contexts, in use: {contexts.current or 'none'}")
 
 
 def check_secret(access: ClusterAccess) -> Iterator[Finding]:
     """Check the secret of a context."""
     if not access.secret_file and not access.secret_variable:
         return
-    checked = Checked("secret", access.secret_file or f"${access.secret_variable}")
+    subject = CheckSubject("secret", access.secret_file or f"${access.secret_variable}")
     try:
-        secret = access.secret()
+        access.secret()
     except OptionError as error:
-        yield checked.error(str(error), "make the file, or set the variable, or change the context")
+        yield subject.error(str(error), "make the file, or set the variable, or change the context")
         return
-    if not secret:
-        yield checked.error("it is empty", "write the secret into it")
-    elif access.secret_file and os.stat(os.path.expanduser(access.secret_file)).st_mode & _OTHERS:
-        yield checked.warning("other users can read it", f"chmod 600 {access.secret_file}")
+    if access.secret_file and os.stat(os.path.expanduser(access.secret_file)).st_mode & _OTHERS:
+        yield subject.warning("other users can read it", f"chmod 600 {access.secret_file}")
     else:
-        yield checked.ok("can be read")
+        yield subject.ok("can be read")
 
 
 def check_tls_files(access: ClusterAccess, now: datetime) -> Iterator[Finding]:
@@ -52,9 +50,11 @@ def check_tls_files(access: ClusterAccess, now: datetime) -> Iterator[Finding]:
     paths = [path for path in (access.tls_ca_file, access.tls_cert_file, access.tls_key_file) if path]
     missing = [path for path in paths if not os.access(path, os.R_OK)]
     for path in missing:
-        yield Checked("TLS files", path).error("it cannot be read", "correct the path in the context, or its rights")
+        yield CheckSubject("TLS files", path).error(
+            "it cannot be read", "correct the path in the context, or its rights"
+        )
     if access.tls_insecure:
-        yield Checked("TLS files", "tls_insecure").warning(
+        yield CheckSubject("TLS files", "tls_insecure").warning(
             "any certificate is accepted: somebody in between can read everything",
             "set tls_ca_file to the authority of the nodes instead",
         )
@@ -63,30 +63,27 @@ def check_tls_files(access: ClusterAccess, now: datetime) -> Iterator[Finding]:
     try:
         tls_context_of(access)
     except OptionError as error:
-        yield Checked("TLS files", ", ".join(paths)).error(str(error), "correct the files, PEM is expected")
+        yield CheckSubject("TLS files", ", ".join(paths)).error(str(error), "correct the files, PEM is expected")
         return
     for path in filter(None, (access.tls_ca_file, access.tls_cert_file)):
-        yield check_certificate(path, expiry_of(path), now)
+        expiry = expiry_of(path)
+        if expiry is None:
+            subject = CheckSubject("certificate", path)
+            yield subject.warning("its time cannot be read", "replace it with certificates in plain PEM")
+        else:
+            yield check_certificate(path, expiry, now)
     if access.tls_key_file and Path(access.tls_key_file).stat().st_mode & stat.S_IRWXO:
-        yield Checked("TLS files", access.tls_key_file).warning(
+        yield CheckSubject("TLS files", access.tls_key_file).warning(
             "every user can read the key", f"chmod 600 {access.tls_key_file}"
         )
 
 
 def check_certificate(what: str, expiry: datetime, now: datetime) -> Finding:
     """Check the end of a certificate's time."""
-    checked = Checked("certificate", what)
+    subject = CheckSubject("certificate", what)
     day = expiry.date().isoformat()
     if expiry <= now:
-        return checked.error(f"it expired on {day}", "renew it, then 'nsqtw reload'")
+        return subject.error(f"it expired on {day}", "renew it, then 'nsqtw reload'")
     if expiry - now < SOON:
-        return checked.warning(f"it expires on {day}", "renew it, then 'nsqtw reload'")
-    return checked.ok(f"valid until {day}")
-
-
-def expiry_of(path: str) -> datetime:
-    """Return the first end of the time of the certificates in a file (PEM). OptionError."""
-    from cryptography import x509  # slow to import
-
-    ends = [x509.load_pem_x509_certificate(block).not_valid_after_utc for block in certificates_in(path)]
-    return min(ends, default=datetime.max.replace(tzinfo=UTC))
+        return subject.warning(f"it expires on {day}", "renew it, then 'nsqtw reload'")
+    return subject.ok(f"valid until {day}")

@@ -27,7 +27,7 @@ class Finding:
 
 
 @attrs.frozen
-class Checked:
+class CheckSubject:
     """Findings of one check about one thing."""
 
     check: str

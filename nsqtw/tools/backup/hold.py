@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from nsqtw.client.lookup import base_url
 from nsqtw.errors import BackendError, OptionError
 
 HOLD_SECONDS = 120.0
@@ -24,7 +25,7 @@ class Hold:
     """
 
     def __init__(self, address: str, secret: str = "", root_ca_file: str = "") -> None:
-        url = urlsplit(address if "://" in address else f"http://{address}")
+        url = urlsplit(base_url(address))
         if url.scheme not in ("http", "https") or not url.hostname:
             raise OptionError(f"--nsqd-http-address={address} is neither host:port nor a URL")
         self._address = address

@@ -3,7 +3,19 @@
 const charts = new Map(); // element: { chart, numbers }
 
 const MINUTES = [1, 2, 5, 10, 15, 30, 60];
-const numberFormat = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+// Distances of the marks on the axis of numbers: 0.001, 0.002, 0.005, 0.01, ...
+const DISTANCES = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => Number(`${digit}e${power - 3}`))).flat();
+const WHOLE_DISTANCES = DISTANCES.filter((distance) => distance >= 1);
+const UNITS = ["", "k", "M", "G", "T"];
+
+/** Returns a number with three digits, 1.23M, as the server writes it; with `isTick` without zeros at the end. */
+export function short(value, isTick = false) {
+  let [size, unit] = [Math.abs(value), 0];
+  while (size >= 999.5 && unit < UNITS.length - 1) [size, unit] = [size / 1000, unit + 1];
+  const digits = unit === 0 && Number.isInteger(value) ? 0 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+  const text = size.toFixed(digits);
+  return (value < 0 ? "-" : "") + (isTick ? String(Number(text)) : text) + UNITS[unit];
+}
 
 function colourOf(element) {
   return getComputedStyle(element).color;
@@ -33,7 +45,7 @@ function options(element) {
     },
     axes: [
       { ...axis, space: 60, size: 28, incrs: MINUTES.map((minutes) => minutes * 60), values: "{HH}:{mm}" },
-      { ...axis, space: 36, size: 48, values: (_chart, ticks) => ticks.map((tick) => numberFormat.format(tick)) },
+      { ...axis, space: 36, size: 48, incrs: distances, values: (_chart, ticks) => ticks.map((tick) => short(tick, true)) },
     ],
     series: [
       {},
@@ -48,12 +60,18 @@ function options(element) {
   };
 }
 
+/** Returns the distances of the marks that fit the numbers: whole ones for whole numbers. */
+function distances(chart) {
+  const isWhole = chart.data.slice(1).every((values) => values.every((value) => value === null || Number.isInteger(value)));
+  return isWhole ? WHOLE_DISTANCES : DISTANCES;
+}
+
 /** Shows the values under the cursor in the legend, or the newest ones. */
 function tell(chart, items) {
   const index = chart.cursor.idx ?? chart.data[0].length - 1;
   items.forEach((item, number) => {
     const value = chart.data[number + 1][index];
-    item.querySelector("b").textContent = value === null || value === undefined ? "–" : numberFormat.format(value);
+    item.querySelector("b").textContent = value === null || value === undefined ? "–" : short(value);
   });
 }
 

@@ -10,13 +10,14 @@ from typing import Any
 from urllib.parse import quote
 
 from nsqtw.cli.contexts import ClusterAccess
-from nsqtw.cli.plain_http import get
+from nsqtw.cli.stdlib_http import get
 from nsqtw.errors import ConnectFailed
+from nsqtw.options.addresses import join_host_port
 
 _SECONDS = 1.0
 
 
-class QuickCluster:
+class ClusterNames:
     """The names of topics, channels and nodes."""
 
     def __init__(self, access: ClusterAccess) -> None:
@@ -42,7 +43,7 @@ class QuickCluster:
         yield from self._access.nsqd_http_addresses if not self._access.lookupd_http_addresses else ()
         for document in self._lookupd_answers("/nodes"):
             for producer in document.get("producers") or ():
-                yield f"{producer['broadcast_address']}:{producer['http_port']}"
+                yield join_host_port(producer["broadcast_address"], producer["http_port"])
 
     def _lookupd_answers(self, path: str) -> Iterator[dict[str, Any]]:
         for address in self._access.lookupd_http_addresses:

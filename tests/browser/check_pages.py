@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from nsqtw.admin.pages.formats import short
 from tests.browser.browser import Window
 from tests.browser.cluster import DOCUMENT, NOTES, TEXT, BrowserCluster
 from tests.browser.conftest import OpenWindow
@@ -115,6 +116,36 @@ def test_charts_are_drawn_and_tell_values(shown: Window) -> None:
     assert shown.page.locator("#chart-levels .legend b").inner_text() != "–"
 
 
+def test_scripts_and_server_write_numbers_alike(shown: Window) -> None:
+    shown.go("/")
+    script = next(url for url in shown.page.locator("script[src]").evaluate_all("all => all.map((each) => each.src)"))
+    url = script.rpartition("/")[0] + "/charts.js"
+    values = [
+        0,
+        1,
+        0.5,
+        9.99,
+        9.996,
+        31.48,
+        99.96,
+        480,
+        999,
+        999.6,
+        1000,
+        3343,
+        14_100,
+        999_499,
+        2.5e6,
+        3e9,
+        4e12,
+        -1500,
+    ]
+    written = shown.page.evaluate(
+        "([url, all]) => import(url).then((charts) => all.map((n) => charts.short(n)))", [url, values]
+    )
+    assert written == [short(value) for value in values]
+
+
 # -- messages
 
 
@@ -126,7 +157,7 @@ def test_messages_are_shown_in_the_form_they_have(shown: Window) -> None:
     assert "<script>alert(1)</script>" in bodies[1]
     assert bodies[2].startswith("00000000  00 01 02 03")
     assert len(bodies[3]) < 9000
-    assert "The first 8.2 KB of 100 KB" in shown.text("#messages")
+    assert "The first 8.0 KB of 100 KB" in shown.text("#messages")
 
 
 def test_a_body_is_shown_in_the_form_that_is_asked_for(shown: Window) -> None:

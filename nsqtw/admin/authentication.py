@@ -1,8 +1,9 @@
 """
-The entrance of all requests: the user is determined first, and only a user that may read gets to the application.
+Authentication of requests: finds the user of each request, and passes it on only if the user may read.
 
-A browser without a user is sent to the login, all others are refused. Every answer has headers that forbid a browser to
-load anything from elsewhere, to show the page inside another one, and to guess types.
+A browser without a user is sent to the login; other requests without one are refused. Every answer has headers that
+forbid a browser to load anything from another origin, to run scripts or apply styles in a page itself, to show the page
+inside another one, and to guess types.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from nsqtw.stats.daemon_pages import OPEN_PATHS
 from nsqtw.version import VERSION_FIELD
 
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "Server": "nsqadmin",
     "X-Content-Type-Options": "nosniff",
@@ -41,47 +43,47 @@ _PUBLIC_FOLDERS = ("/static/", "/fonts/")
 _log = Logger()
 
 
-class Gate(Resource):
-    """Lets requests in to `inside`."""
+class AuthenticatedResource(Resource):
+    """Passes the requests of users that may read on to `resource`."""
 
     isLeaf = True
 
-    def __init__(self, inside: Any, access: Access, base_path: str) -> None:
+    def __init__(self, resource: Any, access: Access, base_path: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._inside = inside
+        self._resource = resource
         self._access = access
         self._base_path = base_path
 
-    def render(self, request: Any) -> Any:
+    def render(self, request: WebRequest) -> Any:
         """IResource API."""
         for name, value in HEADERS.items():
             request.setHeader(name, value)
         ended: list[object] = []
-        entering: Deferred[None] | None = None
+        answering: Deferred[None] | None = None
 
         def end(outcome: object) -> None:
             ended.append(outcome)
-            if entering is not None and isinstance(outcome, Failure):  # the connection is closed
-                entering.cancel()
+            if answering is not None and isinstance(outcome, Failure):  # the connection is closed
+                answering.cancel()
 
         request.notifyFinish().addBoth(end)
-        entering = Deferred.fromCoroutine(self._enter(request, ended))
-        entering.addErrback(self._fail, request, ended)
+        answering = Deferred.fromCoroutine(self._answer(request, ended))
+        answering.addErrback(self._fail, request, ended)
         return NOT_DONE_YET
 
-    async def _enter(self, request: Any, ended: list[object]) -> None:
-        """Let a request in, or refuse it, unless its connection is closed meanwhile."""
+    async def _answer(self, request: WebRequest, ended: list[object]) -> None:
+        """Pass a request on, or refuse it, unless its connection is closed meanwhile."""
         answer: Any = await self._refusal(request)
         if ended:
             return
         if answer is None:
-            answer = self._inside.render(request)
+            answer = self._resource.render(request)
         if answer is not NOT_DONE_YET:
             request.write(answer)
             request.finish()
 
-    async def _refusal(self, request: Any) -> bytes | None:
-        """Return the answer to a request that may not be let in; None for others, whose user is noted."""
+    async def _refusal(self, request: WebRequest) -> bytes | None:
+        """Return the answer to a request that is not allowed; None for others, whose user is recorded."""
         if not (_is_text(request.path) and _is_text(request.getRequestHostname())):
             return refusal(request, 404, "NOT_FOUND")
         path = request.uri.partition(b"?")[0].decode("latin-1").removeprefix(self._base_path)
@@ -95,33 +97,31 @@ class Gate(Resource):
             _log.warn("AUTH failed {error}", error=str(error))
             return refusal(request, *answer_to(error))
         if viewer is None:
-            return self._turn_away(request, path)
-        self._access.admit(request, viewer)
+            return self._refuse(request, path)
+        self._access.set_viewer(request, viewer)
         return None
 
-    def _fail(self, failure: Failure, request: Any, ended: list[object]) -> None:
-        """Answer a request whose user cannot be determined because of a mistake of the program or of a plugin."""
+    def _fail(self, failure: Failure, request: WebRequest, ended: list[object]) -> None:
+        """Answer a request whose user cannot be found because of a mistake of the program or of a plugin."""
         if ended and isinstance(failure.value, CancelledError):
             return
-        _log.failure("panic at the gate", failure=failure)
+        _log.failure("answering a request failed", failure=failure)
         if ended:
             return
         request.write(refusal(request, 500, "INTERNAL_ERROR"))
         request.finish()
 
-    def _turn_away(self, request: WebRequest, path: str) -> bytes:
+    def _refuse(self, request: WebRequest, path: str) -> bytes:
         """Return the answer to a request without a user that may read."""
         if not self._access.has_login:
             return refusal(request, 403, FORBIDDEN)
-        login = f"{self._base_path}/login?{urlencode({'next': request.uri.decode('latin-1')})}"
         is_page = request.method == b"GET" and not path.startswith("/api/")
         if is_page and "text/html" in (request.getHeader("Accept") or ""):
             request.setResponseCode(303)
-            request.setHeader("Location", login)
+            query = urlencode({"next": request.uri.decode("latin-1")})
+            request.setHeader("Location", f"{self._base_path}/login?{query}")
             return b""
-        if request.getHeader("HX-Request"):
-            request.setHeader("HX-Redirect", f"{self._base_path}/login")
-        elif not request.getHeader("Sec-Fetch-Mode"):
+        if not request.getHeader("Sec-Fetch-Mode"):
             # A browser would ask for name and secret in a window of its own.
             request.setHeader("WWW-Authenticate", 'Basic realm="nsqadmin", charset="UTF-8"')
         return refusal(request, 401, CREDENTIAL_REQUIRED)

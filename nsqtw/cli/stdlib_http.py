@@ -1,6 +1,4 @@
-"""
-GET requests with the standard library, for verbs that must not take the time to import Twisted, and for threads.
-"""
+"""HTTP and HTTPS requests with the standard library, for threads and for verbs that must not import Twisted."""
 
 from __future__ import annotations
 
@@ -14,14 +12,16 @@ from urllib.parse import urlsplit
 import attrs
 
 from nsqtw.cli.contexts import ClusterAccess
-from nsqtw.client.lookup import ACCEPT, host_and_port
+from nsqtw.client.lookup import ACCEPT, base_url, host_and_port
 from nsqtw.errors import ConnectFailed, OptionError
+from nsqtw.options.addresses import is_loopback
+from nsqtw.rights import authorization
 
 _MAX_BYTES = 64 * 1024 * 1024
 
 
 @attrs.frozen
-class PlainAnswer:
+class HttpAnswer:
     """The answer to a request. The keys of `headers` are lower case."""
 
     status: int
@@ -39,13 +39,13 @@ class PlainAnswer:
         return found if isinstance(found, dict) else {}
 
 
-def get(access: ClusterAccess, address: str, path: str, seconds: float) -> PlainAnswer:
-    """Request a path of a server with the credentials of a cluster. ConnectFailed, OptionError."""
-    url = urlsplit(address if "://" in address else f"http://{address}")
+def get(access: ClusterAccess, address: str, path: str, seconds: float) -> HttpAnswer:
+    """Request a path of a server, with the secret if the server may have it. ConnectFailed, OptionError."""
+    url = urlsplit(base_url(address))
     host, port = host_and_port(url.netloc)
     headers = {"Accept": ACCEPT}
-    if secret := access.secret():
-        headers["Authorization"] = f"Bearer {secret}"
+    if may_have_secret(access, address) and (secret := access.secret()):
+        headers["Authorization"] = authorization(secret)
     if url.scheme == "https":
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             host, port, timeout=seconds, context=tls_context_of(access)
@@ -56,7 +56,7 @@ def get(access: ClusterAccess, address: str, path: str, seconds: float) -> Plain
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         fields = {name.lower(): value for name, value in answer.getheaders()}
-        return PlainAnswer(answer.status, fields, answer.read(_MAX_BYTES))
+        return HttpAnswer(answer.status, fields, answer.read(_MAX_BYTES))
     except http.client.HTTPException as error:
         raise ConnectFailed(address, f"{address}: the answer is no HTTP; is this the HTTP port?") from error
     except OSError as error:
@@ -64,6 +64,19 @@ def get(access: ClusterAccess, address: str, path: str, seconds: float) -> Plain
         raise ConnectFailed(address, f"{address}: {reason.lower()}") from error
     finally:
         connection.close()
+
+
+def may_have_secret(access: ClusterAccess, address: str) -> bool:
+    """
+    Return whether the secret may be sent to a server: over HTTPS, to this machine, and to the addresses of the context.
+    Any program that can register at an nsqlookupd could otherwise have the secret sent to itself.
+    """
+    url = urlsplit(base_url(address))
+    return (
+        url.scheme == "https"
+        or is_loopback(url.hostname or "")
+        or base_url(address) in map(base_url, access.http_addresses)
+    )
 
 
 def tls_context_of(access: ClusterAccess) -> ssl.SSLContext:

@@ -81,7 +81,7 @@ def test_it_is_paused_and_resumed(channel: str, shown: Window, cluster: BrowserC
     assert shown.text("h1 .badges") == "paused"
     found = cluster.nsqds[0].stats(topic)[0]
     assert (found["channels"][0] if channel else found)["paused"] is True
-    press(shown, "Resume")
+    press(shown, "Unpause")
     assert notice(shown).endswith("delivers again.")
     found = cluster.nsqds[0].stats(topic)[0]
     assert (found["channels"][0] if channel else found)["paused"] is False

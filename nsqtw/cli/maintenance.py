@@ -1,4 +1,4 @@
-"""Verbs about the life of nodes: `nsqtw drain` and `nsqtw reload`."""
+"""Verbs about the maintenance of nodes: `nsqtw drain` and `nsqtw reload`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from twisted.internet.task import deferLater
 
+from nsqtw.cli.checks import duration_of
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.failures import explained
-from nsqtw.cli.output import Column, Document, Listing
+from nsqtw.cli.output import Column, Document, Table
 from nsqtw.cli.progress import ProgressBar
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.lifecycle import DrainState
+from nsqtw.cluster.maintenance import DrainState
 from nsqtw.cluster.model import Node
-from nsqtw.errors import CommandError, NoServerAnswered, OptionError
-from nsqtw.options.types import parse_duration
+from nsqtw.errors import CommandError, NoServerAnswered
 
 _LOOK_SECONDS = 0.25
 _CHANGE_COLUMNS = (
@@ -30,7 +30,7 @@ _CHANGE_COLUMNS = (
 async def drain(session: Session, node: str, timeout: str | None, no_wait: bool) -> Document:
     """`nsqtw drain`. Waits until the node has ended, and says what it left."""
     if timeout is not None:
-        _check_duration(timeout)
+        duration_of("--timeout", timeout, "a duration such as 5m, or 0")
     async with session.cluster() as cluster:
         target = await cluster.node_named(node)
         session.confirm(f"Drain {target.http_address}: it refuses publishes, delivers what it has, and stops. Go on?")
@@ -105,11 +105,4 @@ async def reload(session: Session, node: str | None) -> Document:
         f" read again: {', '.join(report.get('files') or ()) or 'no files'}"
         for report in reports
     ]
-    return Document({"nodes": reports}, [*lines, *([Listing(_CHANGE_COLUMNS, rows)] if rows else [])])
-
-
-def _check_duration(text: str) -> None:
-    try:
-        parse_duration(text)
-    except ValueError as error:
-        raise OptionError(f"--timeout {text!r} must be a duration such as 5m, or 0") from error
+    return Document({"nodes": reports}, [*lines, *([Table(_CHANGE_COLUMNS, rows)] if rows else [])])

@@ -1,8 +1,9 @@
-"""A request for a page: its viewer, its parameters and what the view needs to answer it."""
+"""A request for a page: its viewer, its parameters, and the figures that its view needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import attrs
 
@@ -13,19 +14,11 @@ from nsqtw.admin.sampler import Sampler
 from nsqtw.admin.viewer import Viewer
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import ChannelStats, ClusterStats, TopicStats
-from nsqtw.errors import ClusterError, NoServerAnswered, UnknownObject
-
-
-class NotThere(ClusterError):
-    """A page is about something that does not exist."""
-
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"There is no {kind} {name}.")
-        self.kind = kind
+from nsqtw.errors import ClusterError, NoServerAnswered, PageNotFound, UnknownObject
 
 
 @attrs.define
-class Visit:
+class PageRequest:
     """One request. `warnings` are shown above the page."""
 
     cluster: Cluster
@@ -63,31 +56,31 @@ class Visit:
         return latest.value
 
     async def topic(self, name: str) -> TopicStats:
-        """Return a topic, from the newest figures if it is there. NotThere, ClusterError."""
+        """Return a topic, from the newest figures if it is there. PageNotFound, ClusterError."""
         known = self.stats().topics.get(name)
         if known is not None:
             return known
         try:
             found = await self.cluster.topic(name)
         except NoServerAnswered as error:
-            raise NotThere("topic", name) if self.sampler.latest is not None else error from error
+            raise PageNotFound("topic", name) if self.sampler.latest is not None else error from error
         if not found.value.nodes:
-            raise NotThere("topic", name)
+            raise PageNotFound("topic", name)
         self._warn_all(found.warnings)
         return found.value
 
     async def channel(self, topic: str, name: str) -> ChannelStats:
-        """Return a channel with its consumers; without them when no node answers. NotThere, ClusterError."""
+        """Return a channel with its consumers; without them when no node answers. PageNotFound, ClusterError."""
         try:
             found = await self.cluster.channel(topic, name)
         except UnknownObject as error:
-            raise NotThere("channel", name) from error
+            raise PageNotFound("channel", name) from error
         except ClusterError as error:
             for channel in (await self.topic(topic)).channels:
                 if channel.channel_name == name:
                     self.warn(str(error))
                     return channel
-            raise NotThere("channel", name) from error
+            raise PageNotFound("channel", name) from error
         self._warn_all(found.warnings)
         return found.value
 
@@ -102,6 +95,14 @@ class Visit:
     def warn(self, text: str) -> None:
         """Show a warning, each of its lines once."""
         self.warnings += [line for line in text.splitlines() if line and line not in self.warnings]
+
+    def figures(self, subject: Subject, *names: str) -> dict[str, Any]:
+        """Return `rates`, the newest figures of a subject by name, and `recent`, those of the last minutes."""
+        history = self.sampler.history
+        return {
+            "rates": {name: history.last(subject, name) for name in names},
+            "recent": {name: history.recent(subject, name) for name in names},
+        }
 
     def chart(self, subject: Subject, name: str, title: str, lines: Iterable[Line]) -> Chart:
         """Return a chart of the wanted length."""

@@ -1,4 +1,4 @@
-"""The life of single nodes: drain and reload, which only our nsqd has."""
+"""Drain and reload of single nodes, which only nsqd of nsqtw has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from nsqtw.cluster.answers import Fields
+from nsqtw.cluster.answers import JsonObject
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.model import Node, Partial
 from nsqtw.cluster.queries import Queries
@@ -27,8 +27,8 @@ class DrainState:
     seconds_left: float | None = None
 
 
-class LifeCycle(Queries):
-    """Drain and reload of nodes."""
+class Maintenance(Queries):
+    """Drain and reload of single nodes."""
 
     async def node_named(self, address: str) -> Node:
         """
@@ -37,7 +37,7 @@ class LifeCycle(Queries):
         """
         known: Partial[tuple[Node, ...]] = await self.nodes()
         for node in known.value:
-            if address in (node.http_address, self.address_of(node)):
+            if address in (node.http_address, self.request_address(node)):
                 return node
         raise UnknownObject("node", address)
 
@@ -48,24 +48,24 @@ class LifeCycle(Queries):
 
     async def drain_state(self, node: Node) -> DrainState:
         """Return how far a node is. NoServerAnswered, also when it has ended."""
-        asked = self._ask(NSQD, self.address_of(node), "/v2/drain", {}, lambda fields: _drain_state(node, fields))
+        asked = self._ask(NSQD, self.request_address(node), "/v2/drain", {}, lambda fields: _drain_state(node, fields))
         (state,), _ = split(NSQD, await ask_all([asked]))
         return state
 
-    async def reload(self, node: Node) -> Fields:
+    async def reload(self, node: Node) -> JsonObject:
         """Have a node read options and files again. Return its report. NoServerAnswered."""
         return await self._change(node, "/v2/reload", {})
 
-    async def _change(self, node: Node, path: str, parameters: Mapping[str, str]) -> Fields:
-        async def ask() -> Fields:
-            answer = await self.requests.post(NSQD, self.address_of(node), path, parameters)
+    async def _change(self, node: Node, path: str, parameters: Mapping[str, str]) -> JsonObject:
+        async def ask() -> JsonObject:
+            answer = await self.requests.post(NSQD, self.request_address(node), path, parameters)
             return await self.requests.read(answer, lambda fields: fields)
 
         (fields,), _ = split(NSQD, await ask_all([ask()]))
         return fields
 
 
-def _drain_state(node: Node, fields: Fields) -> DrainState:
+def _drain_state(node: Node, fields: JsonObject) -> DrainState:
     return DrainState(
         node=node.http_address,
         is_draining=bool(fields.get("draining")),

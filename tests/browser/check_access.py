@@ -105,7 +105,7 @@ def test_a_stranger_gets_nothing(seen_as: As) -> None:
 
 
 @pytest.fixture
-def door(browser: Browser, start_admin: StartAdmin, users_file: Path) -> Iterator[Window]:
+def login(browser: Browser, start_admin: StartAdmin, users_file: Path) -> Iterator[Window]:
     """A window on an nsqadmin with a login."""
     admin = start_admin(f"--auth=static:{users_file}")
     with window(browser, url_of(admin)) as opened:
@@ -119,40 +119,40 @@ def log_in(shown: Window, name: str, secret: str) -> None:
     shown.await_script()
 
 
-def test_a_user_logs_in_and_out(door: Window) -> None:
-    door.go("/topics/orders")
-    assert door.text("h1") == "Log in"
-    assert door.serious() == []
-    log_in(door, "ada", "ada's secret")
-    assert door.text("h1").startswith("orders")
-    door.await_live()
-    assert "ada admin" in door.text(".user")
-    door.page.get_by_role("button", name="Log out").click()
-    expect(door.page.locator("h1")).to_have_text("Log in")
-    door.go("/topics")
-    assert door.text("h1") == "Log in"
+def test_a_user_logs_in_and_out(login: Window) -> None:
+    login.go("/topics/orders")
+    assert login.text("h1") == "Log in"
+    assert login.serious() == []
+    log_in(login, "ada", "ada's secret")
+    assert login.text("h1").startswith("orders")
+    login.await_live()
+    assert "ada admin" in login.text(".user")
+    login.page.get_by_role("button", name="Log out").click()
+    expect(login.page.locator("h1")).to_have_text("Log in")
+    login.go("/topics")
+    assert login.text("h1") == "Log in"
 
 
-def test_a_wrong_secret_is_refused(door: Window) -> None:
-    door.expected = ("401",)
-    door.go("/")
-    log_in(door, "ada", "guess")
-    assert "wrong" in door.text("#error").lower()
-    assert door.serious() == []
+def test_a_wrong_secret_is_refused(login: Window) -> None:
+    login.expected = ("401",)
+    login.go("/")
+    log_in(login, "ada", "guess")
+    assert "wrong" in login.text("#error").lower()
+    assert login.serious() == []
 
 
-def test_a_live_page_leads_to_the_login_when_the_session_ends(door: Window) -> None:
-    door.go("/topics")
-    log_in(door, "betty", "betty's secret")
-    door.await_live()
-    door.page.context.clear_cookies()
-    door.page.reload()
-    log_in(door, "betty", "betty's secret")
-    door.await_live()
-    other = door.page.context.new_page()
-    other.goto(door.base + "/topics")
+def test_a_live_page_leads_to_the_login_when_the_session_ends(login: Window) -> None:
+    login.go("/topics")
+    log_in(login, "betty", "betty's secret")
+    login.await_live()
+    login.page.context.clear_cookies()
+    login.page.reload()
+    log_in(login, "betty", "betty's secret")
+    login.await_live()
+    other = login.page.context.new_page()
+    other.goto(login.base + "/topics")
     other.get_by_role("button", name="Log out").click()
-    expect(door.page.locator("h1")).to_have_text("Log in")
+    expect(login.page.locator("h1")).to_have_text("Log in")
 
 
 def test_it_works_below_a_base_path(browser: Browser, start_admin: StartAdmin) -> None:

@@ -1,4 +1,4 @@
-"""The entrance without a server: mistakes of an authorizer."""
+"""Authentication without a server: mistakes of an authorizer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from twisted.web.resource import Resource
 from twisted.web.test.requesthelper import DummyRequest
 
 from nsqtw.admin.access import Access
-from nsqtw.admin.gate import Gate
+from nsqtw.admin.authentication import AuthenticatedResource
 from nsqtw.admin.viewer import Viewer
 from nsqtw.options.admin import AdminOptions
 
 
-class Inside(Resource):
-    """The application. Nobody may get there."""
+class Application(Resource):
+    """The application. No request may reach it."""
 
     def render(self, request: Any) -> bytes:
-        raise AssertionError("a request without a user was let in")
+        raise AssertionError("a request without a user was passed on")
 
 
 class BrokenAccess(Access):
@@ -47,9 +47,9 @@ def request() -> Any:
     return made
 
 
-def test_a_mistake_lets_nobody_in(logged_failures: list[LogEvent]) -> None:
+def test_a_mistake_passes_no_request_on(logged_failures: list[LogEvent]) -> None:
     made = request()
-    Gate(Inside(), BrokenAccess(), "").render(made)
+    AuthenticatedResource(Application(), BrokenAccess(), "").render(made)
     assert (made.responseCode, b"".join(made.written)) == (500, b'{"message":"INTERNAL_ERROR"}')
     assert [event["log_failure"].type for event in logged_failures] == [ZeroDivisionError]
     logged_failures.clear()
@@ -57,6 +57,6 @@ def test_a_mistake_lets_nobody_in(logged_failures: list[LogEvent]) -> None:
 
 def test_a_client_that_leaves_before_its_user_is_known() -> None:
     made = request()
-    Gate(Inside(), SlowAccess(), "").render(made)
+    AuthenticatedResource(Application(), SlowAccess(), "").render(made)
     made.processingFailed(ConnectionError("gone"))
     assert made.written == []

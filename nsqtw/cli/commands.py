@@ -19,11 +19,13 @@ import click
 from nsqtw.cli import PROGRAM, completion
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import FORMATS, TABLE, discard_stdout, is_terminal
-from nsqtw.cli.verbs import GROUPS, SECTIONS, VERBS, Verb
+from nsqtw.cli.verb import GROUPS, SECTIONS, Verb
+from nsqtw.cli.verbs import VERBS
 from nsqtw.version import is_compiled, version_line
 
 if TYPE_CHECKING:
     from nsqtw.cli.session import Session
+    from nsqtw.runtime.reactor import Reactor
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _SUMMARY = "One command for an NSQ cluster, and for the files of a broker."
@@ -81,7 +83,7 @@ def _yes_option() -> click.Option:
 
 
 def common_options(verb: Verb) -> list[click.Option]:
-    """Return the options that the frame adds to a verb."""
+    """Return the options that `commands` adds to a verb."""
     options: list[click.Option] = []
     if verb.has_output:
         options.append(_output_option())
@@ -154,7 +156,7 @@ def _command_of(verb: Verb) -> click.Command:
         help=verb.description or f"{verb.summary[0].upper()}{verb.summary[1:]}.",
         short_help=verb.summary,
         epilog=f"\b\nExamples:\n{verb.example_lines()}" if verb.examples else None,
-        context_settings={**_SETTINGS, "ignore_unknown_options": False},
+        context_settings=_SETTINGS,
     )
     command.section = "" if verb.group else verb.section
     return command
@@ -203,7 +205,7 @@ def _called(function: Callable[..., Any], session: Session, parameters: dict[str
         return function(session, **parameters)
     from nsqtw.cli.run import run  # loads Twisted
 
-    async def main(reactor: Any) -> Any:
+    async def main(reactor: Reactor) -> Any:
         session.reactor = reactor
         return await function(session, **parameters)
 

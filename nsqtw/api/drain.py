@@ -34,7 +34,7 @@ _STATE: dict[str, Any] = {
 }
 
 
-class LifeCycle(Section):
+class DrainApi(Section):
     """Ends a broker when it has delivered what it has."""
 
     def __init__(self, context: ApiContext) -> None:

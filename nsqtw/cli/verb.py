@@ -1,0 +1,109 @@
+"""The declaration of a verb, and of the arguments and options that several verbs have. Only click is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import click
+
+from nsqtw.cli import PROGRAM, completion
+from nsqtw.options.addresses import MAX_PORT
+
+MESSAGES, TOPICS, CLUSTER, FILES, SETTINGS = SECTIONS = (
+    "Messages",
+    "Topics and channels",
+    "Cluster",
+    "Files of a broker",
+    "This command",
+)
+GROUPS = {
+    "topic": "show and change topics",
+    "channel": "show and change channels",
+    "context": "named clusters with addresses and credentials",
+}
+
+
+@attrs.frozen
+class Verb:
+    """
+    A verb. `words` is its name: one word, or a group and a word. `function` is module:name of its function (see
+    `commands`), which adds -o with `has_output`, addresses and credentials with `uses_cluster`, and --yes with `asks`.
+    `examples` are pairs of a comment and a command line without `nsqtw`.
+    """
+
+    words: tuple[str, ...]
+    summary: str
+    function: str
+    parameters: Sequence[click.Parameter] = ()
+    description: str = ""
+    section: str = CLUSTER
+    has_output: bool = True
+    uses_cluster: bool = True
+    asks: bool = False
+    examples: Sequence[tuple[str, str]] = ()
+    alias: str = ""
+    exit_codes: str = ""
+    """Its own meaning of exit codes, where they differ from `ExitCode`."""
+
+    @property
+    def word(self) -> str:
+        """The last word of the name."""
+        return self.words[-1]
+
+    @property
+    def group(self) -> str:
+        """The group that it stands in, "" for none."""
+        return self.words[0] if len(self.words) > 1 else ""
+
+    def example_lines(self) -> str:
+        """Return the examples for --help."""
+        lines: list[str] = []
+        for comment, command in self.examples:
+            is_whole = command.startswith(f"{PROGRAM} ") or "$(" in command
+            lines += [f"  # {comment}", f"  {command if is_whole else f'{PROGRAM} {command}'}"]
+        return "\n".join(lines)
+
+
+def argument(name: str, help: str, **fields: Any) -> click.Argument:
+    """Return an argument."""
+    return click.Argument([name], help=help, **fields)
+
+
+def option(words: str, help: str, **fields: Any) -> click.Option:
+    """Return an option; `words` are its forms, and its name when that is not the long form."""
+    return click.Option(words.split(), help=help, **fields)
+
+
+def flag(words: str, help: str) -> click.Option:
+    """Return an option without a value."""
+    return click.Option(words.split(), help=help, is_flag=True)
+
+
+def topic() -> click.Argument:
+    """Return the argument of a topic."""
+    return argument("topic", "Name of the topic.", shell_complete=completion.topics)
+
+
+def channel(*, is_required: bool = True, help: str = "Name of the channel.") -> click.Argument:
+    """Return the argument of a channel."""
+    return argument("channel", help, required=is_required, shell_complete=completion.channels)
+
+
+def nsqd_tcp_address() -> click.Option:
+    """Return the option of nsqds to connect to."""
+    return option(
+        "--nsqd-tcp-address", "nsqd to connect to; unless given, nodes are asked for theirs. May be repeated.",
+        multiple=True, metavar="HOST:PORT",
+    )  # fmt: skip
+
+
+def verb(name: str, summary: str, function: str, *parameters: click.Parameter, **fields: Any) -> Verb:
+    """Return a verb; `name` is its words, `function` without the package."""
+    return Verb(tuple(name.split()), summary, f"nsqtw.cli.{function}", parameters, **fields)
+
+
+def port(words: str, what: str) -> click.Option:
+    """Return the option of a port."""
+    return option(words, f"{what}.", type=click.IntRange(0, MAX_PORT), metavar="PORT")
