@@ -11,10 +11,12 @@ from nsqtw.client.event_loop import EventLoop
 from nsqtw.client.http import Answer, HttpQuery
 from nsqtw.client.log_sections import bodies_of
 from nsqtw.client.lookup import ACCEPT, answer_of, base_url, refusal
+from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
 from nsqtw.errors import LookupFailed
 
 CONNECT_SECONDS = 2.0
 REQUEST_SECONDS = 5.0
+_SEEK = "/v2/channel/seek"
 
 
 class LogPart(NamedTuple):
@@ -58,10 +60,13 @@ class BaseNsqdApi(ABC):
     async def seek(self, topic: str, channel: str, to: str, *, dry_run: bool = False) -> dict[str, Any]:
         """
         Move a channel to `to`: "earliest", "latest", a time or the id of a message (docs/how-to/retention.md). With
-        `dry_run` the answer says what would happen, and nothing is changed.
+        `dry_run` the answer says what would happen, and nothing is changed: an nsqd that would ignore `dry_run` is not
+        asked, which is LookupFailed.
         """
+        if dry_run and not has_parameter(await self._object("GET", DESCRIPTION_PATH, {}), _SEEK, "dry_run"):
+            raise LookupFailed("this nsqd does not know dry_run and would move the channel; a later version does")
         parameters = {"topic": topic, "channel": channel, "to": to, "dry_run": "true" if dry_run else ""}
-        return await self._object("POST", "/v2/channel/seek", parameters)
+        return await self._object("POST", _SEEK, parameters)
 
     async def drain(self, timeout: float | None = None) -> dict[str, Any]:
         """

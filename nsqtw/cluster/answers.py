@@ -113,14 +113,6 @@ def seek_in(document: JsonObject, node: str) -> Seek:
     return Seek(node=node, **counts)
 
 
-def has_parameter(description: JsonObject, path: str, name: str) -> bool:
-    """Return whether the OpenAPI document of an nsqd names a parameter of POST requests to a path. ServerFailed."""
-    operation = _typed(_typed(_typed(description, "paths", dict, {}), path, dict, {}), "post", dict, {})
-    return any(
-        _text(_checked(parameter, dict, "parameters"), "name") == name for parameter in _list(operation, "parameters")
-    )
-
-
 def with_outdated_marked(nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Return the nodes, with a mark at those whose version is older than the newest."""
     found = tuple(nodes)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from nsqtw.cluster.answers import has_parameter, messages_in, seek_in
+from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
+from nsqtw.cluster.answers import messages_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
@@ -25,7 +26,6 @@ MAX_MESSAGES = 1000
 """The messages of a node that one query returns at most."""
 
 _SEEK = "/v2/channel/seek"
-_DESCRIPTION = "/v2/openapi.json"
 _ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND")
 """Answers of a node that does not have what another node has."""
 
@@ -111,7 +111,7 @@ class Cluster(Changes, Maintenance):
     async def _check_parameter(self, node: Node, path: str, name: str) -> None:
         """Check that a node knows a parameter. Unsupported, ServerFailed."""
         if not await self._ask(
-            NSQD, self.request_address(node), _DESCRIPTION, {}, lambda document: has_parameter(document, path, name)
+            NSQD, self.request_address(node), DESCRIPTION_PATH, {}, lambda document: has_parameter(document, path, name)
         ):
             raise Unsupported(f"{node.http_address} does not know {name!r} of {path}; a later version of nsqtw does")
 

@@ -6,8 +6,11 @@ import os
 import subprocess
 from pathlib import Path
 
+from nsqtw.cli.cluster_names import ClusterNames
+from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.testing import Broker
 from tests.cli.conftest import Nsqtw
+from tests.cli.serving import serving
 from tests.cli.shells import BASH, SCRIPTS, SECONDS
 
 
@@ -60,3 +63,8 @@ def test_a_config_file_with_a_mistake_completes_nothing_and_says_nothing(own_con
 def test_bash_loads_the_script_and_uses_it(own_config: Path, tmp_path: Path) -> None:
     assert BASH.errors_of_script(tmp_path) == ""
     assert BASH.completed(tmp_path) == "topic\n"
+
+
+def test_the_address_of_a_node_may_be_one_of_ipv6() -> None:
+    with serving("/nodes", b'{"producers": [{"broadcast_address": "::1", "http_port": 4151}]}') as lookupd:
+        assert list(ClusterNames(ClusterAccess(lookupd_http_addresses=(lookupd,))).nodes()) == ["[::1]:4151"]

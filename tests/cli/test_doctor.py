@@ -12,6 +12,7 @@ import pytest
 import trustme
 
 from nsqtw.cli.contexts import ClusterAccess, Contexts
+from nsqtw.cli.doctor import files
 from nsqtw.cli.doctor.cluster import check_clock, check_versions
 from nsqtw.cli.doctor.files import check_certificate, check_config, check_secret, check_tls_files
 from nsqtw.cli.doctor.finding import Finding, Level
@@ -164,6 +165,12 @@ def test_tls_files(tls: dict[str, str], tmp_path: Path) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("nonsense")
     assert levels(ClusterAccess(tls_ca_file=str(broken))) == [Level.ERROR]
+
+
+def test_a_certificate_whose_time_cannot_be_read(tls: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for some that only OpenSSL takes."""
+    monkeypatch.setattr(files, "expiry_of", lambda path: None)
+    assert levels(ClusterAccess(tls_ca_file=tls["ca"])) == [Level.WARNING]
 
 
 # -- with nodes

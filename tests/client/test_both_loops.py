@@ -18,6 +18,7 @@ from nsqtw.client.producer_policy import Batching
 from nsqtw.errors import ConnectFailed, InvalidName, LookupFailed, NotConnected, OptionError, Refused, Stopped
 from nsqtw.testing import Broker, broker
 from tests.certificates import Certificates
+from tests.cli.serving import serving
 from tests.client.loops import Loop, OnAsyncio
 from tests.process import LookupdProcess
 
@@ -544,3 +545,16 @@ def test_futures_of_asyncio_can_be_gathered(nsqd: Broker, topic: str) -> None:
             await asyncio.gather(*[producer.publish(topic, b"x") for _ in range(10)])
 
     loop.run(test)
+
+
+def test_a_dry_run_is_not_sent_to_an_nsqd_that_would_move_the_channel(loop: Loop) -> None:
+    requests: list[str] = []
+    moved = {"/v2/channel/seek": (200, b'{"position": 1, "skipped": 0, "replayed": 0, "depth": 0}')}
+    with serving("/v2/openapi.json", b'{"paths": {}}', more=moved, secrets=requests) as address:
+
+        async def test() -> None:
+            with pytest.raises(LookupFailed, match="does not know dry_run"):
+                await loop.api(address).seek("t", "c", "latest", dry_run=True)
+
+        loop.run(test)
+    assert len(requests) == 1

@@ -74,7 +74,7 @@ def test_tombstones_are_parallel_to_topics() -> None:
     assert node.topics == (NodeTopic("a"), NodeTopic("b", True))
 
 
-def test_an_old_version_is_out_of_date() -> None:
+def test_an_old_version_is_outdated() -> None:
     nodes = [NODE, Node(broadcast_address="b", hostname="", tcp_port=1, http_port=1, version="1.2.9")]
     assert [node.is_outdated for node in with_outdated_marked(nodes)] == [False, True]
     assert with_outdated_marked([]) == ()

@@ -164,7 +164,7 @@ def test_a_dry_run_never_moves_a_channel_of_an_nsqd_that_does_not_know_it() -> N
         with pytest.raises(Unsupported):
             seek(address)
         description["paths"] = "nonsense"
-        with pytest.raises(NoServerAnswered, match="the answer has another type at 'paths'"):
+        with pytest.raises(Unsupported):
             seek(address)
         assert not any(head.startswith("POST") for head in heads)
         description["paths"] = {"/v2/channel/seek": {"post": {"parameters": [*parameters, {"name": "dry_run"}]}}}

@@ -10,7 +10,7 @@ import pytest
 
 from nsqtw.discovery.tls import check_lookupd
 from nsqtw.errors import OptionError
-from nsqtw.net.certificates import check_certificates
+from nsqtw.net.certificates import check_certificates, expiry_of
 from nsqtw.net.tls_authorities import check_strength
 from nsqtw.net.tls_settings import make_context
 from nsqtw.options.broker import Options
@@ -189,3 +189,11 @@ def test_what_only_a_handshake_finds_is_found_by_one(tmp_path: Path, monkeypatch
     assert said.endswith(
         "the key of an authority in its chain is too small for OpenSSL's security level (ca key too small)"
     )
+
+
+def test_the_end_of_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.pem"
+    path.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    assert expiry_of(str(path)) is None
+    path.write_text("")
+    assert expiry_of(str(path)) is None
