@@ -62,17 +62,21 @@ def printable(text: str) -> str:
 
 @attrs.frozen
 class Column:
-    """A column of a table: the key of its value in the rows, its title, and the text of a value."""
+    """
+    A column of a table: the key of its value in the rows, its title, and the text of a value. A table that is wider
+    than its terminal leaves out the column with the highest `rank`, then the next one. Columns of rank 0 stay.
+    """
 
     key: str
     title: str
     show: Callable[[Any], str] = _shown
     is_number: bool = False
+    rank: int = 0
 
 
-def number(key: str, title: str, show: Callable[[Any], str] = _shown) -> Column:
+def number(key: str, title: str, show: Callable[[Any], str] = _shown, rank: int = 0) -> Column:
     """Return a column that is aligned to the right."""
-    return Column(key, title, show, is_number=True)
+    return Column(key, title, show, is_number=True, rank=rank)
 
 
 @attrs.frozen
@@ -127,7 +131,8 @@ class Output:
             if table.empty:
                 write_line(table.empty)
         elif is_terminal(sys.stdout):
-            make_console().print(rich_table(table))
+            console = make_console()
+            console.print(rich_table(table, console))
         else:
             write_line("\n".join(text_table(table)))
 
@@ -167,8 +172,18 @@ def make_console(*, is_stderr: bool = False) -> Console:
     return Console(stderr=is_stderr, highlight=False)
 
 
-def rich_table(table: Table) -> RichTable:
-    """Return the table of a terminal."""
+def rich_table(table: Table, console: Console) -> RichTable:
+    """Return the table of a terminal, with the columns for which it is wide enough."""
+    any_width = console.options.update_width(sys.maxsize)
+    while True:
+        shown = _whole_rich_table(table)
+        last = max(table.columns, key=lambda column: column.rank)
+        if not last.rank or console.measure(shown, options=any_width).maximum <= console.width:
+            return shown
+        table = attrs.evolve(table, columns=[column for column in table.columns if column is not last])
+
+
+def _whole_rich_table(table: Table) -> RichTable:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text

@@ -33,14 +33,14 @@ COLUMNS = (
     Column("channel", "CHANNEL"),
     number("depth", "DEPTH"),
     number("in_flight", "IN FLIGHT"),
-    number("deferred", "DEFERRED"),
+    number("deferred", "DEFERRED", rank=4),
     number("in_rate", "IN/s", _rate_text),
     number("out_rate", "OUT/s", _rate_text),
-    number("requeue_rate", "REQUEUED/s", _rate_text),
-    number("timeout_rate", "TIMED OUT/s", _rate_text),
-    number("oldest_message_age", "OLDEST", age_or_dash),
-    number("consumers", "CONSUMERS"),
-    Column("paused", "PAUSED"),
+    number("requeue_rate", "REQUEUED/s", _rate_text, rank=5),
+    number("timeout_rate", "TIMED OUT/s", _rate_text, rank=6),
+    number("oldest_message_age", "OLDEST", age_or_dash, rank=1),
+    number("consumers", "CONSUMERS", rank=2),
+    Column("paused", "PAUSED", rank=3),
 )
 _OTHER_LINES = 5
 
@@ -98,7 +98,7 @@ async def _run_live(session: Session, cluster: Cluster, meter: Meter, interval: 
             left = max(1, console.size.height - _OTHER_LINES)
             more = f"{len(rows) - left} more; name a topic, or --sort" if len(rows) > left else ""
             status = "   ".join(filter(None, (time.strftime("%H:%M:%S"), f"{len(rows)} rows", more, note)))
-            table = rich_table(Table(COLUMNS, rows[:left]))
+            table = rich_table(Table(COLUMNS, rows[:left]), console)
             live.update(Group(Text(status, overflow="ellipsis", no_wrap=True), table), refresh=True)
             done += 1
 

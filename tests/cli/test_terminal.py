@@ -78,6 +78,19 @@ def test_the_live_table_fits_the_screen(nsqd: Broker, on_nsqd: Nsqtw, own_config
         assert terminal.end() == 0
 
 
+def test_a_live_table_leaves_out_what_a_narrow_screen_has_no_place_for(
+    nsqd: Broker, on_nsqd: Nsqtw, own_config: Path
+) -> None:
+    on_nsqd("topic", "create", "a-topic-with-quite-a-name")
+    words = ("--nsqd-http-address", nsqd.http_address, "stat", "--interval", "0.1")
+    with Terminal(*words, columns=80) as terminal:
+        terminal.wait_for("a-topic-with-quite-a-name")
+        assert "DEPTH" in terminal.text and "OUT/s" in terminal.text
+        assert "TIMED OUT/s" not in terminal.text
+        terminal.interrupt()
+        assert terminal.end() == 0
+
+
 def test_a_node_that_dies_is_told_in_the_live_table(own_config: Path) -> None:
     with broker() as nsqd:
         words = ("--nsqd-http-address", nsqd.http_address, "stat", "--interval", "0.1")
