@@ -11,14 +11,14 @@ from nsqtw.cluster.model import NodeStats
 
 _COLUMNS = (
     Column("node", "NODE"),
-    Column("tcp_address", "TCP"),
+    Column("tcp_address", "TCP", rank=4),
     Column("version", "VERSION"),
     Column("health", "HEALTH"),
-    number("uptime", "UP", age_or_dash),
-    number("topics", "TOPICS"),
-    number("channels", "CHANNELS"),
+    number("uptime", "UP", age_or_dash, rank=1),
+    number("topics", "TOPICS", rank=3),
+    number("channels", "CHANNELS", rank=5),
     number("depth", "DEPTH"),
-    number("messages", "MESSAGES"),
+    number("messages", "MESSAGES", rank=2),
     number("disk_free", "DISK FREE", size_or_dash),
 )
 

@@ -28,15 +28,15 @@ def _retention_text(retention: Mapping[str, Any] | None) -> str:
 
 COLUMNS = (
     Column("topic", "TOPIC"),
-    number("channels", "CHANNELS"),
+    number("channels", "CHANNELS", rank=6),
     number("depth", "DEPTH"),
     number("in_flight", "IN FLIGHT"),
-    number("deferred", "DEFERRED"),
-    number("messages", "MESSAGES"),
+    number("deferred", "DEFERRED", rank=5),
+    number("messages", "MESSAGES", rank=4),
     number("oldest_message_age", "OLDEST", age_or_dash),
-    Column("paused", "PAUSED"),
-    Column("durability", "DURABILITY"),
-    Column("retention", "RETENTION", _retention_text),
+    Column("paused", "PAUSED", rank=1),
+    Column("durability", "DURABILITY", rank=2),
+    Column("retention", "RETENTION", _retention_text, rank=3),
     number("node_count", "NODES"),
 )
 _NODE_COLUMNS = (
