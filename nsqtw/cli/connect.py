@@ -9,8 +9,9 @@ from urllib.parse import urlencode, urlsplit
 
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.exit_codes import REFUSALS
+from nsqtw.cli.failures import readable
 from nsqtw.client.http import HttpQuery
-from nsqtw.client.lookup import ACCEPT, answer_of, base_url, producers_of
+from nsqtw.client.lookup import ACCEPT, answer_of, base_url, producers_of, refusal
 from nsqtw.client.nsqd_api import CONNECT_SECONDS, REQUEST_SECONDS
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import tls_context
@@ -18,6 +19,9 @@ from nsqtw.client.twisted import TwistedLoop
 from nsqtw.errors import ConnectFailed, LookupFailed, NotFound, PermissionRefused
 from nsqtw.options.addresses import join_host_port
 from nsqtw.rights import authorization
+
+_NO_ENDPOINT = b'"NOT_FOUND"'
+"""In an answer 404 of another program than the one that was asked for."""
 
 
 def client_options(access: ClusterAccess, **named: Any) -> ClientOptions:
@@ -61,6 +65,15 @@ async def nsqd_addresses(access: ClusterAccess, topic: str) -> list[str]:
     raise NotFound(f"no nsqd is registered at nsqlookupd {', '.join(access.lookupd_http_addresses)}")
 
 
+async def registered_nsqds(access: ClusterAccess, topic: str) -> list[str]:
+    """
+    Return the TCP addresses of the nsqds that an nsqlookupd names for a topic, none for one that no nsqd has.
+    ConnectFailed when no nsqlookupd answers, PermissionRefused.
+    """
+    path = f"/lookup?{urlencode({'topic': topic})}"
+    return await _Queries(access).first("nsqlookupd", access.lookupd_http_addresses, _producers, path)
+
+
 class _Queries:
     """Questions to the nodes of a cluster, over HTTP."""
 
@@ -74,7 +87,7 @@ class _Queries:
     async def first(
         self, program: str, addresses: Sequence[str], read: Callable[[str, dict[str, Any]], list[str]], path: str
     ) -> list[str]:
-        """Return what `read` makes of all answers. ConnectFailed when there is none, PermissionRefused."""
+        """Return what `read` makes of all answers. ConnectFailed when no server gives one, PermissionRefused."""
         found: list[str] = []
         failures: list[str] = []
         for address in addresses:
@@ -83,14 +96,14 @@ class _Queries:
             try:
                 answer = await query.run(CONNECT_SECONDS, REQUEST_SECONDS)
                 if answer.status in REFUSALS:
-                    raise PermissionRefused(_refused(program, address, answer.status))
-                if answer.status == 404:  # NSQ's word for a topic without nsqds
+                    raise PermissionRefused(_refused(program, address, answer.status, answer.body))
+                if answer.status == 404 and _NO_ENDPOINT not in answer.body:  # a topic without nsqds
                     continue
                 document = answer_of(answer.status, answer.headers.get("x-nsq-content-type", ""), answer.body)
                 found += read(url, document)
             except LookupFailed as error:
-                failures.append(str(error))
-        if failures and not found:
+                failures.append(_failure_text(address, error))
+        if failures and len(failures) == len(addresses):
             raise ConnectFailed(addresses[0], f"cannot connect to {program}: {'; '.join(failures)}{_hint(program)}")
         return list(dict.fromkeys(found))
 
@@ -107,10 +120,13 @@ def _producers(url: str, document: dict[str, Any]) -> list[str]:
     return producers_of(document)
 
 
-def _refused(program: str, address: str, status: int) -> str:
-    if status == 401:
-        return f"{program} {address} wants a secret: give it with --secret-file, or in a context"
-    return f"{program} {address} refuses: the secret has no such permission, or the node wants https://"
+def _failure_text(address: str, error: LookupFailed) -> str:
+    text = readable(str(error))
+    return text if address in text else f"{address}: {text}"
+
+
+def _refused(program: str, address: str, status: int, body: bytes) -> str:
+    return f"{program} {address}: {readable(refusal(status, body))}"
 
 
 def _hint(program: str) -> str:

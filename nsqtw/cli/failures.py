@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from nsqtw.cli.contexts import LOCAL_NSQD
 from nsqtw.cli.exit_codes import REFUSALS
 from nsqtw.errors import (
+    ClientLibraryError,
     ClusterError,
     CommandError,
     ConnectFailed,
@@ -21,6 +22,9 @@ from nsqtw.errors import (
 
 _STATUS = re.compile(r"got response (\d{3}) ")
 _WORD = re.compile(r'\\?"message\\?":\s*\\?"([A-Z_]+)\\?"')
+_DIALED = re.compile(r"^dial tcp (?P<server>\S+): (?:connect: )?(?P<why>.*)$", re.DOTALL)
+_ASKED = re.compile(r"^https?://(?P<server>[^/\s]+)/\S*: (?:dial tcp \S+: )?(?P<why>.*)$", re.DOTALL)
+_NO_HTTP_START = "the answer is no HTTP"
 _NO_CONNECTION = re.compile(r'^(?:Get|Post) "(?P<url>[^"]*)": (?:dial tcp \S+ )?(?P<why>.*)$', re.DOTALL)
 _REMEDIES = {
     "CREDENTIAL_REQUIRED": "the node wants a secret: give it with --secret-file, or in a context",
@@ -35,6 +39,19 @@ _REMEDIES = {
     "INVALID_CHANNEL": "no channel can have this name",
     "EPHEMERAL_CHANNEL": "an ephemeral channel has no place in the log and keeps no messages to look at",
 }
+NO_HTTP = "the answer is no HTTP; is this the HTTP port?"
+_REFUSALS_OF_NSQD = (
+    ("E_AUTH_FAILED", "the node does not know the secret"),
+    ("E_UNAUTHORIZED", "the secret has no permission for this"),
+    ("E_AUTH_FIRST", _REMEDIES["CREDENTIAL_REQUIRED"]),
+    ("Auth Required", _REMEDIES["CREDENTIAL_REQUIRED"]),
+)
+"""Texts in error frames and of failed handshakes, and what they mean for the user."""
+_LIMITS_OF_NSQD = (
+    (re.compile(r"^E_BAD_MESSAGE .*too big"), "nsqd's --max-msg-size limits it"),
+    (re.compile(r"^E_BAD_BODY .*too big"), "nsqd's --max-body-size limits it"),
+    (re.compile(r"^E_INVALID DPUB .*timeout"), "--defer is at most nsqd's --max-req-timeout, which is 1h by default"),
+)
 _LOCAL_HINT = "; 'nsqtw up' starts a cluster here, and --nsqd-http-address or a context names another"
 
 
@@ -42,6 +59,8 @@ def explained(error: NsqtwError) -> NsqtwError:
     """Return the error with the exit code and the text for the user."""
     if isinstance(error, UnknownObject):
         return NotFound(str(error))
+    if isinstance(error, ClientLibraryError):
+        return _client_error(error)
     if not isinstance(error, ClusterError):
         return error
     causes = error.errors if isinstance(error, NoServerAnswered) else (error,)
@@ -49,6 +68,21 @@ def explained(error: NsqtwError) -> NsqtwError:
         return CommandError("the nodes cannot do this: it needs nsqd of nsqtw, in this version or a later one")
     program = error.program if isinstance(error, NoServerAnswered) else ""
     return failure_of(map(str, causes), program)
+
+
+def _client_error(error: ClientLibraryError) -> NsqtwError:
+    """Return an error of the client library with the exit code and the text for the user."""
+    text = str(error)
+    for found, meaning in _REFUSALS_OF_NSQD:
+        if found in text:
+            return PermissionRefused(f"{meaning} ({found})")
+    for pattern, remedy in _LIMITS_OF_NSQD:
+        if pattern.search(text):
+            return CommandError(f"{text}; {remedy}")
+    dialed = _DIALED.match(text)
+    if dialed:
+        return ConnectFailed(dialed["server"], f"cannot connect to nsqd: {readable(text)}")
+    return error
 
 
 def topic_not_found(topic: str) -> NotFound:
@@ -80,6 +114,10 @@ def readable(text: str) -> str:
         return f"{_REMEDIES[word[1]]} ({word[1]})" if word[1] in _REMEDIES else word[1]
     unconnected = _NO_CONNECTION.match(text)
     if unconnected:
-        server = unconnected["url"].partition("://")[2].partition("/")[0]
-        return f"{server}: {unconnected['why'].removeprefix('connect: ')}"
-    return text
+        server, why = unconnected["url"].partition("://")[2].partition("/")[0], unconnected["why"]
+    elif found := _DIALED.match(text) or _ASKED.match(text):
+        server, why = found["server"], found["why"]
+    else:
+        return NO_HTTP if text.startswith(_NO_HTTP_START) else text
+    why = why.removeprefix("connect: ")
+    return f"{server}: {NO_HTTP if why.startswith(_NO_HTTP_START) else why}"

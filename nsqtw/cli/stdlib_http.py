@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from nsqtw.cli.contexts import ClusterAccess
+from nsqtw.cli.failures import NO_HTTP
 from nsqtw.client.lookup import ACCEPT, base_url, host_and_port
 from nsqtw.errors import ConnectFailed, OptionError
 from nsqtw.options.addresses import is_loopback
@@ -58,7 +59,7 @@ def get(access: ClusterAccess, address: str, path: str, seconds: float) -> HttpA
         fields = {name.lower(): value for name, value in answer.getheaders()}
         return HttpAnswer(answer.status, fields, answer.read(_MAX_BYTES))
     except http.client.HTTPException as error:
-        raise ConnectFailed(address, f"{address}: the answer is no HTTP; is this the HTTP port?") from error
+        raise ConnectFailed(address, f"{address}: {NO_HTTP}") from error
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         raise ConnectFailed(address, f"{address}: {reason.lower()}") from error

@@ -17,9 +17,10 @@ from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
 from zope.interface import implementer
 
 from nsqtw.cli.checks import check_name
-from nsqtw.cli.connect import client_options, nsqd_addresses
+from nsqtw.cli.connect import client_options, nsqd_addresses, registered_nsqds
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import body_fields, cannot_write, is_terminal, printable
+from nsqtw.cli.problems import Problems
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import delimiter_of
 from nsqtw.client.message import Message
@@ -47,14 +48,21 @@ async def tail(
     if nsqd_tcp_address:
         access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
     printer = _Printer(n, json, delimiter_of(delimiter))
-    finds_by_lookup = access.lookupd_http_addresses and not access.nsqd_tcp_addresses
-    # An nsqlookupd is asked again and again, and names nodes that get the topic later.
+    finds_by_lookup = bool(access.lookupd_http_addresses) and not access.nsqd_tcp_addresses
+    if not finds_by_lookup:
+        nsqds = await nsqd_addresses(access, topic)
+    else:  # An nsqlookupd is asked again and again, and names nodes that get the topic later.
+        nsqds = []
+        if not await registered_nsqds(access, topic):
+            session.say(f"no node has a topic {topic!r} yet; waiting for one")
+    problems = Problems(session, lambda: consumer.stop(_STOP_SECONDS))
     consumer = Consumer(
         topic,
         channel or f"tail-{secrets.token_hex(4)}{EPHEMERAL}",
         printer.handle,
-        nsqd=() if finds_by_lookup else await nsqd_addresses(access, topic),
+        nsqd=nsqds,
         lookupd=access.lookupd_http_addresses if finds_by_lookup else (),
+        on_problem=problems.add,
         options=client_options(
             access, max_in_flight=min(_MAX_IN_FLIGHT, n or _MAX_IN_FLIGHT), max_attempts=0, lookupd_poll_interval=5.0
         ),
@@ -63,19 +71,30 @@ async def tail(
     watcher = _PipeWatcher(session.reactor, lambda: consumer.stop(_STOP_SECONDS))
     try:
         await consumer.start()
+        problems.show()
         if is_terminal(sys.stderr) and is_terminal(sys.stdout):
-            session.say(f"messages of {topic}; Ctrl-C ends")
+            session.say(_introduction(topic, channel))
         await consumer.wait_stopped()
     except CancelledError:
+        if is_terminal(sys.stderr):  # the line has ^C on it
+            session.say("")
         await consumer.stop(_STOP_SECONDS)
         return ExitCode.INTERRUPTED if n else ExitCode.DONE
     finally:
         watcher.stop()
+    if problems.refusal is not None:
+        raise problems.refusal
     if isinstance(printer.failure, BrokenPipeError):
         raise printer.failure
     if printer.failure is not None:
         raise cannot_write(printer.failure)
     return ExitCode.DONE
+
+
+def _introduction(topic: str, channel: str | None) -> str:
+    if channel is None:
+        return f"copies of the new messages of {topic}; Ctrl-C stops"
+    return f"consuming {topic}/{channel}: each message is finished after it is printed; Ctrl-C stops"
 
 
 @implementer(IReadDescriptor)

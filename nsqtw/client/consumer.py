@@ -25,6 +25,7 @@ from nsqtw.client.consumer_policy import (
     ConsumerPolicy,
     Disconnect,
     Finished,
+    OnProblem,
     Phase,
     Query,
 )
@@ -66,8 +67,8 @@ class BaseConsumer(ABC):
     for them. With a `handler`, each message is finished when the handler returns and requeued, with backoff, when it
     raises; up to `concurrency` handlers run at a time. Without one, iterate over the consumer and respond to each
     message. `auto_touch` keeps messages from timing out while they wait for a response. `on_give_up` is told of a
-    message that is finished without its handler because it had `max_attempts`. Options of `ClientOptions` are given by
-    name, or as `options`.
+    message that is finished without its handler because it had `max_attempts`; `on_problem` is told of an address and
+    an error after which the consumer tries again. Options of `ClientOptions` are given by name, or as `options`.
 
     As a context manager it starts and stops.
     """
@@ -83,6 +84,7 @@ class BaseConsumer(ABC):
         concurrency: int = 1,
         auto_touch: bool = False,
         on_give_up: Callable[[Message], None] | None = None,
+        on_problem: OnProblem | None = None,
         options: ClientOptions | None = None,
         **named: Any,
     ) -> None:
@@ -104,6 +106,7 @@ class BaseConsumer(ABC):
         self._concurrency = concurrency
         self._auto_touch = auto_touch
         self._on_give_up = on_give_up
+        self._on_problem = on_problem
         self._queue: deque[Message] = deque()
         self._waiters: deque[Any] = deque()
         self._untried = set(self._nsqds)
@@ -293,6 +296,7 @@ class BaseConsumer(ABC):
             random=random.Random(),
             auto_touch=self._auto_touch,
             on_give_up=self._on_give_up,
+            on_problem=self._on_problem,
         )
 
     def _begin(self, needs_all: bool) -> None:

@@ -28,6 +28,7 @@ from nsqtw.client.message import Message
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.ready import RETRY_SECONDS, ReadyConnection, ReadyDistribution
 from nsqtw.client.timers import Timers
+from nsqtw.errors import ClientLibraryError, NotConnected, Refused
 
 STOP_SECONDS = 30.0
 """Time that a stop waits for responses. Then the remaining messages are requeued."""
@@ -64,6 +65,12 @@ class Finished(NamedTuple):
 
 
 Action = Connect | Disconnect | Query | Finished
+
+OnProblem = Callable[[str, ClientLibraryError], None]
+"""
+Is told of the address of an nsqd or the URL of an nsqlookupd, and of a problem with it after which the consumer tries
+again: no connection (ConnectFailed), a lost one (NotConnected), an error frame (Refused), no answer (LookupFailed).
+"""
 
 
 class Log(Protocol):
@@ -185,6 +192,7 @@ class ConsumerPolicy:
         random: Random,
         auto_touch: bool = False,
         on_give_up: Callable[[Message], None] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> None:
         self._topic, self._channel = topic, channel
         self._options = options
@@ -196,6 +204,7 @@ class ConsumerPolicy:
         self._random = random
         self._auto_touch = auto_touch
         self._on_give_up = on_give_up
+        self._on_problem = on_problem
         self.phase = Phase.RUNNING
         self.connections: list[ConsumerConnection] = []
         self._known: set[str] = set()
@@ -289,9 +298,10 @@ class ConsumerPolicy:
         """The nsqd answered OK to SUB. Only now a connect has succeeded: nsqd closes after refusing SUB."""
         self._failures.pop(source.address, None)
 
-    def connect_failed(self, address: str, error: Exception, now: float) -> None:
+    def connect_failed(self, address: str, error: ClientLibraryError, now: float) -> None:
         """A connection that the policy asked for cannot be opened, or is lost in its handshake."""
         self._log.warn(f"({address}) error connecting to nsqd - {error}")
+        self._tell(address, error)
         self._known.discard(address)
         self._again(address, now)
         self._end_if_alone()
@@ -313,6 +323,7 @@ class ConsumerPolicy:
             if frame.is_error:
                 text = frame.data.decode("utf-8", "replace")
                 self._log.warn(f"({source.address}) protocol error - {text}")
+                self._tell(source.address, Refused(text))
             elif frame.data == _CLOSE_WAIT:
                 source.is_closing = True
                 source.rdy = 0
@@ -335,6 +346,7 @@ class ConsumerPolicy:
         source.outstanding.clear()
         if self.phase is Phase.RUNNING:
             self._log.warn(f"({source.address}) connection lost - {error}")
+            self._tell(source.address, NotConnected(f"connection lost - {error}"))
             if had_rdy and (len(self.connections) == self.ready.max_in_flight or self.backoff.is_on):
                 self.ready.needs_redistribution = True
             if self.connections and not self.backoff.is_on:
@@ -354,9 +366,10 @@ class ConsumerPolicy:
         for address in addresses:
             self._connect(address)
 
-    def query_failed(self, url: str, error: Exception, now: float) -> None:
+    def query_failed(self, url: str, error: ClientLibraryError, now: float) -> None:
         """An nsqlookupd did not answer usefully."""
         self._log.warn(f"error querying nsqlookupd ({url}) - {error}")
+        self._tell(url, error)
         if self.phase is Phase.RUNNING and self._lookup is not None:
             queries = self._lookup.failed()
             self._actions += map(Query, queries)
@@ -482,6 +495,13 @@ class ConsumerPolicy:
                 self._log.warn(f"on_give_up failed for msg {text} - {error!r}")
         message.finish()
         return True
+
+    def _tell(self, address: str, error: ClientLibraryError) -> None:
+        if self._on_problem is not None and self.phase is Phase.RUNNING:
+            try:
+                self._on_problem(address, error)
+            except Exception as failure:  # of the application: the consumer goes on
+                self._log.warn(f"on_problem failed for {address} - {failure!r}")
 
     def _give_back(self) -> None:
         """The stop has waited long enough."""

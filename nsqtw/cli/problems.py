@@ -1,0 +1,59 @@
+"""Problems of a consumer that runs: a line on stderr for what it tries again, an end for what does not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nsqtw.cli.failures import explained, readable
+from nsqtw.cli.session import Session
+from nsqtw.errors import ClientLibraryError, LookupFailed, NotConnected, NsqtwError, PermissionRefused, Refused
+
+
+class Problems:
+    """
+    The problems that a consumer tells of. Nothing is written before `show`: `start` raises the problems of a consumer
+    that cannot start. `stop` stops the consumer when a node refuses the credentials.
+    """
+
+    def __init__(self, session: Session, stop: Callable[[], object]) -> None:
+        self._session = session
+        self._stop = stop
+        self._early: list[str] | None = []
+        self._last: dict[str, str] = {}
+        """The last line about each server. It is not repeated with each attempt."""
+        self.refusal: PermissionRefused | None = None
+        """The refusal that ends the command."""
+
+    def add(self, server: str, error: ClientLibraryError) -> None:
+        """Take a problem: the `on_problem` of a consumer."""
+        shown = explained(error)
+        if isinstance(shown, PermissionRefused):
+            self.refusal = self.refusal or PermissionRefused(f"{server}: {shown}")
+            self._session.reactor.callLater(0, self._stop)
+            return
+        line = _line(server, error, shown)
+        if self._last.get(server) == line:
+            return
+        self._last[server] = line
+        if self._early is not None:
+            self._early.append(line)
+        else:
+            self._session.warn(line)
+
+    def show(self) -> None:
+        """Write the problems so far, and from now on each one when it comes."""
+        lines, self._early = self._early or [], None
+        for line in lines:
+            self._session.warn(line)
+
+
+def _line(server: str, error: ClientLibraryError, shown: NsqtwError) -> str:
+    """Return the line about a problem that does not end the command."""
+    if isinstance(error, LookupFailed):
+        return f"{readable(str(error))}; trying again"
+    if isinstance(error, NotConnected):
+        return f"{server}: connection lost; trying again"
+    if isinstance(error, Refused):
+        return f"{server}: {shown}"
+    text = readable(str(error))
+    return f"{text if text.startswith(server) else f'{server}: {text}'}; trying again"
