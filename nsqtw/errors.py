@@ -234,12 +234,13 @@ class ClusterError(NsqtwError):
 class ServerFailed(ClusterError):
     """
     One server gave no usable answer: no connection, a status other than 200, or no valid document. `code` is the
-    message of its answer, such as TOPIC_NOT_FOUND; empty without one.
+    message of its answer, such as TOPIC_NOT_FOUND, and `detail` its sentence for people; each is empty without one.
     """
 
-    def __init__(self, text: str, code: str = "") -> None:
+    def __init__(self, text: str, code: str = "", detail: str = "") -> None:
         super().__init__(text)
         self.code = code
+        self.detail = detail
 
 
 class Unsupported(ServerFailed):

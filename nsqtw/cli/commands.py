@@ -21,6 +21,7 @@ from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import FORMATS, TABLE, discard_stdout, is_terminal
 from nsqtw.cli.verb import GROUPS, SECTIONS, Verb
 from nsqtw.cli.verbs import VERBS
+from nsqtw.errors import ConnectFailed, NoServerAnswered
 from nsqtw.version import is_compiled, version_line
 
 if TYPE_CHECKING:
@@ -195,6 +196,12 @@ def _callback(verb: Verb) -> Callable[..., int]:
         except BrokenPipeError:  # the reader of stdout has enough
             discard_stdout()
             return ExitCode.DONE
+        except (NoServerAnswered, ConnectFailed) as error:
+            if not verb.uses_cluster:
+                raise
+            from nsqtw.cli.wrong_program import wrong_program  # not needed without an error
+
+            raise wrong_program(session.access()) or error from error
 
     return call
 

@@ -15,6 +15,7 @@ from nsqtw.errors import (
     NoServerAnswered,
     NotFound,
     NsqtwError,
+    OptionError,
     PermissionRefused,
     UnknownObject,
     Unsupported,
@@ -34,7 +35,8 @@ _REMEDIES = {
     "TOPIC_NOT_FOUND": "the topic does not exist",
     "CHANNEL_NOT_FOUND": "the channel does not exist",
     "MESSAGE_NOT_FOUND": "the message does not exist, or is not kept any more",
-    "INVALID_TO": "TO must be earliest, latest, a time or the id of a message",
+    "INVALID_TO": "TO must be earliest, latest, a duration (1h: an hour ago), a time (2026-01-31T08:00)"
+    " or the id of a message",
     "INVALID_TOPIC": "no topic can have this name",
     "INVALID_CHANNEL": "no channel can have this name",
     "EPHEMERAL_CHANNEL": "an ephemeral channel has no place in the log and keeps no messages to look at",
@@ -52,6 +54,8 @@ _LIMITS_OF_NSQD = (
     (re.compile(r"^E_BAD_BODY .*too big"), "nsqd's --max-body-size limits it"),
     (re.compile(r"^E_INVALID DPUB .*timeout"), "--defer is at most nsqd's --max-req-timeout, which is 1h by default"),
 )
+_USAGE = ("INVALID_TO",)
+"""Words of answers to a wrong argument."""
 _LOCAL_HINT = "; 'nsqtw up' starts a cluster here, and --nsqd-http-address or a context names another"
 
 
@@ -67,7 +71,7 @@ def explained(error: NsqtwError) -> NsqtwError:
     if causes and all(isinstance(cause, Unsupported) for cause in causes):
         return CommandError("the nodes cannot do this: it needs nsqd of nsqtw, in this version or a later one")
     program = error.program if isinstance(error, NoServerAnswered) else ""
-    return failure_of(map(str, causes), program)
+    return failure_of(causes, program)
 
 
 def _client_error(error: ClientLibraryError) -> NsqtwError:
@@ -90,28 +94,34 @@ def topic_not_found(topic: str) -> NotFound:
     return NotFound(f"no node has a topic {topic!r}; 'nsqtw topic list' shows them")
 
 
-def failure_of(texts: Iterable[str], program: str = "") -> NsqtwError:
-    """Return the error for texts of the cluster, none of which is a success."""
-    lines = [line for text in texts for line in text.split("\n") if line]
+def failure_of(causes: Iterable[object], program: str = "") -> NsqtwError:
+    """Return the error for errors of the cluster, or their texts, none of which is a success."""
+    details = {line: getattr(cause, "detail", "") for cause in causes for line in str(cause).split("\n") if line}
+    lines = list(details)
     if not lines:
         return NotFound(f"no {program or 'node'} answered: none is registered" if program else "no node was found")
-    shown = "; ".join(dict.fromkeys(map(readable, lines)))
+    shown = "; ".join(dict.fromkeys(readable(line, detail) for line, detail in details.items()))
     statuses = {int(match[1]) for match in map(_STATUS.search, lines) if match}
     if not statuses.isdisjoint(REFUSALS):
         return PermissionRefused(shown)
     if statuses == {404}:
         return NotFound(shown)
     if statuses:
-        return CommandError(shown)
+        is_usage = all((word := _WORD.search(line)) and word[1] in _USAGE for line in lines)
+        return OptionError(shown) if is_usage else CommandError(shown)
     hint = _LOCAL_HINT if any(LOCAL_NSQD in line for line in lines) else ""
     return ConnectFailed("", f"cannot connect{f' to {program}' if program else ''}: {shown}{hint}")
 
 
-def readable(text: str) -> str:
-    """Return a text of the cluster for a person: the cause and the remedy instead of Go's wrapping."""
+def readable(text: str, detail: str = "") -> str:
+    """
+    Return a text of the cluster for a person: the cause and the remedy instead of Go's wrapping. `detail` is the
+    sentence of a node beside it.
+    """
     word = _WORD.search(text)
     if word:
-        return f"{_REMEDIES[word[1]]} ({word[1]})" if word[1] in _REMEDIES else word[1]
+        sentence = _REMEDIES.get(word[1], detail)
+        return f"{sentence} ({word[1]})" if sentence else word[1]
     unconnected = _NO_CONNECTION.match(text)
     if unconnected:
         server, why = unconnected["url"].partition("://")[2].partition("/")[0], unconnected["why"]

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from nsqtw.cli.choices import STATES
 from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.failures import topic_not_found
 from nsqtw.cli.output import Column, Document, Table, body_fields, number
 from nsqtw.cli.session import Session
+from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import Message, Seek
-from nsqtw.errors import NotFound
+from nsqtw.cluster.texts import brief_duration_text
+from nsqtw.errors import NoServerAnswered, NotFound, OptionError
 from nsqtw.options.types import parse_duration
 
 _SHOWN_CHARACTERS = 200
+_MOST_SHOWN = 1000
+_DAY_SECONDS = 86_400
 
 
 def time_text(nanoseconds: int | None) -> str:
@@ -42,7 +49,7 @@ _STATE_COLUMNS = {
 }
 _SEEK_COLUMNS = (
     Column("node", "NODE"),
-    number("replayed", "COME AGAIN"),
+    number("replayed", "DELIVERED AGAIN"),
     number("skipped", "SKIPPED"),
     number("depth", "DEPTH"),
 )
@@ -65,11 +72,12 @@ def _row(message: Message) -> dict[str, Any]:
 async def peek(session: Session, topic: str, channel: str | None, state: str, n: int) -> Table:
     """`nsqtw peek`."""
     async with session.cluster() as cluster:
-        found = session.value_of(await cluster.messages(topic, channel or "", state=STATES[state], limit=n))
+        with _topic_must_exist(topic):
+            found = session.value_of(await cluster.messages(topic, channel or "", state=STATES[state], limit=n))
     messages = sorted((message for node in found for message in node.messages), key=lambda message: message.timestamp)
     rows = [_row(message) for message in messages[:n]]
     if len(messages) > n or any(node.has_more for node in found):
-        session.say(f"there are more: -n shows up to so many, {n} now")
+        session.say(f"{n} shown, there are more: -n {min(10 * n, _MOST_SHOWN)} shows up to {min(10 * n, _MOST_SHOWN)}")
     if not session.output.is_json:
         rows = [{**row, "shown": _body_text(message.body)} for row, message in zip(rows, messages, strict=False)]
     return Table((*_COLUMNS, *_STATE_COLUMNS[state], Column("shown", "BODY")), rows, "no messages")
@@ -79,16 +87,18 @@ async def seek(session: Session, topic: str, channel: str, to: str, dry_run: boo
     """`nsqtw seek`."""
     target = target_of(to)
     async with session.cluster() as cluster:
-        preview = session.value_of(await cluster.seek(topic, channel, target, is_dry_run=True))
+        with _topic_must_exist(topic):
+            preview = session.value_of(await cluster.seek(topic, channel, target, is_dry_run=True))
         if not preview:
             raise NotFound(f"no node has a channel {channel!r} of topic {topic!r}")
+        replayed, skipped = sum(seek.replayed for seek in preview), sum(seek.skipped for seek in preview)
+        if not replayed and to != "latest":
+            await _explain_nothing(session, cluster, topic)
         if dry_run:
             return _document(topic, channel, preview, "would be moved")
-        replayed, skipped = sum(seek.replayed for seek in preview), sum(seek.skipped for seek in preview)
         session.exit_code = ExitCode.DONE  # the warnings of the move itself count
         session.confirm(
-            f"Move channel {channel} of topic {topic} to {to}: {replayed} messages come again,"
-            f" {skipped} are skipped. Go on?"
+            f"Move channel {channel} of topic {topic} {place_text(to)}: {_effect_text(replayed, skipped)}. Continue?"
         )
         done = session.value_of(await cluster.seek(topic, channel, target))
     return _document(topic, channel, done, "is moved")
@@ -104,6 +114,8 @@ def target_of(text: str, now: float | None = None) -> str:
     except ValueError:
         pass
     else:
+        if seconds < 0:
+            raise OptionError(f"TO {text!r} is in the future; {text.removeprefix('-')} is that long ago")
         if not text.isdigit():
             return str(int(((time.time() if now is None else now) - seconds) * 1000))
     try:
@@ -113,6 +125,44 @@ def target_of(text: str, now: float | None = None) -> str:
     if text.isdigit():  # a date in ISO's basic form is Unix time here
         return text
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def place_text(text: str, now: float | None = None) -> str:
+    """Return the words for a place in a log as the user gave it. `now` is Unix time."""
+    try:
+        seconds = 0.0 if text.isdigit() else parse_duration(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds:
+        return f"to {text}"
+    moment = datetime.fromtimestamp((time.time() if now is None else now) - seconds, UTC)
+    form = "%H:%M:%S UTC" if seconds < _DAY_SECONDS else "%Y-%m-%d %H:%M UTC"
+    return f"back to {moment:{form}} ({brief_duration_text(seconds)} ago)"
+
+
+def _effect_text(replayed: int, skipped: int) -> str:
+    """Return the words for what a seek does."""
+    again = "1 message is delivered again" if replayed == 1 else f"{replayed} messages are delivered again"
+    return f"{again}, {skipped} {'is' if skipped == 1 else 'are'} skipped"
+
+
+async def _explain_nothing(session: Session, cluster: Cluster, topic: str) -> None:
+    """Tell the user when a topic keeps nothing that could be delivered again."""
+    retention = (await cluster.topic(topic)).value.retention
+    if retention is None or not (retention.time or retention.bytes):
+        session.say(
+            f"{topic} keeps no finished messages; from now on it does after:"
+            f" nsqtw topic set {topic} --retention-time 24h"
+        )
+
+
+@contextmanager
+def _topic_must_exist(topic: str) -> Iterator[None]:
+    """Say which topic is missing, where no node was asked because none has it."""
+    try:
+        yield
+    except NoServerAnswered as error:
+        raise error if error.errors else topic_not_found(topic) from error
 
 
 def _document(topic: str, channel: str, moves: tuple[Seek, ...], what: str) -> Document:
@@ -130,7 +180,7 @@ def _document(topic: str, channel: str, moves: tuple[Seek, ...], what: str) -> D
     return Document(
         {"topic": topic, "channel": channel, "replayed": replayed, "skipped": skipped, "nodes": rows},
         [
-            f"channel {channel} of topic {topic} {what}: {replayed} messages come again, {skipped} are skipped",
+            f"channel {channel} of topic {topic} {what}: {_effect_text(replayed, skipped)}",
             Table(_SEEK_COLUMNS, rows),
         ],
     )

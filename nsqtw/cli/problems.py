@@ -8,6 +8,9 @@ from nsqtw.cli.failures import explained, readable
 from nsqtw.cli.session import Session
 from nsqtw.errors import ClientLibraryError, LookupFailed, NotConnected, NsqtwError, PermissionRefused, Refused
 
+_NO_TOPIC = "TOPIC_NOT_FOUND"
+"""An nsqlookupd's answer about a topic that no nsqd has yet."""
+
 
 class Problems:
     """
@@ -32,7 +35,7 @@ class Problems:
             self._session.reactor.callLater(0, self._stop)
             return
         line = _line(server, error, shown)
-        if self._last.get(server) == line:
+        if not line or self._last.get(server) == line:
             return
         self._last[server] = line
         if self._early is not None:
@@ -48,9 +51,12 @@ class Problems:
 
 
 def _line(server: str, error: ClientLibraryError, shown: NsqtwError) -> str:
-    """Return the line about a problem that does not end the command."""
+    """Return the line about a problem that does not end the command; empty for none."""
     if isinstance(error, LookupFailed):
-        return f"{readable(str(error))}; trying again"
+        if _NO_TOPIC in str(error):
+            return ""
+        text, host = readable(str(error)), server.partition("://")[2].partition("/")[0]
+        return f"{text if text.startswith(host) else f'{host}: {text}'}; trying again"
     if isinstance(error, NotConnected):
         return f"{server}: connection lost; trying again"
     if isinstance(error, Refused):

@@ -35,7 +35,11 @@ class StdinMessages:
         self._wanted: SimpleQueue[Deferred[bytes]] = SimpleQueue()
         self._pieces: list[bytes] = []
         self._size = 0
-        self._messages: list[bytes] = []
+        self._messages: list[tuple[int, bytes]] = []
+        self._count = 0
+        self.has_delimiter = bool(delimiter)
+        self.number = 0
+        """The number of the last message that was given out, from 1. Empty messages count: of lines it is the line."""
         self._has_ended = False
         Thread(target=self._work, name="stdin", daemon=True).start()
 
@@ -57,8 +61,11 @@ class StdinMessages:
                 found = self._add(data)
             else:
                 found, self._has_ended = [b"".join(self._pieces)], True
-            self._messages = [message for message in reversed(found) if message]
-        return self._messages.pop()
+            numbered = list(enumerate(found, self._count + 1))
+            self._count += len(found)
+            self._messages = [(number, message) for number, message in reversed(numbered) if message]
+        self.number, message = self._messages.pop()
+        return message
 
     def _add(self, data: bytes) -> list[bytes]:
         """Return the messages that are complete now."""

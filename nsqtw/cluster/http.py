@@ -25,6 +25,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.web.client import HTTPConnectionPool
+from twisted.web.http_headers import Headers
 
 from nsqtw.client.lookup import ACCEPT, base_url, refusal
 from nsqtw.cluster.answers import JsonObject, document_in
@@ -47,6 +48,7 @@ _LARGE_BYTES = 256 * 1024
 _OF_HTTP = "twisted.web."
 """Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
+_DETAIL_FIELD = "X-Nsqtw-Detail"
 
 V = TypeVar("V")
 _log = Logger()
@@ -178,7 +180,7 @@ class ServerRequests:
             _log.debug("CI: querying {program} {url}", program=program, url=url)
             secret = self._secrets[program] if endpoint.is_secret_wanted or endpoint.base.startswith("https") else ""
             try:
-                status, version, answer = await self._send(method, url, body, secret)
+                status, fields, answer = await self._send(method, url, body, secret)
             except (ServerFailed, CancelledError):
                 raise
             except Exception as error:  # any failure of the connection
@@ -187,18 +189,18 @@ class ServerRequests:
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
             if status == 200:
-                return ServerAnswer(answer, version)
+                return ServerAnswer(answer, _field(fields, VERSION_FIELD))
             other = self._next_endpoint(program, address, endpoint, status, answer)
             if other is None or other in tried:
                 self._endpoints.pop(address, None)
-                raise _refused(status, answer)
+                raise _refused(status, answer, _field(fields, _DETAIL_FIELD))
             self._endpoints[address] = other
 
     def _note_silence(self) -> None:
         if self._silent_since is None:
             self._silent_since = self._reactor.seconds()
 
-    async def _send(self, method: str, url: str, body: bytes, secret: str) -> tuple[int, str, bytes]:
+    async def _send(self, method: str, url: str, body: bytes, secret: str) -> tuple[int, Headers, bytes]:
         headers = {"Accept": ACCEPT}
         if secret:
             headers["Authorization"] = authorization(secret)
@@ -211,8 +213,7 @@ class ServerRequests:
             unbuffered=True,
             reactor=cast(Any, self._reactor),
         )
-        version = response.headers.getRawHeaders(VERSION_FIELD, [""])[0]
-        return response.code, version, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)
+        return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)
 
     def _next_endpoint(
         self, program: str, address: str, endpoint: _Endpoint, status: int, answer: bytes
@@ -272,12 +273,17 @@ def _https_port_in(answer: bytes) -> int:
     return 0
 
 
-def _refused(status: int, answer: bytes) -> ServerFailed:
+def _field(fields: Headers, name: str) -> str:
+    """Return a header field, empty without one."""
+    return str(fields.getRawHeaders(name, [""])[0])
+
+
+def _refused(status: int, answer: bytes, detail: str) -> ServerFailed:
     code = ""
     with suppress(ServerFailed):
         code = str(document_in(answer).get("message", ""))
     kind = Unsupported if status == 404 and code == _NO_ENDPOINT else ServerFailed
-    return kind(refusal(status, answer), code)
+    return kind(refusal(status, answer), code, detail)
 
 
 def _cancellable(running: Deferred[V]) -> Deferred[V]:

@@ -118,6 +118,8 @@ def test_a_reload_shows_what_has_changed_and_what_needs_a_restart(nodes: Nodes, 
     wrong = nsqtw("--nsqd-http-address", address, "reload")
     assert (wrong.code, wrong.out) == (1, "")
     assert wrong.err.count("\n") == 1
+    assert "log_level" in wrong.err
+    assert wrong.err.endswith(" (INVALID_CONFIG)\n")
 
 
 def test_ctrl_c_ends_a_question_to_a_node_that_does_not_answer(own_config: Path) -> None:

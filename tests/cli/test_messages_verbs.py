@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.cli.messages import target_of
+from nsqtw.cli.messages import place_text, target_of
 from nsqtw.cli.stdin import StdinMessages, delimiter_of
 from nsqtw.errors import OptionError
 from nsqtw.testing import Broker
@@ -149,7 +149,7 @@ def test_peek_says_that_there_are_more(on_nsqd: Nsqtw, topic: str) -> None:
     on_nsqd("pub", topic, "a", "b", "c")
     done = on_nsqd("peek", topic, "c", "-n", "2", "-o", "json")
     assert [row["body"] for row in done.json] == ["a", "b"]
-    assert done.err == "there are more: -n shows up to so many, 2 now\n"
+    assert done.err == "2 shown, there are more: -n 20 shows up to 20\n"
 
 
 def test_control_characters_of_a_body_do_not_reach_the_terminal(on_nsqd: Nsqtw, topic: str) -> None:
@@ -170,20 +170,74 @@ def test_a_seek_shows_what_it_would_do_and_asks(on_nsqd: Nsqtw, topic: str) -> N
     refused = on_nsqd("seek", topic, "c", "earliest")
     assert refused.code == 2
     assert refused.err == (
-        f"nsqtw: Move channel c of topic {topic} to earliest: 2 messages come again, 0 are skipped. Go on?"
+        f"nsqtw: Move channel c of topic {topic} to earliest: 2 messages are delivered again, 0 are skipped. Continue?"
         " There is no terminal to ask on: repeat with --yes\n"
     )
     assert on_nsqd("channel", "list", topic, "-o", "json").json[0]["depth"] == 1
     done = on_nsqd("seek", topic, "c", "1h", "--yes")
-    assert done.out.startswith(f"channel c of topic {topic} is moved: 2 messages come again, 0 are skipped\n")
+    assert done.out.startswith(f"channel c of topic {topic} is moved: 2 messages are delivered again, 0 are skipped\n")
     assert on_nsqd("tail", topic, "c", "-n", "3").out == "a\nb\nc\n"
 
 
 def test_a_seek_to_nonsense_names_what_can_be_given(on_nsqd: Nsqtw, topic: str) -> None:
     make(on_nsqd, topic)
     done = on_nsqd("seek", topic, "c", "yesterday", "--yes")
+    assert done.code == 2
+    assert done.err == (
+        "nsqtw: TO must be earliest, latest, a duration (1h: an hour ago), a time (2026-01-31T08:00)"
+        " or the id of a message (INVALID_TO)\n"
+    )
+
+
+def test_a_seek_into_the_future_is_refused(on_nsqd: Nsqtw, topic: str) -> None:
+    done = on_nsqd("seek", topic, "c", "--yes", "--", "-1h")
+    assert (done.code, done.err) == (2, "nsqtw: TO '-1h' is in the future; 1h is that long ago\n")
+
+
+def test_a_seek_without_kept_messages_names_the_remedy(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    done = on_nsqd("seek", topic, "c", "1h", "--yes")
+    assert done.code == 0
+    assert done.err == (
+        f"{topic} keeps no finished messages; from now on it does after: nsqtw topic set {topic} --retention-time 24h\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1h", "back to 01:46:40 UTC (1.0 h ago)"),
+        ("2d", "back to 1970-01-09 02:46 UTC (2.0 d ago)"),
+        ("latest", "to latest"),
+        ("1767225600", "to 1767225600"),
+    ],
+)
+def test_words_for_a_place_in_a_log(text: str, expected: str) -> None:
+    assert place_text(text, now=10_000.0 if text == "1h" else 874_000.0) == expected
+
+
+@pytest.mark.parametrize("words", [("peek", "nosuch"), ("seek", "nosuch", "c", "earliest")])
+def test_a_topic_that_no_node_has(on_nsqd: Nsqtw, words: tuple[str, ...]) -> None:
+    done = on_nsqd(*words)
+    assert (done.code, done.err) == (3, "nsqtw: no node has a topic 'nosuch'; 'nsqtw topic list' shows them\n")
+
+
+def test_a_message_of_stdin_that_is_refused_is_named(on_nsqd: Nsqtw, topic: str) -> None:
+    done = on_nsqd("pub", topic, stdin=b"a\n\n" + b"x" * (1 << 20) + b"x\n")
     assert done.code == 1
-    assert done.err == "nsqtw: TO must be earliest, latest, a time or the id of a message (INVALID_TO)\n"
+    assert done.err.startswith("nsqtw: message 3 of stdin: E_BAD_MESSAGE ")
+    assert "nsqd's --max-msg-size limits it; 1 message was published" in done.err
+
+
+def test_a_delay_that_is_too_long_names_the_option(on_nsqd: Nsqtw, topic: str) -> None:
+    done = on_nsqd("pub", topic, "x", "--defer", "2h")
+    assert done.code == 1
+    assert done.err.endswith("; --defer is at most nsqd's --max-req-timeout, which is 1h by default\n")
+
+
+def test_an_empty_stdin_is_a_warning(on_nsqd: Nsqtw, topic: str) -> None:
+    done = on_nsqd("pub", topic)
+    assert (done.code, done.err) == (0, "nsqtw: warning: stdin had no message\n")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""Addresses of nsqd and nsqlookupd that were confused: what to say after a command has failed because of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from nsqtw.cli.contexts import ClusterAccess
+from nsqtw.cli.stdlib_http import get
+from nsqtw.errors import CommandError, ConnectFailed
+
+_SECONDS = 2.0
+
+
+def wrong_program(access: ClusterAccess) -> CommandError | None:
+    """Ask each given address what runs there. Return the error for the first one of the other program, if any."""
+    for address in access.lookupd_http_addresses:
+        if "tcp_port" in _info(access, address):
+            return CommandError(f"{address} is an nsqd, not an nsqlookupd; give it as --nsqd-http-address")
+    for address in access.nsqd_http_addresses:
+        info = _info(access, address)
+        if "version" in info and "tcp_port" not in info:
+            return CommandError(f"{address} is an nsqlookupd, not an nsqd; give it as --lookupd-http-address")
+    return None
+
+
+def _info(access: ClusterAccess, address: str) -> dict[str, object]:
+    """Return the answer to /info, empty without one. An nsqlookupd's has only its version."""
+    with suppress(ConnectFailed):
+        return get(access, address, "/info", _SECONDS).document()
+    return {}

@@ -1,0 +1,167 @@
+"""What `nsqtw` says when a node is away, refuses a secret, or is another program."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nsqtw.testing import Broker, broker
+from tests.cli.conftest import Nsqtw
+from tests.cli.serving import serving
+from tests.cli.terminal import NSQTW
+from tests.process import LookupdProcess, NsqdProcess, wait_until
+from tests.wire import HOST
+
+SECONDS = 60.0
+GONE = f"{HOST}:1"
+
+
+@contextmanager
+def tailing(errors: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A running `nsqtw tail`, whose stderr is a file."""
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen([NSQTW, "tail", *words], stdout=subprocess.DEVNULL, stderr=stderr)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_tail_ends_when_no_nsqlookupd_answers(nsqtw: Nsqtw) -> None:
+    done = nsqtw("--lookupd-http-address", GONE, "tail", "t")
+    assert (done.code, done.out, done.err.count("\n")) == (4, "", 1)
+    assert done.err.startswith(f"nsqtw: cannot connect to nsqlookupd: {GONE}: connection refused")
+
+
+def test_a_tail_says_that_its_nsqd_is_gone(tmp_path: Path, own_config: Path) -> None:
+    errors = tmp_path / "errors"
+    nsqd = NsqdProcess(tmp_path / "nsqd")
+    nsqd.start()
+    address = f"{HOST}:{nsqd.tcp_port}"
+    try:
+        nsqd.create("t", "c")
+        with tailing(errors, "t", "c", "--nsqd-http-address", f"{HOST}:{nsqd.http_port}") as tail:
+            wait_until(lambda: nsqd.stats("t")[0]["channels"][0]["client_count"] == 1, "the tail reads", SECONDS)
+            nsqd.kill()
+            wait_until(lambda: errors.read_text().count("\n") >= 2, "both problems are told", SECONDS)
+            tail.send_signal(signal.SIGINT)
+            assert tail.wait(SECONDS) == 0
+    finally:
+        nsqd.close()
+    assert errors.read_text().splitlines() == [
+        f"nsqtw: warning: {address}: connection lost; trying again",
+        f"nsqtw: warning: {address}: connection refused; trying again",
+    ]
+
+
+def test_a_tail_says_that_its_nsqlookupd_is_gone(tmp_path: Path, own_config: Path) -> None:
+    errors = tmp_path / "errors"
+    lookupd = LookupdProcess(tmp_path / "lookupd")
+    lookupd.start()
+    address = f"{HOST}:{lookupd.http_port}"
+    try:
+        with tailing(errors, "t", "--lookupd-http-address", address) as tail:
+            wait_until(lambda: "waiting for one" in errors.read_text(), "the nsqlookupd has answered", SECONDS)
+            lookupd.kill()
+            wait_until(lambda: "refused" in errors.read_text(), "the problem is told", SECONDS)
+            tail.send_signal(signal.SIGINT)
+            assert tail.wait(SECONDS) == 0
+    finally:
+        lookupd.close()
+    first, *_, last = errors.read_text().splitlines()
+    assert first == "no node has a topic 't' yet; waiting for one"
+    assert last == f"nsqtw: warning: {address}: connection refused; trying again"
+
+
+def test_a_topic_that_no_node_has_yet_is_no_problem(tmp_path: Path, own_config: Path) -> None:
+    errors = tmp_path / "errors"
+    asked: list[str] = []
+    with serving("/ping", b"OK", more={"/lookup": (404, b'{"message": "TOPIC_NOT_FOUND"}')}, secrets=asked) as lookupd:
+        with tailing(errors, "t", "--lookupd-http-address", lookupd) as tail:
+            wait_until(lambda: len(asked) > 2, "it is asked again", SECONDS)
+            tail.send_signal(signal.SIGINT)
+            assert tail.wait(SECONDS) == 0
+    assert errors.read_text() == "no node has a topic 't' yet; waiting for one\n"
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Files with secrets, by what they permit."""
+    directory = tmp_path_factory.mktemp("secrets")
+    found = {name: directory / name for name in ("publish", "subscribe", "unknown")}
+    for name, path in found.items():
+        path.touch(0o600)
+        path.write_text(f"secret to {name}\n")
+    return found
+
+
+@pytest.fixture(scope="module")
+def guarded(secrets: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that asks for secrets."""
+    grants = tmp_path_factory.mktemp("grants") / "grants.toml"
+    text = ""
+    for name in ("publish", "subscribe"):
+        with secrets[name].open("rb") as file:
+            line = subprocess.run([NSQTW, "hash-secret"], stdin=file, capture_output=True, check=True).stdout.decode()
+        text += f'[[client]]\nidentity = "{name}"\n{line}\n[[client.grant]]\ntopic = ".*"\npermissions = ["{name}"]\n'
+    grants.write_text(text)
+    with broker(f"--auth=static:{grants}", http_auth="on") as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("words", "secret", "complaint"),
+    [
+        (["tail", "t"], "publish", "the secret has no permission for this"),
+        (["pub", "t", "x"], "subscribe", "the secret has no permission for this"),
+        (["tail", "t"], "unknown", "the node does not know the secret"),
+        (["pub", "t", "x"], "unknown", "the node does not know the secret"),
+        (["pub", "t", "x"], "", "the node wants a secret: give it with --secret-file, or in a context"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--nsqd-http-address", "--nsqd-tcp-address"])
+def test_a_refusal_ends_with_exit_code_5(
+    guarded: Broker,
+    nsqtw: Nsqtw,
+    secrets: dict[str, Path],
+    words: list[str],
+    secret: str,
+    complaint: str,
+    option: str,
+) -> None:
+    address = guarded.http_address if "http" in option else guarded.tcp_address
+    flags = ["--secret-file", str(secrets[secret])] if secret else []
+    done = nsqtw(*words, option, address, *flags)
+    assert complaint in done.err
+    assert (done.code, done.out, done.err.count("\n")) == (5, "", 1)
+
+
+def test_a_tcp_port_given_as_http(nsqd: Broker, nsqtw: Nsqtw) -> None:
+    done = nsqtw("--nsqd-http-address", nsqd.tcp_address, "pub", "t", "x")
+    assert done.code == 4
+    assert f"{nsqd.tcp_address}: the answer is no HTTP; is this the HTTP port?" in done.err
+
+
+@pytest.mark.parametrize("words", [["topic", "list"], ["nodes"], ["pub", "t", "x"], ["tail", "t"], ["peek", "t"]])
+def test_confused_addresses(nsqd: Broker, lookupd: LookupdProcess, nsqtw: Nsqtw, words: list[str]) -> None:
+    address = f"{HOST}:{lookupd.http_port}"
+    done = nsqtw("--nsqd-http-address", address, *words)
+    text = f"nsqtw: {address} is an nsqlookupd, not an nsqd; give it as --lookupd-http-address\n"
+    assert (done.code, done.err) == (1, text)
+    done = nsqtw("--lookupd-http-address", nsqd.http_address, *words)
+    text = f"nsqtw: {nsqd.http_address} is an nsqd, not an nsqlookupd; give it as --nsqd-http-address\n"
+    assert (done.code, done.err) == (1, text)
+
+
+@pytest.fixture(scope="module")
+def lookupd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LookupdProcess]:
+    process = LookupdProcess(tmp_path_factory.mktemp("lookupd"))
+    process.start()
+    yield process
+    process.close()
