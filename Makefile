@@ -58,7 +58,7 @@ help:
 	@sed -n 's/^# make /make /p' $(firstword $(MAKEFILE_LIST))
 
 run: $(BROKER)
-	@exec $(BIN)/nsqtw up --port $(PORT) --data-path nsq-data
+	@NSQTW_MAKE_RUN=yes exec $(BIN)/nsqtw up --port $(PORT) --data-path nsq-data
 
 demo: $(EVERYTHING)
 	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)')

@@ -42,6 +42,8 @@ class Child(ProcessProtocol):
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
         self.exit_text = ""
         """The end in words, empty while it runs."""
+        self.signal = ""
+        """The name of the signal that ended it, empty for none."""
         self._reactor = reactor
         self._listeners = listeners
         self._on_line = on_line
@@ -106,7 +108,8 @@ class Child(ProcessProtocol):
             self._received(self._rest.decode("utf-8", "replace"))
         value: Any = reason.value
         if value.signal is not None:
-            self.exit_text = f"was ended by {signal.Signals(value.signal).name}"
+            self.signal = signal.Signals(value.signal).name
+            self.exit_text = f"was ended by {self.signal}"
         else:
             self.exit_text = f"ended with exit code {value.exitCode}"
         if not self._ready.called:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from twisted.internet.task import deferLater
@@ -37,22 +38,41 @@ async def drain(session: Session, node: str, timeout: str | None, no_wait: bool)
         state = await cluster.drain(target, timeout or "")
         if no_wait:
             return _document(state, has_ended=False)
+        session.say(f"draining {target.http_address}: {_counts(state)}")
         with ProgressBar(f"draining {target.http_address}") as bar:
-            return _document(await _drained(session, cluster, target, state, bar), has_ended=True)
+            state, is_late = await _drained(session, cluster, target, state, bar)
+    if is_late and _left(state):
+        session.exit_code = ExitCode.FAILED
+        session.warn("the timeout ended the drain; the messages that are left stay in the data path")
+    return _document(state, has_ended=True)
 
 
-async def _drained(session: Session, cluster: Cluster, node: Node, state: DrainState, bar: ProgressBar) -> DrainState:
-    """Wait until the node has ended. Return what it said last."""
+async def _drained(
+    session: Session, cluster: Cluster, node: Node, state: DrainState, bar: ProgressBar
+) -> tuple[DrainState, bool]:
+    """Wait until the node has ended. Return what it said last, and whether its timeout has passed."""
     most = left = _left(state)
+    deadline = _deadline(session, state)
     while True:
         bar.show(most - left, most)
         await deferLater(session.reactor, _LOOK_SECONDS)
         try:
             state = await cluster.drain_state(node)
         except NoServerAnswered:
-            return state
+            return state, session.reactor.seconds() >= deadline
+        deadline = _deadline(session, state)
         left = _left(state)
         most = max(most, left)
+
+
+def _deadline(session: Session, state: DrainState) -> float:
+    """Return when the timeout of a drain ends it, by the clock of the reactor."""
+    return inf if state.seconds_left is None else session.reactor.seconds() + state.seconds_left
+
+
+def _counts(state: DrainState) -> str:
+    """Return what a node has, in words."""
+    return f"{state.depth} waiting, {state.in_flight} in flight, {state.deferred} deferred, {state.staying} staying"
 
 
 def _left(state: DrainState) -> int:
@@ -60,7 +80,7 @@ def _left(state: DrainState) -> int:
 
 
 def _document(state: DrainState, *, has_ended: bool) -> Document:
-    counts = f"{state.depth} waiting, {state.in_flight} in flight, {state.deferred} deferred, {state.staying} staying"
+    counts = _counts(state)
     text = f"{state.node} has stopped; last seen: {counts}" if has_ended else f"{state.node} drains: {counts}"
     data: dict[str, Any] = {
         "node": state.node,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
 
 from nsqtw.cli.output import Column, Table, age_or_dash, number, size_or_dash
 from nsqtw.cli.session import Session
-from nsqtw.cluster.model import NodeStats
+from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.model import Node, NodeStats
+from nsqtw.errors import NoServerAnswered
 
 _COLUMNS = (
     Column("node", "NODE"),
@@ -27,18 +32,33 @@ async def list_nodes(session: Session) -> Table:
     """`nsqtw nodes`."""
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
+        draining = await _draining(cluster, stats.nodes)
     now = time.time()
-    return Table(_COLUMNS, [_row(node, now) for node in stats.nodes], "no nodes")
+    return Table(_COLUMNS, [_row(node, now, node.node in draining) for node in stats.nodes], "no nodes")
 
 
-def _row(stats: NodeStats, now: float) -> dict[str, Any]:
+async def _draining(cluster: Cluster, nodes: Sequence[NodeStats]) -> set[Node]:
+    """Return the nodes that drain. Only nsqd of nsqtw can be asked."""
+
+    async def is_draining(node: Node) -> bool:
+        try:
+            return (await cluster.drain_state(node)).is_draining
+        except NoServerAnswered:
+            return False
+
+    asked = [stats.node for stats in nodes if stats.nsqtw_version]
+    answers = await gatherResults([Deferred.fromCoroutine(is_draining(node)) for node in asked])
+    return {node for node, answer in zip(asked, answers, strict=True) if answer}
+
+
+def _row(stats: NodeStats, now: float, is_draining: bool) -> dict[str, Any]:
     node = stats.node
     return {
         "node": node.http_address,
         "tcp_address": node.tcp_address,
         "hostname": node.hostname,
         "version": f"{node.version} (nsqtw {stats.nsqtw_version})" if stats.nsqtw_version else node.version,
-        "health": stats.health,
+        "health": "draining" if is_draining else stats.health,
         "uptime": max(0.0, now - stats.start_time) if stats.start_time else None,
         "topics": len(stats.topics),
         "channels": sum(len(topic.channels) for topic in stats.topics),

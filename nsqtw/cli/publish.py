@@ -44,7 +44,7 @@ async def publish(
     if not bodies and is_terminal(sys.stdin):
         session.say("a message on each line; Ctrl-D ends")
     source = StdinMessages(session.reactor, delimiter_of(delimiter)) if not bodies else None
-    access = session.access()
+    access = session.usable_access()
     if nsqd_tcp_address:
         access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
     producer = Producer(await nsqd_addresses(access, topic), options=client_options(access))

@@ -94,6 +94,17 @@ class Session:
         self.check_addresses(access)
         return access
 
+    def usable_access(self) -> ClusterAccess:
+        """Return the addresses and credentials, with a secret that can be read. OptionError, NotFound."""
+        access, name = self.access(), self.context_name
+        try:
+            access.secret()
+        except OptionError as error:
+            if not name or self.options.secret_file:
+                raise
+            raise OptionError(f"context {name!r}: {error}; 'nsqtw context use NAME' chooses another") from error
+        return access
+
     def check_addresses(self, access: ClusterAccess) -> None:
         """Check the form of all addresses. OptionError."""
         for address in (*access.nsqd_http_addresses, *access.lookupd_http_addresses, *access.nsqd_tcp_addresses):
@@ -101,7 +112,7 @@ class Session:
 
     def cluster(self) -> AbstractAsyncContextManager[Cluster]:
         """Return the cluster, for the time of a context. OptionError."""
-        return _cluster(self.access(), self.reactor)
+        return _cluster(self.usable_access(), self.reactor)
 
     def value_of(self, partial: Partial[T]) -> T:
         """Return a value of the cluster. Its warnings go to stderr, and are exit code PARTIAL_FAILURE."""

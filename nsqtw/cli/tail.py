@@ -8,12 +8,14 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import attrs
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from nsqtw.cli.checks import check_name
@@ -25,6 +27,7 @@ from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import delimiter_of
 from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
+from nsqtw.errors import NsqtwError
 from nsqtw.names import EPHEMERAL
 from nsqtw.runtime.reactor import Reactor
 
@@ -44,7 +47,7 @@ async def tail(
     """`nsqtw tail`. Ctrl-C is its end without -n, and an interruption with -n."""
     for name in filter(None, (topic, channel)):
         check_name(name)
-    access = session.access()
+    access = session.usable_access()
     if nsqd_tcp_address:
         access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
     printer = _Printer(n, json, delimiter_of(delimiter))
@@ -69,11 +72,13 @@ async def tail(
     )
     printer.consumer = consumer
     watcher = _PipeWatcher(session.reactor, lambda: consumer.stop(_STOP_SECONDS))
+    looking: Deferred[None] | None = None
     try:
         await consumer.start()
         problems.show()
         if is_terminal(sys.stderr) and is_terminal(sys.stdout):
             session.say(_introduction(topic, channel))
+        looking = Deferred.fromCoroutine(_tell_pause(session, topic, channel))
         await consumer.wait_stopped()
     except CancelledError:
         if is_terminal(sys.stderr):  # the line has ^C on it
@@ -82,6 +87,9 @@ async def tail(
         return ExitCode.INTERRUPTED if n else ExitCode.DONE
     finally:
         watcher.stop()
+        if looking is not None:
+            looking.addErrback(_ignore_cancellation)
+            looking.cancel()
     if problems.refusal is not None:
         raise problems.refusal
     if isinstance(printer.failure, BrokenPipeError):
@@ -95,6 +103,21 @@ def _introduction(topic: str, channel: str | None) -> str:
     if channel is None:
         return f"copies of the new messages of {topic}; Ctrl-C stops"
     return f"consuming {topic}/{channel}: each message is finished after it is printed; Ctrl-C stops"
+
+
+def _ignore_cancellation(failure: Failure) -> None:
+    failure.trap(CancelledError)  # type: ignore[no-untyped-call]
+
+
+async def _tell_pause(session: Session, topic: str, channel: str | None) -> None:
+    """Tell the user when no message will come because of a pause. Nodes that cannot be asked are none."""
+    with suppress(NsqtwError):
+        async with session.cluster() as cluster:
+            found = (await cluster.topic(topic)).value
+        if found.is_paused:
+            session.say(f"topic {topic} is paused: 'nsqtw topic unpause {topic}' resumes it")
+        if any(entry.is_paused for entry in found.channels if entry.channel_name == channel):
+            session.say(f"channel {channel} is paused: 'nsqtw channel unpause {topic} {channel}' resumes it")
 
 
 @implementer(IReadDescriptor)

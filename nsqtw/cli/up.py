@@ -8,6 +8,7 @@ itself, the others are ended.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sys
@@ -22,12 +23,16 @@ from nsqtw.cli import PROGRAM
 from nsqtw.cli.child import Child
 from nsqtw.cli.contexts import LOCAL_NSQD
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Document
+from nsqtw.cli.output import Document, is_terminal
 from nsqtw.cli.session import Session
 from nsqtw.errors import CommandError, OptionError
 from nsqtw.options.addresses import MAX_PORT, join_host_port
 
 _STOP_SECONDS = 60.0
+_PROBLEM = re.compile(r"\b(?:WARNING|ERROR|FATAL): ")
+_MAKE_VARIABLE = "NSQTW_MAKE_RUN"
+"""Set by `make run`, whose words a remedy must name."""
+_ALL_PORTS = {False: "--port", True: "'make run PORT=5150'"}
 _WILDCARDS = ("0.0.0.0", "::")
 
 
@@ -87,19 +92,29 @@ async def up(
     )
     _check(plan)
     children: list[Child] = []
+    is_interrupted = False
     try:
         await _start(session, plan, children, verbose)
         await DeferredList([child.ended() for child in children], fireOnOneCallback=True, consumeErrors=True)
     except CancelledError:
+        is_interrupted = True
+        if is_terminal(sys.stderr):  # the line has ^C on it
+            session.say("")
         return ExitCode.DONE
     finally:
         ended = next((child for child in children if child.exit_text), None)
         for child in reversed(children):
             with suppress(CancelledError):
                 await child.stop(_STOP_SECONDS)
+        if is_interrupted and is_terminal(sys.stderr):
+            session.say("stopped")
     if ended is not None:
-        session.say("\n".join(f"{ended.name} | {line}" for line in ended.lines))
-        raise CommandError(f"{ended.name} {ended.exit_text}; its last lines are above, and the others are ended")
+        lines = [line for line in ended.lines if not ended.signal or _PROBLEM.search(line)]
+        if not lines:
+            raise CommandError(f"{ended.name} {ended.exit_text}; the others are stopped")
+        session.say(f"{ended.name} {ended.exit_text}; its last lines:")
+        session.say("\n".join(f"{ended.name} | {line}" for line in lines))
+        raise CommandError(f"{ended.name} {ended.exit_text}; its last lines are above, and the others are stopped")
     return ExitCode.DONE
 
 
@@ -155,7 +170,7 @@ def _hints(plan: _Plan, children: dict[str, Child]) -> list[str]:
         "in another terminal:",
         f"  {program} pub greetings 'hello world'{option}",
         f"  {program} tail greetings archive{option}",
-        "Ctrl-C ends all",
+        "Ctrl-C stops everything",
     ]
 
 
@@ -168,7 +183,9 @@ def _check(plan: _Plan) -> None:
     try:
         os.makedirs(plan.data_path, exist_ok=True)
     except OSError as error:
-        raise OptionError(f"--data-path {plan.data_path}: {error.strerror}") from error
+        is_file = os.path.isfile(plan.data_path)
+        reason = "is a file; give a directory" if is_file else (error.strerror or str(error)).lower()
+        raise OptionError(f"--data-path {plan.data_path}: {reason}") from error
     for name, number in ports.items():
         is_used = plan.has_lookupd if name.startswith("lookupd") else plan.has_admin if name == "admin" else True
         if number and is_used:
@@ -186,7 +203,7 @@ def _check_port(host: str, port: int, name: str) -> None:
             what = f"--{name.replace('_', '-')}-port"
             raise CommandError(
                 f"{join_host_port(host, port)}: {(error.strerror or str(error)).lower()};"
-                f" {what} chooses another, and --port other ones for all"
+                f" {what} chooses another, and {_ALL_PORTS[bool(os.environ.get(_MAKE_VARIABLE))]} other ones for all"
             ) from error
 
 

@@ -61,8 +61,10 @@ VERBS: tuple[Verb, ...] = (
             default=r"\n",
             show_default=True,
         ),
-        option("--defer", "Deliver the messages so much later, such as 30s.", metavar="DURATION", default="0s"),
-        option("--count", "Publish each message so often.", type=click.IntRange(1), default=1, show_default=True),
+        option("--defer", "Deliver after this delay, such as 30s.", metavar="DURATION", default="0s"),
+        option(
+            "--count", "Publish each message this many times.", type=click.IntRange(1), default=1, show_default=True
+        ),
         nsqd_tcp_address(),
         description="Publish messages to one node. Each is stored when the command ends with exit code 0. Lines on"
         " stdin are published while they come; empty ones are skipped.",
@@ -126,9 +128,9 @@ VERBS: tuple[Verb, ...] = (
             "earliest, latest, a duration (1h: an hour ago), a time (RFC 3339, local without an offset, or Unix"
             " time), or the id of a message.",
         ),
-        flag("--dry-run", "Only show how many messages would come again."),
-        description="Move a channel, so that messages come again, or are skipped. How many is shown before it is done."
-        " Only what the retention of the topic keeps can come again.",
+        flag("--dry-run", "Only show how many messages would be delivered again."),
+        description="Move a channel, so that messages are delivered again, or are skipped. How many is shown before it"
+        " is done. Only what the retention of the topic keeps can be delivered again.",
         section=MESSAGES,
         asks=True,
         examples=(
@@ -171,16 +173,16 @@ VERBS: tuple[Verb, ...] = (
         option("--durability", "What an OK to a publisher means.", type=click.Choice((*DURABILITIES, DEFAULT))),
         option(
             "--retention-time",
-            "Time that finished messages are kept, such as 24h; 0 for no limit, or default.",
+            "Time that finished messages are kept, such as 24h, or default. 0: this limit is off.",
             metavar="DURATION",
         ),
         option(
             "--retention-bytes",
-            "Size of finished messages that are kept, such as 10GB; 0 for no limit, or default.",
+            "Size of finished messages that are kept, such as 10GB, or default. 0: this limit is off.",
             metavar="SIZE",
         ),
         description="Set durability and retention of a topic on all its nodes, which must be nsqtw. 'default' is what"
-        " the options of each node say.",
+        " the options of each node say. If both limits of the retention are 0, finished messages are deleted at once.",
         section=TOPICS,
         examples=(("Keep a week of finished messages", "topic set orders --retention-time 7d"),),
     ),
@@ -297,12 +299,22 @@ VERBS: tuple[Verb, ...] = (
         " Ctrl-C; elsewhere, or with -n 1, it is printed once.",
         examples=(("The deepest channels first", "stat --sort depth"),),
     ),
-    verb("nodes", "list the nsqds of the cluster", "nodes:list_nodes"),
+    verb(
+        "nodes",
+        "list the nsqds of the cluster",
+        "nodes:list_nodes",
+        description="List the nsqds of the cluster: those that the nsqlookupds name, or those that are given. HEALTH is"
+        " OK, draining, or the error of the node.",
+    ),
     verb(
         "drain",
         "have a node deliver what it has, then stop",
         "maintenance:drain",
-        argument("node", "HTTP address of the node, as 'nsqtw nodes' shows it.", shell_complete=completion.nodes),
+        argument(
+            "node",
+            "HTTP address of the node: the one that 'nsqtw nodes' shows, or one that was given.",
+            shell_complete=completion.nodes,
+        ),
         option(
             "--timeout",
             "Time after which it stops anyway, such as 5m; 0 for any. Unless given, the node's own.",
@@ -310,7 +322,7 @@ VERBS: tuple[Verb, ...] = (
         ),
         flag("--no-wait", "Return when the drain has begun."),
         description="Have a node refuse publishes, leave nsqlookupd, deliver what it has, and stop. Messages that no"
-        " consumer takes before the timeout stay in its data path.",
+        " consumer takes before the timeout stay in its data path, and are exit code 1.",
         asks=True,
     ),
     verb(
@@ -436,7 +448,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     verb(
         "hash-secret",
-        "make the line of a secret for a file of grants",
+        "hash a secret for a grants file",
         "data_verbs:hash_secret",
         flag("--generate", "Make a new secret, and print it, too."),
         option("--salt-of", "Hash it as the secrets in this file of grants are.", metavar="FILE"),

@@ -25,7 +25,7 @@ def lock_data_path(directory: str, program: str = "nsqd") -> int:
         os.close(descriptor)
         raise OptionError(
             f"failed to lock data-path: cannot flock directory {directory} - {_reason(failure)}"
-            f" (possibly in use by another instance of {program})"
+            f" (possibly in use by another instance of {program}); stop it first"
         ) from failure
     if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
         os.close(descriptor)

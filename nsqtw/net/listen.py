@@ -10,6 +10,7 @@ socket serves both; a client that comes over IPv4 has an address such as `::ffff
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -88,10 +89,24 @@ def open_listeners(addresses: Mapping[str, str], cleanup: ExitStack) -> dict[str
     wanted = {name: address for name, address in addresses.items() if address}
     found: dict[str, Listener] = {}
     for name, address in wanted.items():
-        listener = found[name] = Listener(address, inherited.take(name, address))
+        try:
+            listener = found[name] = Listener(address, inherited.take(name, address))
+        except OptionError as error:
+            if not _is_in_use(error):
+                raise
+            raise OptionError(f"{error}; --{name}-address chooses another") from error
         cleanup.callback(listener.close)
     inherited.check_all_taken(wanted)
     return found
+
+
+def _is_in_use(error: BaseException | None) -> bool:
+    """Return whether an address cannot be had because another process has it."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return True
+        error = error.__cause__
+    return False
 
 
 def _bound_socket(address: str) -> socket.socket:

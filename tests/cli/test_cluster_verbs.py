@@ -106,6 +106,25 @@ def test_a_drain_waits_for_the_end_of_the_node(nodes: Nodes, nsqtw: Nsqtw, own_c
     assert nodes.nsqds[1].await_end() == 0
 
 
+def test_a_drain_that_its_timeout_ends_is_exit_code_1(nodes: Nodes, nsqtw: Nsqtw) -> None:
+    first = nodes.nsqds[0]
+    first.create("t", "c")
+    first.publish("t", [b"a"])
+    address = f"{HOST}:{first.http_port}"
+    with first.client() as consumer:
+        consumer.sub("t", "c")  # without RDY it takes nothing
+        begun = nsqtw("--nsqd-http-address", address, "drain", address, "--timeout", "1h", "--no-wait", "--yes")
+        assert begun.code == 0
+        [row] = nsqtw("--nsqd-http-address", address, "nodes", "-o", "json").json
+        assert row["health"] == "draining"
+        done = nsqtw("--nsqd-http-address", address, "drain", address, "--timeout", "1s", "--yes")
+        assert done.code == 1
+        begin, end = done.err.splitlines()
+        assert begin == f"draining {address}: 1 waiting, 0 in flight, 0 deferred, 0 staying"
+        assert end == "nsqtw: warning: the timeout ended the drain; the messages that are left stay in the data path"
+        assert first.await_end() == 0
+
+
 def test_a_reload_shows_what_has_changed_and_what_needs_a_restart(nodes: Nodes, nsqtw: Nsqtw) -> None:
     nodes.config.write_text('log_level = "debug"\nmax_msg_size = 2097152\n')
     address = nodes.addresses[0]

@@ -13,7 +13,7 @@ import pytest
 from nsqtw.testing import Broker, broker
 from tests.cli.conftest import Nsqtw
 from tests.cli.serving import serving
-from tests.cli.terminal import NSQTW
+from tests.cli.terminal import NSQTW, Terminal
 from tests.process import LookupdProcess, NsqdProcess, wait_until
 from tests.wire import HOST
 
@@ -165,3 +165,46 @@ def lookupd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LookupdProcess
     process.start()
     yield process
     process.close()
+
+
+def test_a_pause_is_told_to_a_tail(nsqd: Broker, on_nsqd: Nsqtw, tmp_path: Path, topic: str) -> None:
+    on_nsqd("topic", "create", topic)
+    on_nsqd("channel", "create", topic, "c")
+    on_nsqd("channel", "pause", topic, "c")
+    on_nsqd("topic", "pause", topic)
+    errors = tmp_path / "errors"
+    with tailing(errors, topic, "c", "--nsqd-http-address", nsqd.http_address) as tail:
+        wait_until(lambda: errors.read_text().count("\n") == 2, "both are told", SECONDS)
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(SECONDS) == 0
+    assert errors.read_text().splitlines() == [
+        f"topic {topic} is paused: 'nsqtw topic unpause {topic}' resumes it",
+        f"channel c is paused: 'nsqtw channel unpause {topic} c' resumes it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("t",), "copies of the new messages of t; Ctrl-C stops"),
+        (("t", "c"), "consuming t/c: each message is finished after it is printed; Ctrl-C stops"),
+    ],
+)
+def test_a_tail_on_a_terminal_says_what_happens_to_the_messages(
+    nsqd: Broker, own_config: Path, words: tuple[str, ...], text: str
+) -> None:
+    with Terminal("--nsqd-http-address", nsqd.http_address, "tail", *words) as terminal:
+        terminal.wait_for(text)
+        terminal.interrupt()
+        assert terminal.end() == 0
+        assert terminal.text.endswith(f"{text}\n\n")
+
+
+@pytest.mark.parametrize("words", [("topic", "list"), ("pub", "t", "x"), ("tail", "t")])
+def test_a_context_whose_secret_is_gone_is_named(nsqtw: Nsqtw, tmp_path: Path, words: tuple[str, ...]) -> None:
+    secret = tmp_path / "gone"
+    nsqtw("context", "add", "prod", "--nsqd-http-address", GONE, "--secret-file", str(secret))
+    done = nsqtw(*words)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert done.err.startswith("nsqtw: context 'prod': secret_file cannot be used - ")
+    assert done.err.endswith("; 'nsqtw context use NAME' chooses another\n")

@@ -264,7 +264,7 @@ def test_a_data_path_has_one_broker(start: Start, tmp_path: Path) -> None:
     assert second.returncode == 1
     text = (
         f"failed to instantiate nsqd - failed to lock data-path: cannot flock directory {tmp_path}"
-        " - resource temporarily unavailable (possibly in use by another instance of nsqd)"
+        " - resource temporarily unavailable (possibly in use by another instance of nsqd); stop it first"
     )
     assert re.fullmatch(rf"\[nsqd\] {TIME} FATAL: {re.escape(text)}\n", second.stderr)
 
@@ -319,7 +319,7 @@ def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     reason = f"listen tcp {address}: bind: address already in use"
-    text = f"FATAL: failed to instantiate nsqd - listen ({address}) failed - {reason}\n"
+    text = f"FATAL: failed to instantiate nsqd - listen ({address}) failed - {reason}; --tcp-address chooses another\n"
     assert done.stderr.endswith(text)
 
 
