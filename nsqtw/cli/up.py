@@ -92,22 +92,18 @@ async def up(
     )
     _check(plan)
     children: list[Child] = []
-    is_interrupted = False
     try:
         await _start(session, plan, children, verbose)
         await DeferredList([child.ended() for child in children], fireOnOneCallback=True, consumeErrors=True)
     except CancelledError:
-        is_interrupted = True
-        if is_terminal(sys.stderr):  # the line has ^C on it
-            session.say("")
-        return ExitCode.DONE
+        pass
     finally:
         ended = next((child for child in children if child.exit_text), None)
+        if ended is None and is_terminal(sys.stderr):  # the line has ^C on it
+            session.say("")
         for child in reversed(children):
             with suppress(CancelledError):
                 await child.stop(_STOP_SECONDS)
-        if is_interrupted and is_terminal(sys.stderr):
-            session.say("stopped")
     if ended is not None:
         lines = [line for line in ended.lines if not ended.signal or _PROBLEM.search(line)]
         if not lines:
@@ -115,6 +111,8 @@ async def up(
         session.say(f"{ended.name} {ended.exit_text}; its last lines:")
         session.say("\n".join(f"{ended.name} | {line}" for line in lines))
         raise CommandError(f"{ended.name} {ended.exit_text}; its last lines are above, and the others are stopped")
+    if is_terminal(sys.stderr):
+        session.say("stopped")
     return ExitCode.DONE
 
 
