@@ -173,7 +173,7 @@ setup(
         "console_scripts": [
             "nsqd=nsqtw.tap:main_nsqd",
             "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
-            "nsqadmin=nsqtw.tap_nsqadmin:main_nsqadmin",
+            "nsqadmin=nsqtw.tap_admin:main_nsqadmin",
             "nsqtw=nsqtw.cli.main:main",
             *[f"{tool}=nsqtw.tools.{tool}:main" for tool in TOOLS],
         ],

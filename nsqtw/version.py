@@ -8,6 +8,9 @@ from importlib.util import find_spec
 
 from nsqtw import NSQ_VERSION, __version__
 
+VERSION_FIELD = "X-Nsqtw-Version"
+"""The header field of HTTP answers that has the version of nsqtw, beside the version of NSQ that clients are told."""
+
 
 def version_line(program: str = "nsqd") -> str:
     """The output of --version and the first log line: NSQ's format, with our version in the place of the compiler's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -46,3 +47,10 @@ def logged_failures() -> Iterator[list[LogEvent]]:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Certificates of all kinds, made once."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic that no other test uses."""
+    name: str = request.node.name
+    return re.sub(r"[^a-zA-Z0-9]", "-", name)[-60:].strip("-")

@@ -14,12 +14,19 @@ import pytest
 import yaml
 
 from nsqtw.cli.verbs import VERBS
+from nsqtw.options.admin import NSQADMIN_READER
 from nsqtw.options.command_line import NSQD_READER, OptionReader
 from nsqtw.options.lookupd import NSQLOOKUPD_READER
+from tests.admin.process import AdminProcess
 from tests.process import LookupdProcess, NsqdProcess
+from tests.wire import HOST
 
 CONTAINER = Path(__file__).parent.parent / "contrib/container"
-READERS: dict[str, OptionReader] = {"nsqd": NSQD_READER, "nsqlookupd": NSQLOOKUPD_READER}
+READERS: dict[str, OptionReader[Any, Any]] = {
+    "nsqd": NSQD_READER,
+    "nsqlookupd": NSQLOOKUPD_READER,
+    "nsqadmin": NSQADMIN_READER,
+}
 DAEMONS = ("nsqd", "nsqlookupd", "nsqadmin")
 
 
@@ -127,12 +134,14 @@ def health(port: int) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_health_check_against_a_broker_and_an_nsqlookupd(tmp_path: Path) -> None:
+def test_the_health_check_against_each_daemon(tmp_path: Path) -> None:
     broker, lookupd = NsqdProcess(tmp_path / "nsqd"), LookupdProcess(tmp_path / "lookupd")
+    admin = AdminProcess(tmp_path / "admin", f"--lookupd-http-address={HOST}:{lookupd.http_port}")
     try:
         broker.start()
         lookupd.start()
-        for daemon in (broker, lookupd):
+        admin.start()
+        for daemon in (broker, lookupd, admin):
             assert health(daemon.http_port) == (0, "ready\n", "")
         broker.create("t", "c")
         broker.publish("t", [b"x"])
@@ -145,4 +154,5 @@ def test_the_health_check_against_a_broker_and_an_nsqlookupd(tmp_path: Path) -> 
         assert complaint == f"nsqtw: 127.0.0.1:{lookupd.http_port}: connection refused\n"
     finally:
         broker.close()
+        admin.close()
         lookupd.close()

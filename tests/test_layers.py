@@ -3,7 +3,8 @@ The layers of nsqtw: which package may import which. A package imports from the 
 the modules at the top that all packages share.
 
     cli                               the command nsqtw
-    nsqd  lookupd  admin  tools       the daemons and the tools
+    tools                             fsck, backup, NSQ's tools
+    nsqd  lookupd  admin              the daemons
     api  discovery  nsqd_import       the broker's HTTP API, the client of nsqlookupd, the import from nsqd
     cluster                           queries and changes of all nodes
     http  stats  daemon
@@ -74,7 +75,7 @@ LAYERS: dict[str, set[str]] = {
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
     "tap_lookupd": {"daemon", "lookupd", "options"},
-    "tap_nsqadmin": {"admin", "daemon", "options", "plugins"},
+    "tap_admin": {"admin", "daemon", "options", "plugins"},
 }
 """The packages that a package, or a module at the top, imports besides SHARED and itself."""
 PARTS = {

@@ -33,7 +33,7 @@ def test_the_console_scripts_are_nsqs_and_our_own() -> None:
         **{tool: f"nsqtw.tools.{tool}:main" for tool in tools},
         "nsqd": "nsqtw.tap:main_nsqd",
         "nsqlookupd": "nsqtw.tap_lookupd:main_nsqlookupd",
-        "nsqadmin": "nsqtw.tap_nsqadmin:main_nsqadmin",
+        "nsqadmin": "nsqtw.tap_admin:main_nsqadmin",
         "nsqtw": "nsqtw.cli.main:main",
     }
 

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IOpenSSLContextFactory
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from nsqtw.auth.authorization import PluginAuthorizations
+from nsqtw.auth.authorization import PluginAuthorizations, grants_reader
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy, read_secrets
 from nsqtw.daemon.operator_log import log
@@ -124,7 +124,7 @@ def file_readers(
         readers.append(FileReader("certificates", certificate.read, CERTIFICATE_OPTIONS))
     readers.append(FileReader("cluster credentials", partial(_read_credentials, cluster), _CREDENTIAL_OPTIONS))
     if authorizations is not None:
-        readers.append(FileReader("grants", partial(_read_grants, authorizations)))
+        readers.append(FileReader("grants", grants_reader(authorizations)))
     return readers
 
 
@@ -148,11 +148,3 @@ def _read_credentials(cluster: Cluster, options: AdminOptions) -> Callable[[], N
 
     has_files = bool(credentials.root_ca_file or credentials.cert or options.nsqd_secret_file)
     return use if has_files or options.lookupd_secret_file else None
-
-
-def _read_grants(authorizations: PluginAuthorizations, options: AdminOptions) -> Callable[[], None] | None:
-    try:
-        is_changed = authorizations.reload()
-    except AuthError as error:
-        raise OptionError(str(error)) from error
-    return (lambda: None) if is_changed else None

@@ -22,6 +22,7 @@ from nsqtw.admin.routing import answer_to, refusal
 from nsqtw.admin.server import WebRequest
 from nsqtw.errors import AuthError
 from nsqtw.stats.daemon_pages import OPEN_PATHS
+from nsqtw.version import VERSION_FIELD
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
@@ -30,7 +31,7 @@ HEADERS = {
     "Server": "nsqadmin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "X-Nsqtw-Version": __version__,
+    VERSION_FIELD: __version__,
 }
 """The headers of every answer."""
 CREDENTIAL_REQUIRED = "CREDENTIAL_REQUIRED"

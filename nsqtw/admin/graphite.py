@@ -10,16 +10,14 @@ from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 import attrs
-from treq.client import HTTPClient
 from twisted.logger import Logger
-from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
 
 from nsqtw.admin.routing import ApiError, argument, route
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
 from nsqtw.errors import ServerFailed
-from nsqtw.http.client_body import read_body
+from nsqtw.http.client import make_client, read_body
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.redaction import without_password
 
@@ -57,8 +55,7 @@ class Graphite:
         self._reactor = reactor
         self._options = options
         self._timeout = timeouts.request
-        pool = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
-        self._client = HTTPClient(Agent(reactor, connectTimeout=timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
+        self._client = make_client(reactor, timeouts.connect)
 
     @route("GET", "/api/graphite")
     async def rate(self, request: WebRequest) -> object:

@@ -13,10 +13,8 @@ from collections import deque
 from typing import Any, cast
 from urllib.parse import quote
 
-from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
-from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
 
 from nsqtw.admin.access import basic_user, is_https
@@ -24,7 +22,7 @@ from nsqtw.admin.audit import Target
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
 from nsqtw.gocompat.text import json_text
-from nsqtw.http.client_body import BytesBody
+from nsqtw.http.client import BytesBody, make_client
 from nsqtw.net.listen import join_host_port
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.broker import hostname
@@ -46,8 +44,7 @@ class Notifications:
         self._timeout = timeouts.request
         self._waiting: deque[bytes] = deque()
         self._running: Deferred[None] | None = None
-        pool = HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
-        self._client = HTTPClient(Agent(reactor, connectTimeout=timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
+        self._client = make_client(reactor, timeouts.connect)
 
     def send(self, request: WebRequest, user: str, action: str, target: Target) -> None:
         """Send a notification about an action that `request` has caused."""

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 from twisted.protocols.policies import WrappingFactory
@@ -23,6 +22,7 @@ from nsqtw.admin.site import AdminWeb
 from nsqtw.auth.authorization import PluginAuthorizations
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import Timeouts
+from nsqtw.daemon.process import DaemonService
 from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import NsqtwError
@@ -37,7 +37,7 @@ from nsqtw.version import version_line
 _log = Logger()
 
 
-class AdminService(Service):
+class AdminService(DaemonService):
     """One nsqadmin. `warnings` are logged at the start; `config` are its options with their sources."""
 
     def __init__(
@@ -112,20 +112,6 @@ class AdminService(Service):
         _log.info("{server}: listening on {address}", server=name, address=self._listener.address)
         super().startService()  # type: ignore[no-untyped-call]
 
-    def stopService(self) -> Deferred[None]:
-        """Fires when everything is closed."""
-        super().stopService()  # type: ignore[no-untyped-call]
-        return Deferred.fromCoroutine(self._stop())
-
-    def begin_drain(self) -> bool:
-        """An nsqadmin has nothing to deliver."""
-        return False
-
-    @property
-    def is_draining(self) -> bool:
-        """An nsqadmin has nothing to deliver."""
-        return False
-
     def status(self) -> str:
         """Return a line for the service manager."""
         options = self._options
@@ -133,10 +119,6 @@ class AdminService(Service):
         if options.lookupd_http_address:
             count, kind = len(options.lookupd_http_address), "nsqlookupds"
         return f"the cluster of {count} {kind}"
-
-    def reload(self) -> None:
-        """Read again what may change while it runs. The log says what came of it."""
-        self.reloading.on_sighup()
 
     # -- inside
 

@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadable import isInIOThread
 
-from nsqtw.errors import AuthError
+from nsqtw.errors import AuthError, OptionError
 from nsqtw.interfaces import IAuthorizer
 from nsqtw.rights import Answer, Credentials, Rights, RightsListener
 from nsqtw.runtime.reactor import Reactor
@@ -106,6 +106,22 @@ class PluginAuthorizations:
         else:
             question.take(reply)
         return question.forget
+
+
+def grants_reader(authorizations: PluginAuthorizations) -> Callable[[object], Callable[[], None] | None]:
+    """
+    Return the `read` of a `nsqtw.daemon.reload.FileReader`: it has the authorizer read its grants again. They hold at
+    once, so there is nothing left to use; None when the authorizer has nothing to read. OptionError.
+    """
+
+    def read(options: object) -> Callable[[], None] | None:
+        try:
+            is_changed = authorizations.reload()
+        except AuthError as error:
+            raise OptionError(str(error)) from error
+        return (lambda: None) if is_changed else None
+
+    return read
 
 
 class _Standing:

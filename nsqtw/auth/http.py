@@ -35,7 +35,7 @@ from zope.interface import implementer, provider
 
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
-from nsqtw.http.client_body import read_body
+from nsqtw.http.client import read_body
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.net.certificates import certificates_in
 from nsqtw.options.redaction import without_password

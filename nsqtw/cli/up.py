@@ -136,7 +136,7 @@ async def _start(session: Session, plan: _Plan, children: list[Child], is_verbos
             f"--http-address={address_of(plan.host, ports.admin)}",
             f"--{flag}-http-address={_reached(asked.addresses['HTTP'])}",
         ]
-        await start("nsqadmin", "nsqtw.tap_nsqadmin:main_nsqadmin", admin_flags, ("HTTP",))
+        await start("nsqadmin", "nsqtw.tap_admin:main_nsqadmin", admin_flags, ("HTTP",))
     if session.output.is_json:
         session.output.show(Document({child.name: _addresses(child) for child in children}))
     else:

@@ -23,14 +23,15 @@ from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupErro
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
-from twisted.web.client import Agent, HTTPConnectionPool
+from twisted.web.client import HTTPConnectionPool
 
 from nsqtw.client.lookup import ACCEPT, address_of, refusal
 from nsqtw.cluster.answers import Fields, document_in
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy, authorization
 from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
-from nsqtw.http.client_body import BytesBody, read_body
+from nsqtw.http.client import BytesBody, make_client, read_body
 from nsqtw.net.listen import is_loopback
+from nsqtw.version import VERSION_FIELD
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 MAX_REQUESTS = 64
@@ -44,7 +45,6 @@ _HIGHEST_PORT = 65535
 _OF_HTTP = "twisted.web."
 """Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
-_VERSION_FIELD = "X-Nsqtw-Version"
 
 V = TypeVar("V")
 _log = Logger()
@@ -121,11 +121,11 @@ class ServerRequests:
         self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
         self._is_open = credentials.is_open
         self._ways.clear()
-        # A change is sent once: on a connection that the server closes at the same time it might have to be repeated.
-        single = HTTPConnectionPool(self._reactor, persistent=False)  # type: ignore[no-untyped-call]
+        connect = self._timeouts.connect
         self._clients = {
-            method: HTTPClient(Agent(self._reactor, policy, connectTimeout=self._timeouts.connect, pool=pool))  # type: ignore[no-untyped-call]
-            for method, pool in (("GET", self._pool), ("POST", single))
+            "GET": make_client(self._reactor, connect, policy, self._pool),
+            # A change is sent once: on a connection that the server closes at the same time it might be repeated.
+            "POST": make_client(self._reactor, connect, policy),
         }
 
     def give(self, addresses: Iterable[str]) -> None:
@@ -209,7 +209,7 @@ class ServerRequests:
             unbuffered=True,
             reactor=self._reactor,
         )
-        version = response.headers.getRawHeaders(_VERSION_FIELD, [""])[0]
+        version = response.headers.getRawHeaders(VERSION_FIELD, [""])[0]
         return response.code, version, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)
 
     def _other_way(self, program: str, address: str, way: _Way, status: int, answer: bytes) -> _Way | None:

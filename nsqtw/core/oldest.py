@@ -80,7 +80,7 @@ class Ages:
                 self._reads_left -= 1
             try:
                 segments = log.read(sequence, 1)
-            except BackendError:  # whoever serves the channel meets it, too, and logs it
+            except BackendError:  # the reader of the channel meets it, too, and logs it
                 return None
             if not segments or segments[0].first >= released:
                 return None

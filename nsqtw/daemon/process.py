@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.logger import FileLogObserver, Logger, globalLogBeginner
 
 from nsqtw.daemon.logs import LogOptions, log_format, start_up_failure, start_up_line
+from nsqtw.daemon.reload import Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.daemon.signals import CRASHED, Signalled, listen_to_signals
 from nsqtw.daemon.systemd import Supervision
@@ -42,6 +44,35 @@ class Daemon(Signalled, Protocol):
 
     def status(self) -> str:
         """Return a line for the service manager, while it serves."""
+
+
+class DaemonService(Service):
+    """A daemon as a Twisted service, without a drain. A subclass has `status`, `startService`, and `_stop`."""
+
+    reloading: Reload
+    """The reload, on SIGHUP and over HTTP."""
+
+    def stopService(self) -> Deferred[None]:
+        """Fires when everything is stored and closed."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        return Deferred.fromCoroutine(self._stop())
+
+    def begin_drain(self) -> bool:
+        """Signalled API. A daemon that has nothing to deliver does not drain."""
+        return False
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether a drain has begun."""
+        return False
+
+    def reload(self) -> None:
+        """Read again what may change while the daemon runs. The log says what came of it."""
+        self.reloading.on_sighup()
+
+    async def _stop(self) -> None:
+        """Store and close everything."""
+        raise NotImplementedError
 
 
 class MakeDaemon(Protocol):

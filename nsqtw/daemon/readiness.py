@@ -5,8 +5,7 @@ Readiness of a daemon: named checks, each of which says why the daemon should ge
     readiness.add("disk", lambda: "" if health.is_good else str(health))
     readiness.reasons()                         {} when it is ready, else {"disk": "NOK - no space left on device"}
 
-A check is called when somebody asks, and costs nothing otherwise. Anyone may ask, without a credential, so a reason
-names no topic, no address and no file.
+A check runs only when it is asked for. /readyz needs no credential, so a reason names no topic, no address and no file.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from typing import Any
 
 from twisted.logger import Logger
 
+DRAINING = "draining"
+"""The check of a daemon that takes no new work."""
 FAILED = "the check failed; the log says why"
 
 _log = Logger()

@@ -1,5 +1,5 @@
 """
-The service manager of a daemon, systemd: what it is told, by sd_notify(3), of `Type=notify`.
+Messages to systemd by sd_notify(3), for `Type=notify`.
 
     READY=1                              everything that was stored is loaded, and the sockets listen
     STATUS=3 topics, 12 connections      for `systemctl status`, now and then
@@ -83,7 +83,7 @@ class Supervision:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """While the daemon starts, which may keep the reactor from turning: ask for more time from a thread."""
+        """Ask for more time while the daemon starts. A thread does: the start may keep the reactor from turning."""
         if self._notifier is None:
             yield
             return
@@ -97,7 +97,7 @@ class Supervision:
             thread.join()
 
     def ready(self) -> None:
-        """The daemon serves. From now on the reactor sends what is due."""
+        """Report readiness and begin to send status and watchdog."""
         if self._notifier is None:
             return
         self._said = self._status()
@@ -108,13 +108,13 @@ class Supervision:
             self._repeat(self._watchdog_seconds / 2, self._tell_alive)
 
     def draining(self) -> None:
-        """A drain has begun, and may take long."""
+        """Report a drain."""
         if self._notifier is not None:
             self._tell_status()
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """While the daemon reloads."""
+        """Report a reload."""
         if self._notifier is None:
             yield
             return
@@ -126,7 +126,7 @@ class Supervision:
             self._notifier.send("READY=1", f"STATUS={self._status()}")
 
     def stopping(self) -> None:
-        """The stop begins. Messages go on until the reactor ends."""
+        """Report the stop. Messages go on until `close`."""
         self._is_stopping = True
         if self._notifier is not None:
             self._notifier.send("STOPPING=1", _extension())

@@ -20,7 +20,7 @@ from zope.interface import implementer
 from nsqtw.discovery.addresses import LookupdAddress
 from nsqtw.discovery.tls import endpoint_to
 from nsqtw.gocompat.json import read_object
-from nsqtw.http.client_body import read_body
+from nsqtw.http.client import read_body
 from nsqtw.names import is_ephemeral, is_valid_name
 from nsqtw.options.broker import Options
 from nsqtw.runtime.reactor import Reactor

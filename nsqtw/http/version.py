@@ -13,8 +13,9 @@ from nsqtw import __version__
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, Refused, document
+from nsqtw.version import VERSION_FIELD
 
-HEADER = (b"X-Nsqtw-Version", __version__.encode())
+HEADER = (VERSION_FIELD.encode(), __version__.encode())
 _ON = ("true", "1")
 
 

@@ -13,14 +13,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from nsqtw import NSQ_VERSION
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
+from nsqtw.daemon.process import DaemonService
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
@@ -33,7 +33,7 @@ from nsqtw.http.reload import Reloading
 from nsqtw.http.routes import FREE, Routes
 from nsqtw.lookupd.auth import SecretAuth
 from nsqtw.lookupd.http import LookupApi
-from nsqtw.lookupd.metrics import LookupMetrics, LookupView
+from nsqtw.lookupd.metrics import LOOKUPD_FAMILIES, LookupView
 from nsqtw.lookupd.model import RegistrationQuotas
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.lookupd.snapshot_file import SnapshotFile
@@ -54,6 +54,7 @@ from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.runtime.turns import PlainTurns
+from nsqtw.stats.exposition import DaemonMetrics
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ _NOT_TLS = response(b"E_INVALID client must use TLS")
 _log = Logger()
 
 
-class LookupdService(Service):
+class LookupdService(DaemonService):
     """One nsqlookupd. `warnings` are logged at the start; `config` are its options with their sources."""
 
     def __init__(
@@ -128,32 +129,14 @@ class LookupdService(Service):
         self._serve(tcp, http)
         super().startService()  # type: ignore[no-untyped-call]
 
-    def stopService(self) -> Deferred[None]:
-        """Fires when everything is stored and closed."""
-        super().stopService()  # type: ignore[no-untyped-call]
-        return Deferred.fromCoroutine(self._stop())
-
-    def begin_drain(self) -> bool:
-        """An nsqlookupd has nothing to deliver."""
-        return False
-
-    @property
-    def is_draining(self) -> bool:
-        """An nsqlookupd has nothing to deliver."""
-        return False
-
     def status(self) -> str:
         """Return a line for the service manager."""
         return f"{self.registrations.topic_count} topics, {self.registrations.channel_count} channels"
 
-    def reload(self) -> None:
-        """Read again what may change while it runs. The log says what came of it."""
-        self.reloading.on_sighup()
-
     # -- what /metrics needs
 
     @property
-    def metrics(self) -> LookupMetrics:
+    def metrics(self) -> DaemonMetrics:
         """Its figures."""
         view = LookupView(
             program="nsqlookupd",
@@ -167,7 +150,7 @@ class LookupdService(Service):
             certificates=lambda: {} if self._tls is None else self._tls.expiries(),
             registrations=self.registrations,
         )
-        return LookupMetrics(view)
+        return DaemonMetrics(view, LOOKUPD_FAMILIES)
 
     @property
     def reactor(self) -> Reactor:

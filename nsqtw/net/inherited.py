@@ -15,11 +15,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-
-from twisted.python.systemd import ListenFDs
+from pathlib import Path
 
 from nsqtw.errors import OptionError
 from nsqtw.options.addresses import split_host_port
+
+FIRST = 3
+"""The number of the first descriptor."""
 
 
 class InheritedSockets:
@@ -29,11 +31,21 @@ class InheritedSockets:
         self._sockets = sockets
 
     @classmethod
-    def of_process(cls, environment: Mapping[str, str] = os.environ) -> InheritedSockets:
-        """Return those that the environment speaks of. OptionError for one that is no listening TCP socket."""
-        descriptors = ListenFDs.fromEnvironment(environment).inheritedDescriptors()
-        names = environment.get("LISTEN_FDNAMES", "").split(":")
-        return cls([(name, _listening(number)) for name, number in zip(names, descriptors, strict=False)])
+    def of_process(cls, environment: Mapping[str, str] | None = None) -> InheritedSockets:
+        """
+        Return the sockets that the environment of this process speaks of, or another one, as sd_listen_fds(3) does: one
+        without a name is `unknown`. OptionError for a descriptor that is no listening TCP socket.
+        """
+        if environment is None:
+            environment = first_environment()
+        if environment.get("LISTEN_PID") != str(os.getpid()):
+            return cls([])
+        count = environment.get("LISTEN_FDS", "")
+        numbers = range(FIRST, FIRST + int(count)) if count.isdecimal() else range(0)
+        text = environment.get("LISTEN_FDNAMES", "")
+        names = text.split(":") if text else []
+        names += ["unknown"] * (len(numbers) - len(names))
+        return cls([(name, _listening(number)) for name, number in zip(names, numbers, strict=False)])
 
     def take(self, name: str, address: str) -> socket.socket | None:
         """Return the socket for the listener `name`, whose option has this address; None without one."""
@@ -52,6 +64,19 @@ class InheritedSockets:
             raise OptionError(
                 f"the service manager passes a socket on port {_port(one)} ({name}), which is for none of {wanted}"
             )
+
+
+def first_environment() -> dict[str, str]:
+    """
+    Return the environment that this process was started with. `os.environ` will not do: Twisted's endpoints, which
+    twistd and HTTP clients import, take the sockets out of it.
+    """
+    try:
+        text = Path("/proc/self/environ").read_bytes()
+    except OSError:  # a system without systemd
+        return dict(os.environ)
+    pairs = (entry.partition("=") for entry in os.fsdecode(text).split("\0") if entry)
+    return {name: value for name, _, value in pairs}
 
 
 def _listening(descriptor: int) -> socket.socket:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.logger import Logger
 
-from nsqtw.auth.authorization import PluginAuthorizations
+from nsqtw.auth.authorization import PluginAuthorizations, grants_reader
 from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader
-from nsqtw.errors import AuthError, OptionError
 
 if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings
@@ -29,7 +28,7 @@ def file_readers(tls: TlsSettings | None, authorizations: PluginAuthorizations |
     readers = [] if tls is None else [FileReader("certificates", tls.read, CERTIFICATE_OPTIONS)]
     readers.append(FileReader("nsqlookupd credentials", _read_lookupd_files, _LOOKUPD_OPTIONS))
     if authorizations is not None:
-        readers.append(FileReader("grants", partial(_read_grants, authorizations)))
+        readers.append(FileReader("grants", grants_reader(authorizations)))
     return readers
 
 
@@ -41,14 +40,6 @@ def _read_lookupd_files(options: Any) -> Callable[[], None] | None:
 
     warnings = check_lookupd(options)
     return partial(_warn, warnings)
-
-
-def _read_grants(authorizations: PluginAuthorizations, options: Any) -> Callable[[], None] | None:
-    try:
-        is_changed = authorizations.reload()
-    except AuthError as error:
-        raise OptionError(str(error)) from error
-    return partial(_warn, []) if is_changed else None
 
 
 def _warn(warnings: list[str]) -> None:

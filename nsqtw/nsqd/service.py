@@ -13,14 +13,14 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from twisted.application.service import Service
 from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.daemon.operator_log import log
-from nsqtw.daemon.readiness import Readiness
+from nsqtw.daemon.process import DaemonService
+from nsqtw.daemon.readiness import DRAINING, Readiness
 from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import MetadataError, NsqtwError
@@ -107,7 +107,7 @@ def fill_in(options: Options, tcp_port: int, http_port: int) -> None:
         options.statsd_prefix = prefix if prefix.endswith(".") else f"{prefix}."
 
 
-class BrokerService(Service):
+class BrokerService(DaemonService):
     """
     One broker, from the lock on its data path to "NSQ: bye". `warnings` are logged at the start.
 
@@ -129,7 +129,7 @@ class BrokerService(Service):
         self._lock = -1
         self._parts: Parts
         self._drain: Drain
-        self._reload = Reload(config or RunningConfig(NSQD, options), self._file_readers, self._follow_reload)
+        self.reloading = Reload(config or RunningConfig(NSQD, options), self._file_readers, self._follow_reload)
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
@@ -174,11 +174,6 @@ class BrokerService(Service):
         self._serve(tcp, http, https)
         super().startService()  # type: ignore[no-untyped-call]
 
-    def stopService(self) -> Deferred[None]:
-        """Fires when everything is stored and closed."""
-        super().stopService()  # type: ignore[no-untyped-call]
-        return Deferred.fromCoroutine(self._stop())
-
     def begin_drain(self) -> bool:
         """Begin a drain on SIGTERM, if the options say so, and return whether. It stops the reactor when it ends."""
         if self._options.sigterm != DRAIN:
@@ -197,10 +192,6 @@ class BrokerService(Service):
         if self._drain.has_begun:
             return f"draining: {self._drain.left()}"
         return f"{len(broker.topics)} topics, {len(broker.clients)} clients; storage {broker.health}"
-
-    def reload(self) -> None:
-        """Read again what may change while the broker runs. The log says what came of it."""
-        self._reload.on_sighup()
 
     def _prepare(self, cleanup: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
@@ -260,7 +251,7 @@ class BrokerService(Service):
         self.readiness.add("recovered", lambda: "" if self.running else "the topics are not loaded yet")
         self.readiness.add("disk", lambda: "" if broker.health.is_good else str(broker.health))
         self.readiness.add("lookupd", lambda: "" if self._lookups is None else self._lookups.why_unreachable())
-        self.readiness.add("draining", lambda: "the broker stops" if broker.stopping else self._drain.reason)
+        self.readiness.add(DRAINING, lambda: "the broker stops" if broker.stopping else self._drain.reason)
 
     def _tcp_clients(self) -> Any:
         """Return the factory of TCP connections. Those of other protocols than V2 may begin with a TLS handshake."""
@@ -287,7 +278,7 @@ class BrokerService(Service):
             reconfigured=self._follow_options,
             view=self._view(),
             drain=self._drain,
-            reload=self._reload,
+            reload=self.reloading,
         )
         if http is not None:
             is_refused = self._options.tls_required == TLS_REQUIRED["true"]

@@ -20,10 +20,6 @@ from nsqtw.stats.daemon_families import DaemonView
 from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
 
 
-def _no_peers() -> Mapping[str, bool]:
-    return {}
-
-
 @attrs.frozen(kw_only=True)
 class BrokerView(DaemonView):
     """A broker, as its metrics see it."""
@@ -32,7 +28,7 @@ class BrokerView(DaemonView):
     now: Callable[[], float]
     """The clock of the broker."""
     data_path: str
-    lookupds: Callable[[], Mapping[str, bool]] = _no_peers
+    lookupds: Callable[[], Mapping[str, bool]] = dict
     """Whether each nsqlookupd knows this broker, by its address."""
     oldest: OldestMessages = attrs.field(factory=OldestMessages)
 
@@ -60,24 +56,34 @@ class ChannelView:
     age: float
 
 
-def _free_space(index: int) -> Callable[[BrokerTotals], Mapping[str, int] | None]:
-    """Return the value of the free bytes (0) or all bytes (1) of the data path's file system; None if unknown."""
+def _free_bytes(totals: BrokerTotals) -> Mapping[str, int] | None:
+    """Return the free bytes of the data path's file system; None if unknown."""
+    space = _space(totals)
+    return None if space is None else {totals.view.data_path: space[0]}
 
-    def value(totals: BrokerTotals) -> Mapping[str, int] | None:
-        try:
-            return {totals.view.data_path: Files().free_space(totals.view.data_path)[index]}
-        except OSError:
-            return None
 
-    return value
+def _capacity_bytes(totals: BrokerTotals) -> Mapping[str, int] | None:
+    """Return all bytes of the data path's file system; None if unknown."""
+    space = _space(totals)
+    return None if space is None else {totals.view.data_path: space[1]}
+
+
+def _space(totals: BrokerTotals) -> tuple[int, int] | None:
+    """Return the free bytes and all bytes of the data path's file system; None if unknown."""
+    try:
+        return Files().free_space(totals.view.data_path)
+    except OSError:
+        return None
 
 
 _TOPIC = ("topic",)
 _CHANNEL = ("topic", "channel")
 
 BROKER_FAMILIES: tuple[Family[BrokerTotals], ...] = (
-    Family("nsq_topics", GAUGE, "Topics.", lambda totals: len(totals.broker.topics)),
-    Family("nsq_channels", GAUGE, "Channels of all topics.", lambda totals: totals.broker.quotas.channel_count),
+    Family("nsq_topics", GAUGE, "Number of topics.", lambda totals: len(totals.broker.topics)),
+    Family(
+        "nsq_channels", GAUGE, "Number of channels of all topics.", lambda totals: totals.broker.quotas.channel_count
+    ),
     Family(
         "nsq_publish_ack_seconds",
         HISTOGRAM,
@@ -109,14 +115,14 @@ BROKER_FAMILIES: tuple[Family[BrokerTotals], ...] = (
         "nsq_store_free_bytes",
         GAUGE,
         "Bytes that may still be written to the file system of the data path.",
-        _free_space(0),
+        _free_bytes,
         ("path",),
     ),
     Family(
         "nsq_store_capacity_bytes",
         GAUGE,
         "Bytes of the file system of the data path.",
-        _free_space(1),
+        _capacity_bytes,
         ("path",),
     ),
     Family(
@@ -151,7 +157,13 @@ BROKER_FAMILIES: tuple[Family[BrokerTotals], ...] = (
 
 TOPIC_FAMILIES: tuple[Family[Topic], ...] = (
     Family("nsq_topic_messages_total", COUNTER, "Messages published to a topic.", attrgetter("message_count"), _TOPIC),
-    Family("nsq_topic_bytes_total", COUNTER, "Bytes of their bodies.", attrgetter("message_bytes"), _TOPIC),
+    Family(
+        "nsq_topic_bytes_total",
+        COUNTER,
+        "Bytes of the bodies of messages published to a topic.",
+        attrgetter("message_bytes"),
+        _TOPIC,
+    ),
     Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("depth"), _TOPIC),
     Family(
         "nsq_e2e_latency_seconds",
@@ -178,7 +190,13 @@ CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
         attrgetter("channel.deferred_count"),
         _CHANNEL,
     ),
-    Family("nsq_channel_clients", GAUGE, "Consumers.", lambda view: len(view.channel.consumers), _CHANNEL),
+    Family(
+        "nsq_channel_clients",
+        GAUGE,
+        "Number of consumers of a channel.",
+        lambda view: len(view.channel.consumers),
+        _CHANNEL,
+    ),
     Family(
         "nsq_channel_oldest_message_age_seconds",
         GAUGE,

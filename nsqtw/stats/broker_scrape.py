@@ -26,32 +26,24 @@ from nsqtw.stats.broker_families import (
     BrokerView,
     ChannelView,
 )
-from nsqtw.stats.daemon_families import DAEMON_FAMILIES
-from nsqtw.stats.exposition import Exposition
+from nsqtw.stats.exposition import DaemonMetrics, Exposition
 from nsqtw.stats.families import Families, Family, Number, Samples
 
 
-class BrokerMetrics:
+class BrokerMetrics(DaemonMetrics):
     """The metrics of the broker of `view`."""
 
     def __init__(self, view: BrokerView) -> None:
-        self._view = view
+        super().__init__(view)
+        self._broker_view = view
 
-    def scrape(self, accept: str) -> tuple[str, Iterator[bytes]]:
-        """Return the content type of the text, and its pieces. The steps of the walk are empty pieces."""
-        exposition = Exposition(accept)
-        return exposition.content_type, self._pieces(exposition)
-
-    def _pieces(self, exposition: Exposition) -> Iterator[bytes]:
-        walk = _Walk(self._view)
+    def own_pieces(self, exposition: Exposition) -> Iterator[bytes]:
+        """DaemonMetrics API. The steps of the walk are empty pieces."""
+        walk = _Walk(self._broker_view)
         for _ in walk.steps():
             yield b""
-        view, totals = self._view, walk.totals
-        yield from exposition.pieces((family, family.samples(view)) for family in DAEMON_FAMILIES)
-        yield from exposition.pieces((family, family.samples(totals)) for family in BROKER_FAMILIES)
+        yield from exposition.pieces((family, family.samples(walk.totals)) for family in BROKER_FAMILIES)
         yield from exposition.pieces(walk.collected.items())
-        yield exposition.process()
-        yield exposition.end()
 
 
 class _Walk:

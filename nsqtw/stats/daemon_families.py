@@ -9,20 +9,9 @@ import attrs
 
 import twisted
 from nsqtw import NSQ_VERSION, __version__
-from nsqtw.daemon.readiness import Readiness
+from nsqtw.daemon.readiness import DRAINING, Readiness
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.stats.families import COUNTER, GAUGE, Family
-
-DRAINING = "draining"
-"""The readiness check of a daemon that takes no new work."""
-
-
-def _no_counts() -> Mapping[str, int]:
-    return {}
-
-
-def _no_times() -> Mapping[str, float]:
-    return {}
 
 
 @attrs.frozen(kw_only=True)
@@ -32,11 +21,11 @@ class DaemonView:
     program: str
     readiness: Readiness
     lag: ReactorLag
-    connections: Callable[[], Mapping[str, int]] = _no_counts
+    connections: Callable[[], Mapping[str, int]] = dict
     """Open connections by listener."""
-    rejections: Callable[[], Mapping[str, int]] = _no_counts
+    rejections: Callable[[], Mapping[str, int]] = dict
     """Refused and closed connections by the option that sets the limit."""
-    certificates: Callable[[], Mapping[str, float]] = _no_times
+    certificates: Callable[[], Mapping[str, float]] = dict
     """When each certificate in use expires, as a unix time, by its file."""
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from nsqtw.stats.daemon_families import DAEMON_FAMILIES, DaemonView
-from nsqtw.stats.exposition import Exposition
+from nsqtw.stats.daemon_families import DaemonView
+from nsqtw.stats.exposition import DaemonMetrics
 from nsqtw.stats.families import Families
 
 OPEN_PATHS = ("/livez", "/readyz")
@@ -35,7 +35,7 @@ class DaemonPages:
 
     def __init__(self, view: DaemonView, families: Families = ()) -> None:
         self._view = view
-        self._families: Families = [*DAEMON_FAMILIES, *families]
+        self._metrics = DaemonMetrics(view, families)
 
     def page(self, path: str, accept: str = "") -> Page | None:
         """Return the page at `path` for a client with the header field Accept `accept`; None when there is none."""
@@ -47,10 +47,6 @@ class DaemonPages:
                 body = json.dumps(document, separators=(",", ":")).encode()
                 return Page(200 if document["ready"] else 503, "application/json; charset=utf-8", body)
             case "/metrics":
-                exposition = Exposition(accept)
-                return Page(200, exposition.content_type, b"".join(self._pieces(exposition)))
+                content_type, pieces = self._metrics.scrape(accept)
+                return Page(200, content_type, b"".join(pieces))
         return None
-
-    def _pieces(self, exposition: Exposition) -> list[bytes]:
-        samples = ((family, family.samples(self._view)) for family in self._families)
-        return [*exposition.pieces(samples), exposition.process(), exposition.end()]

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nsqtw.core.histogram import Histogram
-from nsqtw.stats.families import COUNTER, HISTOGRAM, Family, Number, Samples
+from nsqtw.stats.daemon_families import DAEMON_FAMILIES, DaemonView
+from nsqtw.stats.families import COUNTER, HISTOGRAM, Families, Family, Number, Samples
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -59,8 +60,34 @@ class Exposition:
         return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(_COMMENT))
 
 
+class DaemonMetrics:
+    """The metrics of the daemon of `view`. `families` are those of its own, whose source is the view."""
+
+    def __init__(self, view: DaemonView, families: Families = ()) -> None:
+        self._view = view
+        self._families = families
+
+    def scrape(self, accept: str) -> tuple[str, Iterator[bytes]]:
+        """Return the content type of the text for a client with the Accept field `accept`, and the text in pieces."""
+        exposition = Exposition(accept)
+        return exposition.content_type, self._pieces(exposition)
+
+    def own_pieces(self, exposition: Exposition) -> Iterator[bytes]:
+        """Iterate over the text of the daemon's own families; a piece may be empty."""
+        return self._text(exposition, self._families)
+
+    def _pieces(self, exposition: Exposition) -> Iterator[bytes]:
+        yield from self._text(exposition, DAEMON_FAMILIES)
+        yield from self.own_pieces(exposition)
+        yield exposition.process()
+        yield exposition.end()
+
+    def _text(self, exposition: Exposition, families: Families) -> Iterator[bytes]:
+        return exposition.pieces((family, family.samples(self._view)) for family in families)
+
+
 class _Registry:
-    """What the library collects from."""
+    """A registry with given metrics."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics

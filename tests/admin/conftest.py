@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -94,13 +93,6 @@ def start(nodes: Nodes, tmp_path: Path) -> Iterator[StartAdmin]:
         process.close()
     for process in started:
         process.assert_no_traceback()
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic that no other test uses."""
-    name: str = request.node.name
-    return re.sub(r"[^a-zA-Z0-9]", "-", name)[-60:].strip("-")
 
 
 USERS = {

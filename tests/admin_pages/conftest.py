@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.admin.conftest import admin, nodes, start, topic
+from tests.admin.conftest import admin, nodes, start
 
-__all__ = ["admin", "nodes", "start", "topic"]
+__all__ = ["admin", "nodes", "start"]

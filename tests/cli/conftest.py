@@ -48,10 +48,3 @@ def on_nsqd(nsqtw: Nsqtw, nsqd: Broker) -> Nsqtw:
         return nsqtw("--nsqd-http-address", nsqd.http_address, *words, stdin=stdin, **environment)
 
     return run
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic that no other test uses."""
-    name: str = request.node.name
-    return "".join(letter if letter.isalnum() else "-" for letter in name)[-60:].strip("-")

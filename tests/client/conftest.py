@@ -21,10 +21,3 @@ def nsqd() -> Iterator[Broker]:
     """A broker for the tests of a module, which use topics of their own."""
     with broker() as running:
         yield running
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic that no other test uses."""
-    name: str = request.node.name
-    return "".join(letter if letter.isalnum() else "-" for letter in name)[-60:].strip("-")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import attrs
@@ -59,10 +58,3 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
             process.close()
     for process in processes:
         process.assert_no_traceback()
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic that no other test uses."""
-    name: str = request.node.name
-    return re.sub(r"[^a-zA-Z0-9]", "-", name)[-60:].strip("-")

@@ -18,9 +18,11 @@ from twisted.internet.task import Clock
 from nsqtw.daemon.systemd import STATUS_SECONDS, Notifier, Supervision, notifier_of, watchdog_seconds
 from nsqtw.errors import OptionError
 from nsqtw.net.inherited import InheritedSockets
+from tests.admin.process import EXECUTABLE as NSQADMIN
 from tests.process import ANSWER_SECONDS, EXECUTABLE, LOOKUPD, wait_until
 from tests.wire import HOST, Client
 
+TWISTD = [Path(sys.executable), "-c", "from twisted.scripts.twistd import run; run()"]
 SCRIPT = "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid()); os.execv(sys.argv[1], sys.argv[1:])"
 """What systemd does between fork and exec."""
 
@@ -211,7 +213,15 @@ def test_a_socket_that_is_for_no_option_is_refused() -> None:
 class Process:
     """A daemon as systemd starts it: with a socket for messages, and `sockets` as descriptors 3, 4, ..."""
 
-    def __init__(self, directory: Path, program: Path, manager: Manager, sockets: list[socket.socket], *words: str):
+    def __init__(
+        self,
+        directory: Path,
+        program: Path,
+        manager: Manager,
+        sockets: list[socket.socket],
+        *words: str,
+        name: str = "nsqd.socket",
+    ) -> None:
         def inherit() -> None:
             spare = [os.dup2(one.fileno(), 100 + index) for index, one in enumerate(sockets)]
             for index, number in enumerate(spare):
@@ -223,8 +233,9 @@ class Process:
             "NOTIFY_SOCKET": manager.address,
             "WATCHDOG_USEC": "200000",
             "LISTEN_FDS": str(len(sockets)),
-            "LISTEN_FDNAMES": ":".join("nsqd.socket" for _ in sockets),
         }
+        if name:
+            environment["LISTEN_FDNAMES"] = ":".join(name for _ in sockets)
         self._stderr = directory / "stderr"
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
@@ -308,6 +319,61 @@ def test_an_nsqlookupd_with_the_sockets_of_its_manager(tmp_path: Path, manager: 
         finally:
             lookupd.close()
         assert manager.says("STOPPING")
+
+
+def test_an_nsqadmin_with_the_socket_of_its_manager(tmp_path: Path, manager: Manager) -> None:
+    with listening() as web:
+        port = web.getsockname()[1]
+        words = [f"--http-address={HOST}:{port}", f"--nsqd-http-address={HOST}:1"]
+        admin = Process(tmp_path, NSQADMIN, manager, [web], *words)
+        try:
+            admin.awaits(lambda: manager.says("READY"), "it is ready")
+            assert manager.says("STATUS", "the cluster of 1 nsqds")
+            connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
+            connection.request("GET", "/ping")
+            assert connection.getresponse().read() == b"OK"
+            connection.close()
+            admin.awaits(lambda: manager.keys().count("WATCHDOG") > 2, "it gives signs of life")
+            admin.process.send_signal(signal.SIGHUP)
+            admin.awaits(lambda: manager.says("RELOADING") and manager.keys().count("READY") > 1, "it reloads")
+            admin.process.send_signal(signal.SIGTERM)
+            assert admin.end() == 0
+        finally:
+            admin.close()
+        assert manager.says("STOPPING")
+
+
+@pytest.mark.parametrize("program", [[EXECUTABLE], [*TWISTD, "-n", "nsq"]], ids=["nsqd", "twistd"])
+def test_the_sockets_reach_a_broker_that_asks_nsqlookupds(
+    program: list[Path | str], tmp_path: Path, manager: Manager
+) -> None:
+    """Its HTTP client imports a module of Twisted that takes the sockets; so does twistd."""
+    with listening() as tcp:
+        port = tcp.getsockname()[1]
+        words = [f"--tcp-address={HOST}:{port}", f"--http-address={HOST}:0", f"--lookupd-tcp-address={HOST}:1"]
+        first, *others = program
+        broker = Process(tmp_path, first, manager, [tcp], *others, *words)
+        try:
+            broker.awaits(lambda: manager.says("READY"), "it is ready")
+            Client(port).close()
+            broker.process.send_signal(signal.SIGTERM)
+            assert broker.end() == 0
+        finally:
+            broker.close()
+
+
+def test_sockets_need_no_names(tmp_path: Path, manager: Manager) -> None:
+    """systemd names them all, other programs do not: systemd-socket-activate(1)."""
+    with listening() as tcp, listening() as web:
+        tcp_port, web_port = tcp.getsockname()[1], web.getsockname()[1]
+        words = [f"--tcp-address={HOST}:{tcp_port}", f"--http-address={HOST}:{web_port}"]
+        broker = Process(tmp_path, EXECUTABLE, manager, [tcp, web], *words, name="")
+        try:
+            broker.awaits(lambda: manager.says("READY"), "it is ready")
+            broker.process.send_signal(signal.SIGTERM)
+            assert broker.end() == 0
+        finally:
+            broker.close()
 
 
 def test_a_socket_that_no_option_asks_for_is_one_clear_line(tmp_path: Path, manager: Manager) -> None:

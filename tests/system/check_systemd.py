@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nsqtw.options.admin import NSQADMIN_READER
 from nsqtw.options.command_line import NSQD_READER, OptionReader
 from nsqtw.options.lookupd import NSQLOOKUPD_READER
 from tests.process import EXECUTABLE
@@ -16,8 +18,12 @@ from tests.process import EXECUTABLE
 UNITS = Path(__file__).parents[2] / "contrib/systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
 PREFIX = "/opt/nsqtw/bin"
-MAX_EXPOSURE = 3.0
-READERS: dict[str, OptionReader] = {"nsqd": NSQD_READER, "nsqlookupd": NSQLOOKUPD_READER}
+MAX_EXPOSURE = 2.0
+READERS: dict[str, OptionReader[Any, Any]] = {
+    "nsqd": NSQD_READER,
+    "nsqlookupd": NSQLOOKUPD_READER,
+    "nsqadmin": NSQADMIN_READER,
+}
 
 
 def named(path: Path) -> str:
@@ -30,9 +36,7 @@ def installed(tmp_path: Path) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
     for service in SERVICES:
-        # A program that is not part of this installation is stood for by another one: it is not started.
-        found = EXECUTABLE.with_name(service.stem)
-        shutil.copy(found if found.exists() else EXECUTABLE, programs / service.stem)
+        shutil.copy(EXECUTABLE.with_name(service.stem), programs)
     units = tmp_path / "units"
     units.mkdir()
     for unit in UNITS.iterdir():
@@ -61,6 +65,16 @@ def test_a_service_is_exposed_little(service: Path, installed: Path) -> None:
     found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
     assert found is not None, done.stdout
     assert float(found[1]) < MAX_EXPOSURE
+
+
+def test_every_service_has_a_reader_of_its_options() -> None:
+    assert set(READERS) == {service.stem for service in SERVICES}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_service_tells_when_it_is_ready_and_alive(name: str) -> None:
+    lines = (UNITS / f"{name}.service").read_text("utf-8").splitlines()
+    assert {"Type=notify", "WatchdogSec=30s", "ExecReload=/bin/kill -HUP $MAINPID", "DynamicUser=yes"} <= set(lines)
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,13 +16,6 @@ def nsqd() -> Iterator[Broker]:
     """A broker for the tests of a module, which use topics of their own."""
     with broker() as running:
         yield running
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic that no other test uses."""
-    name: str = request.node.name
-    return re.sub(r"[^a-zA-Z0-9]", "-", name)[-60:].strip("-")
 
 
 @pytest.fixture

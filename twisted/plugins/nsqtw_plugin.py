@@ -8,7 +8,7 @@ nsq = ServiceMaker("nsqtw", "nsqtw.tap", "An NSQ-compatible message broker", "ns
 
 nsqlookupd = ServiceMaker("nsqlookupd", "nsqtw.tap_lookupd", "The directory of an NSQ cluster", "nsqlookupd")
 
-nsqadmin = ServiceMaker("nsqadmin", "nsqtw.tap_nsqadmin", "The web page of an NSQ cluster", "nsqadmin")
+nsqadmin = ServiceMaker("nsqadmin", "nsqtw.tap_admin", "The web page of an NSQ cluster", "nsqadmin")
 
 disk = BackendPlugin(
     name="disk",

@@ -1,4 +1,4 @@
-"""Bodies of responses: whole, too long, broken off and given up."""
+"""Clients of other servers, and bodies of responses: whole, too long, broken off and given up."""
 
 from __future__ import annotations
 
@@ -8,13 +8,46 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionLost
-from twisted.internet.testing import StringTransportWithDisconnection
+from twisted.internet.ssl import optionsForClientTLS
+from twisted.internet.testing import MemoryReactorClock, StringTransportWithDisconnection
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
+from twisted.web.iweb import IPolicyForHTTPS
+from zope.interface import implementer
 
 from nsqtw.errors import AuthError
-from nsqtw.http.client_body import read_body
+from nsqtw.http.client import make_client, read_body
+
+
+@implementer(IPolicyForHTTPS)
+class Policy:
+    """Remembers the servers whose certificates it was to check."""
+
+    def __init__(self) -> None:
+        self.servers: list[tuple[bytes, int]] = []
+
+    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
+        self.servers.append((hostname, port))
+        return optionsForClientTLS("a.example")
+
+
+def test_a_client_gives_a_connection_its_time() -> None:
+    reactor = MemoryReactorClock()  # type: ignore[no-untyped-call]
+    client = make_client(reactor, 3.0)
+    asking: Any = [client.get("http://127.0.0.1:4151/ping", reactor=reactor) for _ in range(2)]
+    assert [(host, port, timeout) for host, port, _, timeout, _ in reactor.tcpClients] == [("127.0.0.1", 4151, 3.0)] * 2
+    for one in asking:
+        one.addErrback(lambda failure: None)
+        one.cancel()
+
+
+def test_a_client_checks_certificates_by_its_policy() -> None:
+    reactor, policy = MemoryReactorClock(), Policy()  # type: ignore[no-untyped-call]
+    asking: Any = make_client(reactor, 3.0, policy).get("https://127.0.0.1:4152/ping", reactor=reactor)
+    assert policy.servers == [(b"127.0.0.1", 4152)]
+    asking.addErrback(lambda failure: None)
+    asking.cancel()
 
 
 class Response:

@@ -1,18 +1,39 @@
 """
-Bodies of our own requests, and of the responses to them up to a size: a server may send without end.
+Clients of other HTTP servers: connections, bodies of requests, and bodies of responses up to a size, because a server
+may send without end.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import ResponseDone
+from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
 from twisted.web.http import PotentialDataLoss
-from twisted.web.iweb import IBodyProducer
+from twisted.web.iweb import IBodyProducer, IPolicyForHTTPS
 from zope.interface import implementer
+
+if TYPE_CHECKING:
+    from treq.client import HTTPClient
+
+
+def make_client(
+    reactor: Any,
+    connect_timeout: float,
+    policy: IPolicyForHTTPS | None = None,
+    pool: HTTPConnectionPool | None = None,
+) -> HTTPClient:
+    """
+    Make a client that gives up a connection attempt after `connect_timeout` seconds. `policy` checks certificates
+    of servers; without one the system's authorities do. Without `pool` each request has a connection of its own.
+    """
+    from treq.client import HTTPClient  # a broker asks nsqlookupds without it
+
+    pool = pool or HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
+    options = {} if policy is None else {"contextFactory": policy}
+    return HTTPClient(Agent(reactor, connectTimeout=connect_timeout, pool=pool, **options))  # type: ignore[no-untyped-call]
 
 
 def read_body(response: Any, limit: int, too_long: type[Exception]) -> Deferred[bytes]:
