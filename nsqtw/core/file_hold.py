@@ -12,19 +12,28 @@ not deleted is, with the first checkpoint after the last hold.
 from __future__ import annotations
 
 from collections.abc import Callable
+from secrets import randbelow
 
 from nsqtw.core.timers import Timer, TimerQueue
 
+_FIRST_BELOW = 1 << 48
+"""Numbers are whole in JSON up to 2^53."""
+
 
 class FileHold(Timer):
-    """The holds of one broker. `released` is called when the last one has ended."""
+    """
+    The holds of one broker. `released` is called when the last one has ended. The numbers follow a random one, so that
+    no hold has the number that another had before a restart; `random` returns a number below the one it is given.
+    """
 
-    def __init__(self, timers: TimerQueue, released: Callable[[], None]) -> None:
+    def __init__(
+        self, timers: TimerQueue, released: Callable[[], None], random: Callable[[int], int] = randbelow
+    ) -> None:
         super().__init__()
         self._timers = timers
         self._released = released
         self._ends: dict[int, float] = {}
-        self._last = 0
+        self._last = random(_FIRST_BELOW)
 
     @property
     def is_on(self) -> bool:

@@ -18,20 +18,20 @@ def test_a_hold_is_answered_when_everything_is_saved() -> None:
     assert one.broker.checkpointer.file_hold.is_on
     one.writer.is_held_back = False
     (reply,) = browser.read()
-    assert reply.json == {"hold": 1, "data_path": "/", "backend": one.broker.options.backend}
+    assert (reply.json["data_path"], reply.json["backend"]) == ("/", one.broker.options.backend)
     one.core.crash()
     assert one.core.topic().depth == 1, "what class memory had not stored is stored"
 
 
 def test_a_hold_is_extended_and_ends() -> None:
     one = Web()
-    assert one.post("/v2/backup/hold").json["hold"] == 1
+    number = one.post("/v2/backup/hold").json["hold"]
     one.core.wait(50.0)
-    assert one.post("/v2/backup/hold?hold=1&time=60s").json["hold"] == 1
+    assert one.post(f"/v2/backup/hold?hold={number}&time=60s").json["hold"] == number
     one.core.wait(50.0)
     assert one.broker.checkpointer.file_hold.is_on
-    assert one.post("/v2/backup/release?hold=1").outcome == DONE
-    assert one.post("/v2/backup/hold?hold=1").outcome == (404, "HOLD_NOT_FOUND")
+    assert one.post(f"/v2/backup/release?hold={number}").outcome == DONE
+    assert one.post(f"/v2/backup/hold?hold={number}").outcome == (404, "HOLD_NOT_FOUND")
     one.post("/v2/backup/hold?time=24h")
     one.core.wait(601.0)
     assert not one.broker.checkpointer.file_hold.is_on, "10 minutes at most"

@@ -61,6 +61,15 @@ def test_of_two_holds_the_last_one_counts() -> None:
     assert (holds.file_hold.is_on, holds.released) == (False, 1)
 
 
+def test_the_numbers_of_holds_follow_a_random_one() -> None:
+    """A backup that goes on after a restart of the broker does not take the hold of another one for its own."""
+    first = FileHold(TimerQueue(lambda: None), lambda: None, lambda below: 7)
+    second = FileHold(TimerQueue(lambda: None), lambda: None, lambda below: 700)
+    assert [first.begin(0.0, 60.0), first.begin(0.0, 60.0)] == [8, 9]
+    assert second.begin(0.0, 60.0) == 701
+    assert not second.extend(8, 0.0, 60.0)
+
+
 def test_what_was_held_is_trimmed_afterwards() -> None:
     one = BrokerHarness()
     one.topic()

@@ -150,14 +150,14 @@ def test_what_is_finished_during_a_hold_is_in_the_backup(backend: str, start: St
     broker = start("first", f"--backend={backend}", "--max-bytes-per-file=1000")
     broker.create("t", "c")
     broker.publish("t", bodies(200))
-    assert broker.http("POST", "/v2/backup/hold?time=5m").status == 200
+    number = json.loads(broker.http("POST", "/v2/backup/hold?time=5m").body)["hold"]
     held = logs(broker)
     assert len(broker.drain("t", "c", 200)) == 200
     broker.store()
     assert logs(broker) >= held
-    assert broker.http("POST", "/v2/backup/hold?time=5m&hold=1").status == 200
-    assert broker.http("POST", "/v2/backup/release?hold=1").status == 200
-    assert broker.http("POST", "/v2/backup/release?hold=1").status == 404
+    assert broker.http("POST", f"/v2/backup/hold?time=5m&hold={number}").status == 200
+    assert broker.http("POST", f"/v2/backup/release?hold={number}").status == 200
+    assert broker.http("POST", f"/v2/backup/release?hold={number}").status == 404
     if backend == "disk":
         broker.store()
         wait_until(lambda: len(logs(broker)) < len(held), "what is finished is deleted after the hold")
@@ -408,7 +408,7 @@ def test_a_hold_that_is_over_fails_the_backup(start: Start, tmp_path: Path) -> N
 
     class TooLate(Hold):
         def extend(self) -> None:
-            broker.http("POST", "/v2/backup/release?hold=1")
+            broker.http("POST", f"/v2/backup/release?hold={self._number}")
             self._extend_at = 0.0
             super().extend()
 
