@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nsqtw.daemon.data_path import data_path_identity
 from tests.http.broker_fixture import DONE, Web, request
 
 
@@ -19,6 +20,7 @@ def test_a_hold_is_answered_when_everything_is_saved() -> None:
     one.writer.is_held_back = False
     (reply,) = browser.read()
     assert (reply.json["data_path"], reply.json["backend"]) == ("/", one.broker.options.backend)
+    assert reply.json["identity"] == data_path_identity("/")
     one.core.crash()
     assert one.core.topic().depth == 1, "what class memory had not stored is stored"
 
@@ -62,3 +64,13 @@ def test_class_memory_that_cannot_be_stored() -> None:
     assert not one.broker.checkpointer.file_hold.is_on
     one.broker.begin_stop()
     assert one.post("/v2/backup/hold").outcome == (503, "EXITING")
+
+
+def test_a_data_path_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(directory: str) -> str:
+        raise FileNotFoundError(directory)
+
+    monkeypatch.setattr("nsqtw.api.backup.data_path_identity", fail)
+    one = Web()
+    assert one.post("/v2/backup/hold").outcome == (500, "INTERNAL_ERROR")
+    assert not one.broker.checkpointer.file_hold.is_on

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,6 +205,27 @@ def test_a_running_broker_must_be_named(start: Start, tmp_path: Path) -> None:
     )
     assert not (tmp_path / "backup").exists()
     assert not (tmp_path / "backup.partial").exists()
+
+
+def test_a_broker_of_another_machine_with_the_same_path(start: Start, tmp_path: Path) -> None:
+    """Its hold does not keep the broker of this machine from deleting files."""
+    broker = start("first")
+
+    class Elsewhere(Hold):
+        def _ask(self, what: str, query: str) -> dict[str, Any]:
+            document = super()._ask(what, query)
+            if what == "hold":
+                _, _, numbers = document["identity"].partition(":")
+                document["identity"] = f"8d7f9f0e-0000-4000-8000-000000000000:{numbers}"
+            return document
+
+    address = f"{HOST}:{broker.http_port}"
+    line = f"the broker has the data path {broker.data_path} of another machine or container"
+    with pytest.raises(OptionError, match=f"^{line}$"):
+        make_backup(str(broker.data_path), str(tmp_path / "backup"), Elsewhere(address))
+    assert list(tmp_path.glob("backup*")) == []
+    (tmp_path / "link").symlink_to(broker.data_path)
+    make_backup(str(tmp_path / "link"), str(tmp_path / "backup"), Hold(address))
 
 
 def test_links_cost_no_space(start: Start, tmp_path: Path) -> None:

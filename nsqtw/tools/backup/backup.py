@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from nsqtw import __version__
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.manifest import backends_with_messages, read_manifest
-from nsqtw.daemon.data_path import lock_data_path
+from nsqtw.daemon.data_path import data_path_identity, lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.options.files import read_secret
 from nsqtw.tools.backup.contents import Contents, StoredFile, checksum, write_contents
@@ -97,8 +97,10 @@ def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
     """While nothing of the data path is deleted. Yields what is to be called now and then."""
     if hold is not None:
         with hold:
-            if not _are_same(hold.data_path, directory):
-                raise OptionError(f"the broker has the data path {hold.data_path}, not {directory}")
+            if hold.identity != data_path_identity(directory):
+                other = hold.data_path
+                difference = " of another machine or container" if other == directory else f", not {directory}"
+                raise OptionError(f"the broker has the data path {other}{difference}")
             yield hold.extend
         return
     try:
@@ -109,14 +111,6 @@ def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
         yield lambda: None
     finally:
         os.close(lock)
-
-
-def _are_same(one: str, other: str) -> bool:
-    """Return whether two paths lead to one directory; one of another machine or container leads nowhere here."""
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
 
 
 def _finish(partial: str, target: str) -> tuple[Contents, list[Finding]]:
