@@ -3,7 +3,8 @@ Holds on the files of a broker: while there is one, no message is deleted, so th
 
 A copy of positions.db that is made during a hold, and copies of the messages that are made after it, are what a crash
 would leave: everything that the copy of positions.db knows as unfinished is in the copied messages. Without a hold a
-message that is finished meanwhile could be missing there.
+message that is finished meanwhile could be missing there. For the same reason each checkpoint during a hold stores
+first what durability class `memory` has not stored yet.
 
 A hold has a time, after which it ends by itself: whoever copies extends it, and is told when it was too late. What was
 not deleted is, with the first checkpoint after the last hold.

@@ -88,6 +88,23 @@ def test_what_was_held_is_trimmed_afterwards() -> None:
     assert [name for name, _, _ in trims] == [one.topic().name]
 
 
+def test_a_checkpoint_during_a_hold_knows_no_message_that_is_not_stored() -> None:
+    """Also in class memory: what is copied after positions.db has all that it knows."""
+    one = BrokerHarness(durability="memory")
+    channel = one.channel()
+    one.save()
+    one.put(b"a", b"b")
+    assert one.reader(ready=1).bodies() == [b"a"]
+    queue = one.topic().log.queue
+    one.begin_save()
+    assert queue.size == 0, "no hold: it is stored later"
+    one.broker.checkpointer.file_hold.begin(one.now, 60.0)
+    one.put(b"c")
+    (state,) = one.begin_save().checkpoint.topics
+    assert queue.end >= state.end
+    assert channel.depth == 2
+
+
 def test_a_topic_that_is_deleted_during_a_hold() -> None:
     one = BrokerHarness()
     one.topic()

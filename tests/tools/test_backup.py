@@ -113,9 +113,12 @@ class Load:
             return
 
 
+@pytest.mark.parametrize("durability", ["os", "memory"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_under_load_nothing_that_was_acknowledged_before_is_missing(backend: str, start: Start, tmp_path: Path) -> None:
-    flags = (f"--backend={backend}", "--max-bytes-per-file=65536")
+def test_under_load_nothing_that_was_acknowledged_before_is_missing(
+    backend: str, durability: str, start: Start, tmp_path: Path
+) -> None:
+    flags = (f"--backend={backend}", f"--durability={durability}", "--max-bytes-per-file=65536")
     broker = start("first", *flags)
     broker.create("t", "c")
     broker.create("idle", "c")
