@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -229,6 +229,29 @@ def test_a_broker_of_another_machine_with_the_same_path(start: Start, tmp_path: 
     assert list(tmp_path.glob("backup*")) == []
     (tmp_path / "link").symlink_to(broker.data_path)
     make_backup(str(tmp_path / "link"), str(tmp_path / "backup"), Hold(address))
+
+
+def test_two_backups_to_one_target(start: Start, tmp_path: Path) -> None:
+    """The second one leaves the first one alone. What a killed one left keeps nobody away."""
+    broker = start("first")
+    broker.publish("t", bodies(10))
+    target = tmp_path / "new/backup"
+    (tmp_path / "new/backup.partial").mkdir(parents=True)
+    (tmp_path / "new/backup.partial/positions.db").touch()
+    (tmp_path / "new/backup.partial.lock").touch()
+    others: list[subprocess.CompletedProcess[str]] = []
+
+    class WithAnother(Hold):
+        def __enter__(self) -> Self:
+            others.append(back_up(broker, target))
+            return super().__enter__()
+
+    make_backup(str(broker.data_path), str(target), WithAnother(f"{HOST}:{broker.http_port}"))
+    (other,) = others
+    line = f"nsqtw backup: another nsqtw makes {target} at this moment\n"
+    assert (other.returncode, other.stderr) == (1, line)
+    check_backup(str(target))
+    assert list((tmp_path / "new").iterdir()) == [target]
 
 
 def test_links_cost_no_space(start: Start, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -16,8 +15,9 @@ from nsqtw.daemon.data_path import data_path_identity, lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.options.files import read_secret
 from nsqtw.tools.backup.contents import Contents, StoredFile, checksum, write_contents
-from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_data_path, cut_torn_ends, data_path_bytes
+from nsqtw.tools.backup.copy import copy_data_path, cut_torn_ends, data_path_bytes
 from nsqtw.tools.backup.hold import Hold
+from nsqtw.tools.backup.partial import only_one, partial_directory
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.fsck.data_path import check_data_path, is_data_path
 from nsqtw.tools.fsck.finding import Finding
@@ -25,7 +25,6 @@ from nsqtw.tools.fsck.finding import Finding
 DONE = 0
 FAILED = 1
 DAMAGED = 3
-PARTIAL = ".partial"
 _BACKENDS = ("disk", "sqlite")
 
 
@@ -57,31 +56,17 @@ def make_backup(
     there is no backup.
     """
     directory, target = os.path.abspath(directory), os.path.abspath(target)
-    partial = target + PARTIAL
     try:
         if not is_data_path(directory):
             raise OptionError(f"{directory} is no nsqtw data path: no broker has stored anything there")
         check_target(target)
-        shutil.rmtree(partial, ignore_errors=True)  # of a backup that was killed
-        os.makedirs(partial, DIRECTORY_MODE)
+        with only_one(target):
+            check_target(target)
+            with partial_directory(target) as partial:
+                _copy(directory, partial, hold, links=links)
+                return _finish(partial, target)
     except OSError as failure:
         raise backend_error(failure, f"backup of {directory}") from failure
-    try:
-        with _held(directory, hold) as extend:
-            line = ProgressLine("backup", data_path_bytes(directory))
-            with closing(line):
-
-                def progress(count: int) -> None:
-                    extend()
-                    line(count)
-
-                copy_data_path(directory, partial, progress, links=links)
-            extend()
-        return _finish(partial, target)
-    except OSError as failure:
-        raise backend_error(failure, f"backup of {directory}") from failure
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def check_target(target: str) -> None:
@@ -90,6 +75,20 @@ def check_target(target: str) -> None:
         raise OptionError(f"{target} is there already, and no directory")
     if os.path.isdir(target) and os.listdir(target):
         raise OptionError(f"{target} is not empty: a backup has a directory of its own")
+
+
+def _copy(directory: str, partial: str, hold: Hold | None, *, links: bool) -> None:
+    """Copy a data path while nothing of it is deleted. NsqtwError, OSError."""
+    with _held(directory, hold) as extend:
+        line = ProgressLine("backup", data_path_bytes(directory))
+        with closing(line):
+
+            def progress(count: int) -> None:
+                extend()
+                line(count)
+
+            copy_data_path(directory, partial, progress, links=links)
+        extend()
 
 
 @contextmanager
