@@ -358,6 +358,16 @@ def test_a_data_path_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
     assert check_data_path(str(data_path)).logs["t"].end
 
 
+def test_a_symlink_to_a_data_path_stays(backup: Path, tmp_path: Path) -> None:
+    """With DynamicUser= the state directory of systemd is one."""
+    data_path, link = tmp_path / "first/data", tmp_path / "link"
+    link.symlink_to("first/data")
+    done = nsqtw("restore", backup, link, "--replace")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"what was there is in {data_path}.replaced.1\n" in done.stdout
+    assert link.is_symlink() and check_data_path(str(data_path)).logs["t"].end
+
+
 def test_a_backup_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="is not empty: a backup has a directory of its own$"):
         make_backup(str(tmp_path / "first/data"), str(backup), None)

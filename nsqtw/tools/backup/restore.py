@@ -55,7 +55,7 @@ def put_in_place(backup: str, contents: Contents, directory: str, *, must_replac
     Copy a checked backup to a data path, which must be empty unless `must_replace`: then what was there is moved beside
     it. Returns what fsck finds, which was damaged before the backup, and where the old data path is. NsqtwError.
     """
-    directory = os.path.abspath(directory)
+    directory = os.path.realpath(directory)  # a symlink stays: systemd's StateDirectory= may be one
     try:
         old = _make_room(directory, must_replace=must_replace)
         lock = lock_data_path(directory)
