@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -20,7 +21,7 @@ from nsqtw.tools.backup.hold import Hold
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.backup.restore import check_backup, put_in_place
 from nsqtw.tools.fsck.data_path import check_data_path
-from tests.process import NsqdProcess, wait_until
+from tests.process import EXECUTABLE, NsqdProcess, wait_until
 from tests.wire import HOST, Client, Closed
 
 NSQTW = Path(sys.executable).with_name("nsqtw")
@@ -366,6 +367,105 @@ def test_a_symlink_to_a_data_path_stays(backup: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert f"what was there is in {data_path}.replaced.1\n" in done.stdout
     assert link.is_symlink() and check_data_path(str(data_path)).logs["t"].end
+
+
+INTERRUPTED = """
+import os, sys
+from nsqtw.tools.backup import restore
+
+def copy_file(source, target, line, copy=restore.copy_file):
+    copy(source, target, line)
+    if target.endswith("positions.db"):
+        os.kill(os.getpid(), 9)
+
+restore.copy_file = copy_file
+os.path.ismount = lambda path: sys.argv[3] == "mounted"
+restore.run(sys.argv[1], sys.argv[2], must_replace=True, must_only_check=False)
+"""
+"""A restore that is killed in the middle."""
+
+
+def interrupt(backup: Path, target: Path, *words: str) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(backup), str(target), *words], capture_output=True)
+    assert (done.returncode, done.stderr) == (-9, b"")
+
+
+def start_fails(data_path: Path) -> str:
+    """What a broker says that does not start."""
+    words = [str(EXECUTABLE), f"--data-path={data_path}", f"--tcp-address={HOST}:0", f"--http-address={HOST}:0"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_a_restore_that_is_killed_leaves_the_data_path_as_it_was(backup: Path, tmp_path: Path) -> None:
+    data_path = tmp_path / "first/data"
+    before = {path.name: path.stat().st_ino for path in data_path.iterdir()}
+    interrupt(backup, data_path, "")
+    assert {path.name: path.stat().st_ino for path in data_path.iterdir()} == before
+    assert nsqtw("restore", backup, data_path, "--replace").returncode == 0
+    assert {path.name for path in data_path.parent.glob("data*")} == {"data", "data.replaced.1"}
+
+
+def test_a_restore_that_is_killed_leaves_nothing_that_starts(backup: Path, tmp_path: Path) -> None:
+    interrupt(backup, tmp_path / "new", "")
+    assert "no such file or directory" in start_fails(tmp_path / "new")
+    assert nsqtw("restore", backup, tmp_path / "new").returncode == 0
+    assert list(tmp_path.glob("new*")) == [tmp_path / "new"]
+
+
+def test_a_restore_to_a_mount_point(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other directory can take its place."""
+    new = tmp_path / "new"
+    new.mkdir()
+    interrupt(backup, new, "mounted")
+    assert f"a restore to {new} was interrupted: run 'nsqtw restore' again" in start_fails(new)
+    monkeypatch.setattr("os.path.ismount", lambda path: True)
+    contents = check_backup(str(backup))
+    inode = new.stat().st_ino
+    assert put_in_place(str(backup), contents, str(new), must_replace=False) == ([], "")
+    assert (new.stat().st_ino, check_data_path(str(new)).findings()) == (inode, [])
+    assert {str(path.relative_to(new)) for path in new.rglob("*") if path.is_file()} == set(contents.files)
+    line = "new cannot be moved aside, for it is a mount point: move what is in it elsewhere$"
+    with pytest.raises(OptionError, match=line):
+        put_in_place(str(backup), contents, str(new), must_replace=True)
+
+
+def test_a_restore_that_fails_names_the_old_data_path(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is where it was, or the line says where it is."""
+    data_path = tmp_path / "first/data"
+    contents = check_backup(str(backup))
+    before = {path.name for path in data_path.iterdir()}
+    rename = os.rename
+
+    def fail(old: str, new: str) -> None:
+        if old.endswith(".partial"):
+            raise OSError(errno.EIO, "Input/output error")
+        rename(old, new)
+
+    def fail_later(old: str, new: str) -> None:
+        if new == str(data_path):
+            raise OSError(errno.EIO, "Input/output error")
+        rename(old, new)
+
+    monkeypatch.setattr("os.rename", fail)
+    with pytest.raises(BackendError, match="data.partial: input/output error$"):
+        put_in_place(str(backup), contents, str(data_path), must_replace=True)
+    assert {path.name for path in data_path.iterdir()} == before
+    assert list(data_path.parent.glob("data?*")) == []
+    monkeypatch.setattr("os.rename", fail_later)
+    old = f"{data_path}.replaced.1"
+    with pytest.raises(BackendError, match=f"data.partial: input/output error; what was there is in {old}$"):
+        put_in_place(str(backup), contents, str(data_path), must_replace=True)
+    assert {path.name for path in Path(old).iterdir()} == before
+
+
+def test_a_restore_to_what_is_no_directory(backup: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OptionError, match="file is no directory$"):
+        put_in_place(str(backup), check_backup(str(backup)), str(tmp_path / "file"), must_replace=True)
 
 
 def test_a_backup_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
