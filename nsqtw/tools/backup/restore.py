@@ -18,7 +18,7 @@ from nsqtw.backends.manifest import MANIFEST_FILE, has_interrupted_restore, writ
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.tools.backup.contents import Contents, check_files, read_contents
-from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_file, sync_directories
+from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_file, give_to_owner, sync_directories
 from nsqtw.tools.backup.partial import only_one, partial_directory
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.fsck.data_path import check_data_path
@@ -114,6 +114,8 @@ def _make(backup: str, contents: Contents, directory: str) -> tuple[list[Finding
         lock = lock_data_path(partial, _PROGRAM)  # until it is checked in its place
         try:
             _copy(backup, contents, partial, list(contents.files))
+            if os.path.isdir(directory):
+                give_to_owner(partial, os.stat(directory))
             old = _swap(partial, directory)
             try:
                 return check_data_path(directory).findings(), old
@@ -180,4 +182,5 @@ def _fill(backup: str, contents: Contents, directory: str) -> None:
             replace_file(Files(), path, file.read())
     else:
         os.unlink(path)
+    give_to_owner(directory, os.stat(directory))
     Files().sync_directory(directory)
