@@ -146,5 +146,6 @@ def _read_credentials(cluster: Cluster, options: AdminOptions) -> Callable[[], N
         for warning in warnings:
             _log.warn("{warning}", warning=warning)
 
-    has_files = bool(credentials.root_ca_file or credentials.cert or options.nsqd_secret_file)
-    return use if has_files or options.lookupd_secret_file else None
+    has_files = bool(credentials.root_ca_file or credentials.cert or credentials.nsqd_secret)
+    is_same = credentials == cluster.requests.credentials
+    return None if is_same and not (has_files or credentials.lookupd_secret) else use

@@ -90,12 +90,12 @@ class ServerRequests:
         """The requests so far, by program and outcome: ok or failed."""
         self._silent_since: float | None = None
         self._semaphore = DeferredSemaphore(MAX_REQUESTS)
-        self._pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
-        self._pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
-        self._pool.cachedConnectionTimeout = _IDLE_SECONDS
+        self._pool = self._make_pool()
+        self._pool_closed: Deferred[object]
+        """The end of the pool before."""
         self._clients: dict[str, HTTPClient] = {}
+        self.credentials = credentials
         self._secrets: dict[str, str] = {}
-        self._sends_secrets_in_plain = False
         self.use(credentials, TlsPolicy(credentials))
 
     async def get(self, program: str, address: str, path: str, parameters: Mapping[str, str]) -> ServerAnswer:
@@ -119,10 +119,13 @@ class ServerRequests:
         return await deferToThreadPool(IReactorFromThreads(self._reactor), self._reactor.getThreadPool(), work)
 
     def use(self, credentials: ClusterCredentials, policy: TlsPolicy) -> None:
-        """Use other credentials from the next request on. `policy` is made of them."""
+        """Use other credentials from the next request on, on new connections. `policy` is made of them."""
+        self.credentials = credentials
         self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
-        self._sends_secrets_in_plain = credentials.sends_secrets_in_plain
         self._endpoints.clear()
+        # A connection is good for as long as it is used: the server on an old one was verified by the policy before.
+        self._pool_closed = self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
+        self._pool = self._make_pool()
         connect = self._timeouts.connect
         self._clients = {
             "GET": make_client(self._reactor, connect, policy, self._pool),
@@ -141,6 +144,7 @@ class ServerRequests:
 
     async def close(self) -> None:
         """Close the idle connections."""
+        await self._pool_closed
         await self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
 
     # -- inside
@@ -194,6 +198,12 @@ class ServerRequests:
                 raise _refused(status, answer)
             self._endpoints[address] = other
 
+    def _make_pool(self) -> HTTPConnectionPool:
+        pool = HTTPConnectionPool(self._reactor, persistent=True)  # type: ignore[no-untyped-call]
+        pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
+        pool.cachedConnectionTimeout = _IDLE_SECONDS
+        return pool
+
     def _note_silence(self) -> None:
         if self._silent_since is None:
             self._silent_since = self._reactor.seconds()
@@ -230,7 +240,9 @@ class ServerRequests:
     def _may_have_secret(self, address: str) -> bool:
         """Return whether the secret may be sent to an address over plain HTTP."""
         url = base_url(address)
-        return self._sends_secrets_in_plain or url in self._trusted or is_loopback(urlsplit(url).hostname or "")
+        return (
+            self.credentials.sends_secrets_in_plain or url in self._trusted or is_loopback(urlsplit(url).hostname or "")
+        )
 
 
 async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:
