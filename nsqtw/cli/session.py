@@ -144,6 +144,7 @@ class Session:
 async def _cluster(access: ClusterAccess, reactor: Reactor) -> AsyncIterator[Cluster]:
     from nsqtw.cluster.cluster import Cluster  # takes time that verbs without a cluster do not need
     from nsqtw.cluster.credentials import ClusterCredentials
+    from nsqtw.cluster.http import NSQD
 
     secret = access.secret()
     if not (access.nsqd_http_addresses or access.lookupd_http_addresses):
@@ -161,7 +162,7 @@ async def _cluster(access: ClusterAccess, reactor: Reactor) -> AsyncIterator[Clu
             is_verification_skipped=access.tls_insecure,
         ),
     )
-    cluster.requests.trust_addresses(access.nsqd_http_addresses)
+    cluster.requests.trust_addresses(NSQD, access.nsqd_http_addresses)
     try:
         yield cluster
     finally:

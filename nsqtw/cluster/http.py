@@ -77,15 +77,13 @@ class _Endpoint:
 
 
 class ServerRequests:
-    """Requests to the servers of a cluster. `trusted` are the addresses that the user gave, host:port or a URL."""
+    """Requests to the servers of a cluster."""
 
-    def __init__(
-        self, reactor: Reactor, credentials: ClusterCredentials, timeouts: Timeouts, trusted: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, reactor: Reactor, credentials: ClusterCredentials, timeouts: Timeouts) -> None:
         self._reactor = reactor
         self._timeouts = timeouts
-        self._trusted = set(map(base_url, trusted))
-        self._endpoints: dict[str, _Endpoint] = {}
+        self._trusted: dict[str, frozenset[str]] = {NSQD: frozenset(), NSQLOOKUPD: frozenset()}
+        self._endpoints: dict[tuple[str, str], _Endpoint] = {}
         self.counts: Counter[tuple[str, ...]] = Counter()
         """The requests so far, by program and outcome: ok or failed."""
         self._silent_since: float | None = None
@@ -133,9 +131,9 @@ class ServerRequests:
             "POST": make_client(self._reactor, connect, policy),
         }
 
-    def trust_addresses(self, addresses: Iterable[str]) -> None:
-        """Add addresses that the user gave: they may get the secret over plain HTTP."""
-        self._trusted.update(map(base_url, addresses))
+    def trust_addresses(self, program: str, addresses: Iterable[str]) -> None:
+        """Let only these addresses, host:port or a URL, get the secret for the servers of `program`."""
+        self._trusted[program] = frozenset(map(base_url, addresses))
 
     @property
     def silent_seconds(self) -> float:
@@ -176,17 +174,17 @@ class ServerRequests:
         query = f"?{urlencode(parameters)}" if parameters else ""
         tried: set[_Endpoint] = set()
         while True:
-            endpoint = self._endpoints.get(address) or _Endpoint(base_url(address))
+            endpoint = self._endpoints.get((program, address)) or _Endpoint(base_url(address))
             tried.add(endpoint)
             url = f"{endpoint.base}{path}{query}"
             _log.debug("CI: querying {program} {url}", program=program, url=url)
-            secret = self._secrets[program] if endpoint.is_secret_wanted or endpoint.base.startswith("https") else ""
+            secret = self._secret_for(program, address, endpoint)
             try:
                 status, version, answer = await self._send(method, url, body, secret)
             except (ServerFailed, CancelledError):
                 raise
             except Exception as error:  # any failure of the connection
-                self._endpoints.pop(address, None)
+                self._endpoints.pop((program, address), None)
                 self._note_silence()
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
@@ -194,9 +192,9 @@ class ServerRequests:
                 return ServerAnswer(answer, version)
             other = self._next_endpoint(program, address, endpoint, status, answer)
             if other is None or other in tried:
-                self._endpoints.pop(address, None)
+                self._endpoints.pop((program, address), None)
                 raise _refused(status, answer)
-            self._endpoints[address] = other
+            self._endpoints[program, address] = other
 
     def _make_pool(self) -> HTTPConnectionPool:
         pool = HTTPConnectionPool(self._reactor, persistent=True)  # type: ignore[no-untyped-call]
@@ -232,16 +230,25 @@ class ServerRequests:
             host = urlsplit(endpoint.base).hostname or ""
             port = _https_port_in(answer)
             return _Endpoint(f"https://{join_host_port(host, port)}") if port else None
-        is_wanted = status == 401 and self._secrets[program] and not endpoint.is_secret_wanted
-        if is_wanted and endpoint.base.startswith("http:") and self._may_have_secret(address):
-            return attrs.evolve(endpoint, is_secret_wanted=True)
+        if status == 401 and endpoint.base.startswith("http:") and not endpoint.is_secret_wanted:
+            wanted = attrs.evolve(endpoint, is_secret_wanted=True)
+            return wanted if self._secret_for(program, address, wanted) else None
         return None
 
-    def _may_have_secret(self, address: str) -> bool:
+    def _secret_for(self, program: str, address: str, endpoint: _Endpoint) -> str:
+        """Return the secret to send to an endpoint of a server; "" for none."""
+        is_https = endpoint.base.startswith("https:")
+        if not (is_https or (endpoint.is_secret_wanted and self._may_have_secret(program, address))):
+            return ""
+        return self._secrets[program]
+
+    def _may_have_secret(self, program: str, address: str) -> bool:
         """Return whether the secret may be sent to an address over plain HTTP."""
         url = base_url(address)
         return (
-            self.credentials.sends_secrets_in_plain or url in self._trusted or is_loopback(urlsplit(url).hostname or "")
+            self.credentials.sends_secrets_in_plain
+            or url in self._trusted[program]
+            or is_loopback(urlsplit(url).hostname or "")
         )
 
 

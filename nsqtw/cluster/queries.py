@@ -61,13 +61,11 @@ class Queries:
         credentials: ClusterCredentials | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        self._nsqds = tuple(nsqds)
-        self._lookupds = tuple(lookupds)
-        self.requests = ServerRequests(
-            reactor, credentials or ClusterCredentials(), timeouts or Timeouts(), (*nsqds, *lookupds)
-        )
+        self.requests = ServerRequests(reactor, credentials or ClusterCredentials(), timeouts or Timeouts())
         self._given: dict[str, str] = {}
         """The address that was given for a node, by the node's own."""
+        self.nsqds = tuple(nsqds)
+        self.lookupds = tuple(lookupds)
 
     @property
     def nsqds(self) -> tuple[str, ...]:
@@ -77,7 +75,8 @@ class Queries:
     @nsqds.setter
     def nsqds(self, addresses: Iterable[str]) -> None:
         self._nsqds = tuple(addresses)
-        self.requests.trust_addresses(self._nsqds)
+        self._given.clear()
+        self.requests.trust_addresses(NSQD, self._nsqds)
 
     @property
     def lookupds(self) -> tuple[str, ...]:
@@ -87,7 +86,7 @@ class Queries:
     @lookupds.setter
     def lookupds(self, addresses: Iterable[str]) -> None:
         self._lookupds = tuple(addresses)
-        self.requests.trust_addresses(self._lookupds)
+        self.requests.trust_addresses(NSQLOOKUPD, self._lookupds)
 
     async def close(self) -> None:
         """Close all idle connections."""

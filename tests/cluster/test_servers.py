@@ -192,27 +192,71 @@ def test_a_secret_is_sent_only_when_it_is_asked_for() -> None:
     assert ["word" in head for head in heads] == [False]
 
 
-@pytest.mark.parametrize("is_open", [False, True])
-def test_a_secret_is_not_sent_to_an_address_that_only_an_nsqlookupd_names(
-    monkeypatch: pytest.MonkeyPatch, is_open: bool
-) -> None:
-    """As if the address of the nsqd were one of another machine."""
+def producers(nsqd: str) -> bytes:
+    """Return the answer of an nsqlookupd that names an nsqd with this HTTP address."""
+    port = int(nsqd.rpartition(":")[2])
+    return answer({"producers": [{"broadcast_address": HOST, "http_port": port, "tcp_port": 1, "hostname": "h"}]})
+
+
+def authorizations(heads: list[str]) -> set[str]:
+    """Return the secrets in heads of requests, "" for none."""
+    return {head.partition("Authorization: ")[2].partition("\r\n")[0] for head in heads}
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all servers be on other machines."""
     monkeypatch.setattr(http, "is_loopback", lambda host: False)
-    nsqd: list[str] = []
+
+
+def count_at(lookupd: str, credentials: ClusterCredentials) -> None:
+    """Ask an nsqlookupd for nsqds, and these for their counters."""
+
+    async def test(reactor: Any) -> None:
+        cluster = Cluster(reactor, lookupds=[lookupd], credentials=credentials)
+        with suppress(NoServerAnswered):
+            await cluster.counter()
+        await cluster.close()
+
+    run(test)
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_secret_is_not_sent_to_an_address_that_only_an_nsqlookupd_names(is_open: bool) -> None:
+    with server(wants_a_secret) as (nsqd, heads), server(lambda head: producers(nsqd)) as (lookupd, _):
+        count_at(lookupd, ClusterCredentials(nsqd_secret="word", sends_secrets_in_plain=is_open))
+    assert ("Bearer word" in authorizations(heads)) == is_open
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_nsqlookupd_that_names_itself_as_an_nsqd_gets_no_secret_of_nsqds() -> None:
+    secrets = ClusterCredentials(nsqd_secret="of-nsqds", lookupd_secret="of-nsqlookupds")
 
     def lookupd(head: str) -> bytes:
-        port = int(nsqd[0].rpartition(":")[2])
-        return answer({"producers": [{"broadcast_address": HOST, "http_port": port, "tcp_port": 1, "hostname": "h"}]})
+        if "Authorization" not in head:
+            return answer({}, "401 Unauthorized")
+        return producers(address)
 
-    with server(wants_a_secret) as (address, heads), server(lookupd) as (lookupd_address, _):
-        nsqd.append(address)
+    with server(lookupd) as (address, heads):
+        count_at(address, secrets)
+    assert authorizations(heads) == {"", "Bearer of-nsqlookupds"}
+    assert any(head.startswith("GET /stats") for head in heads)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_address_that_is_no_longer_given_gets_no_secret() -> None:
+    with server(wants_a_secret) as (address, heads), server(lambda head: producers(address)) as (lookupd, _):
 
         async def test(reactor: Any) -> None:
-            credentials = ClusterCredentials(nsqd_secret="word", sends_secrets_in_plain=is_open)
-            cluster = Cluster(reactor, lookupds=[lookupd_address], credentials=credentials)
+            cluster = Cluster(reactor, nsqds=[address], credentials=SECRET)
+            await cluster.topics()
+            assert authorizations(heads) == {"", "Bearer word"}
+            heads.clear()
+            cluster.nsqds, cluster.lookupds = (), (lookupd,)
             with suppress(NoServerAnswered):
                 await cluster.counter()
             await cluster.close()
 
         run(test)
-    assert any("word" in head for head in heads) == is_open
+    assert authorizations(heads) == {""}
