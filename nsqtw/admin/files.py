@@ -37,7 +37,7 @@ _CHECKED_OPTIONS = frozenset(
 )
 _CREDENTIAL_OPTIONS = frozenset(
     (
-        *("http_client_tls_root_ca_file", "http_client_tls_cert", "http_client_tls_key", "plain_secrets"),
+        *("http_client_tls_root_ca_file", "http_client_tls_cert", "http_client_tls_key", "secrets_to_named_nodes"),
         *("http_client_tls_insecure_skip_verify", "nsqd_secret_file", "lookupd_secret_file"),
     )
 )
@@ -90,7 +90,7 @@ def read_credentials(options: AdminOptions) -> tuple[ClusterCredentials, list[st
         cert=options.http_client_tls_cert,
         key=options.http_client_tls_key,
         is_verification_skipped=options.http_client_tls_insecure_skip_verify,
-        sends_secrets_in_plain=options.plain_secrets,
+        sends_secrets_to_named_nodes=options.secrets_to_named_nodes,
     )
     keys = {"--tls-key": options.tls_key, "--http-client-tls-key": options.http_client_tls_key}
     return credentials, [*warnings, *exposures(keys)]

@@ -160,6 +160,7 @@ async def _cluster(access: ClusterAccess, reactor: Reactor) -> AsyncIterator[Clu
             cert=access.tls_cert_file,
             key=access.tls_key_file,
             is_verification_skipped=access.tls_insecure,
+            sends_secrets_to_named_nodes=access.secrets_to_named_nodes,
         ),
     )
     cluster.requests.trust_addresses(NSQD, access.nsqd_http_addresses)

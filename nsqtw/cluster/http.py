@@ -2,9 +2,9 @@
 Requests to nsqds and nsqlookupds over HTTP (suite specification 2.8).
 
 A server that takes HTTPS only answers 403 with its port; the request is repeated there, and later requests go there at
-once. A server that answers 401 gets the secret, if it may have it (`nsqtw.cluster.credentials`), and from then on with
-each request. Redirects are not followed. The size of an answer, the time for it and the number of simultaneous requests
-are limited.
+once. A server that may have the secret (`nsqtw.cluster.trust`) gets it with each request over HTTPS; over plain HTTP
+when it has answered 401, and from then on with each request. Redirects are not followed. The size of an answer, the
+time for it and the number of simultaneous requests are limited.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from twisted.web.client import HTTPConnectionPool
 from nsqtw.client.lookup import ACCEPT, base_url, refusal
 from nsqtw.cluster.answers import JsonObject, document_in
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
+from nsqtw.cluster.trust import WITHHELD
 from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
 from nsqtw.http.client import BytesBody, make_client, read_body
-from nsqtw.options.addresses import MAX_PORT, is_loopback, join_host_port
+from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.rights import authorization
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.version import VERSION_FIELD
@@ -82,7 +83,7 @@ class ServerRequests:
     def __init__(self, reactor: Reactor, credentials: ClusterCredentials, timeouts: Timeouts) -> None:
         self._reactor = reactor
         self._timeouts = timeouts
-        self._trusted: dict[str, frozenset[str]] = {NSQD: frozenset(), NSQLOOKUPD: frozenset()}
+        self._given: dict[str, tuple[str, ...]] = {NSQD: (), NSQLOOKUPD: ()}
         self._endpoints: dict[tuple[str, str], _Endpoint] = {}
         self.counts: Counter[tuple[str, ...]] = Counter()
         """The requests so far, by program and outcome: ok or failed."""
@@ -120,6 +121,7 @@ class ServerRequests:
         """Use other credentials from the next request on, on new connections. `policy` is made of them."""
         self.credentials = credentials
         self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
+        self._trust = {program: credentials.trust_in(addresses) for program, addresses in self._given.items()}
         self._endpoints.clear()
         # A connection is good for as long as it is used: the server on an old one was verified by the policy before.
         self._pool_closed = self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
@@ -133,7 +135,8 @@ class ServerRequests:
 
     def trust_addresses(self, program: str, addresses: Iterable[str]) -> None:
         """Let only these addresses, host:port or a URL, get the secret for the servers of `program`."""
-        self._trusted[program] = frozenset(map(base_url, addresses))
+        self._given[program] = tuple(addresses)
+        self._trust[program] = self.credentials.trust_in(self._given[program])
 
     @property
     def silent_seconds(self) -> float:
@@ -193,7 +196,7 @@ class ServerRequests:
             other = self._next_endpoint(program, address, endpoint, status, answer)
             if other is None or other in tried:
                 self._endpoints.pop((program, address), None)
-                raise _refused(status, answer)
+                raise self._failure(program, address, endpoint, status, answer)
             self._endpoints[program, address] = other
 
     def _make_pool(self) -> HTTPConnectionPool:
@@ -238,18 +241,16 @@ class ServerRequests:
     def _secret_for(self, program: str, address: str, endpoint: _Endpoint) -> str:
         """Return the secret to send to an endpoint of a server; "" for none."""
         is_https = endpoint.base.startswith("https:")
-        if not (is_https or (endpoint.is_secret_wanted and self._may_have_secret(program, address))):
+        if not (is_https or endpoint.is_secret_wanted):
             return ""
-        return self._secrets[program]
+        return self._secrets[program] if self._trust[program].covers(address, is_https=is_https) else ""
 
-    def _may_have_secret(self, program: str, address: str) -> bool:
-        """Return whether the secret may be sent to an address over plain HTTP."""
-        url = base_url(address)
-        return (
-            self.credentials.sends_secrets_in_plain
-            or url in self._trusted[program]
-            or is_loopback(urlsplit(url).hostname or "")
-        )
+    def _failure(self, program: str, address: str, endpoint: _Endpoint, status: int, answer: bytes) -> ServerFailed:
+        """Return the failure of a request that a server has refused."""
+        error = _refused(status, answer)
+        is_https = endpoint.base.startswith("https:")
+        is_withheld = self._secrets[program] and not self._trust[program].covers(address, is_https=is_https)
+        return ServerFailed(f"{error}: {WITHHELD}", error.code) if status == 401 and is_withheld else error
 
 
 async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:

@@ -77,15 +77,15 @@ def test_an_authority_that_is_no_longer_trusted(certificates: Certificates) -> N
 @pytest.mark.parametrize(("before", "after"), [(True, False), (False, True)])
 def test_the_right_to_send_secrets_to_nodes_that_only_an_nsqlookupd_names(before: bool, after: bool) -> None:
     async def test(reactor: Any) -> bool:
-        options = AdminOptions(lookupd_http_address=("127.0.0.1:1",), plain_secrets=before)
+        options = AdminOptions(lookupd_http_address=("127.0.0.1:1",), secrets_to_named_nodes=before)
         cluster = Cluster(reactor, lookupds=["127.0.0.1:1"], credentials=read_credentials(options)[0])
-        options.plain_secrets = after
+        options.secrets_to_named_nodes = after
         for reader in file_readers(cluster, None, None):
             use = reader.read(options)
             if use is not None:
                 use()
         await cluster.close()
-        return cluster.requests.credentials.sends_secrets_in_plain
+        return cluster.requests.credentials.sends_secrets_to_named_nodes
 
     assert run(test) == after
 

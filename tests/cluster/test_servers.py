@@ -2,81 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from nsqtw.cluster import http
-from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.credentials import ClusterCredentials
 from nsqtw.cluster.http import Timeouts
 from nsqtw.errors import NoServerAnswered, Unsupported
-from tests.cluster.reactor import run
+from tests.cluster.answering import answer, ask, server
 from tests.wire import ANSWER_SECONDS, HOST
-
-Answers = Callable[[str], bytes | None]
-"""The answer to the head of a request; None for none."""
-
-
-@contextmanager
-def server(answers: Answers) -> Iterator[tuple[str, list[str]]]:
-    """Run a server that takes one request a connection; its address, and the heads of the requests."""
-    heads: list[str] = []
-    kept: list[socket.socket] = []
-    listening = socket.create_server((HOST, 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            connection.settimeout(ANSWER_SECONDS)
-            head = b""
-            while b"\r\n\r\n" not in head and (piece := connection.recv(65536)):
-                head += piece
-            heads.append(head.decode())
-            answer = answers(head.decode())
-            if answer is None:
-                kept.append(connection)
-                continue
-            with suppress(OSError):
-                connection.sendall(answer)
-            connection.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"{HOST}:{listening.getsockname()[1]}", heads
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        thread.join()
-        for connection in kept:
-            connection.close()
-
-
-def answer(document: object, status: str = "200 OK", *fields: str) -> bytes:
-    body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *fields, "", ""]
-    return "\r\n".join(lines).encode() + body
-
-
-def ask(address: str, method: str, *arguments: Any, credentials: ClusterCredentials | None = None, **more: Any) -> Any:
-    async def test(reactor: Any) -> Any:
-        timeouts = more.pop("timeouts", Timeouts(ANSWER_SECONDS, ANSWER_SECONDS))
-        cluster = Cluster(reactor, nsqds=[address], credentials=credentials, timeouts=timeouts)
-        try:
-            return await getattr(cluster, method)(*arguments, **more)
-        finally:
-            await cluster.close()
-
-    return run(test)
 
 
 def test_no_answer_in_time() -> None:
@@ -170,93 +104,3 @@ def test_a_dry_run_never_moves_a_channel_of_an_nsqd_that_does_not_know_it() -> N
         description["paths"] = {"/v2/channel/seek": {"post": {"parameters": [*parameters, {"name": "dry_run"}]}}}
         assert [move.replayed for move in seek(address).value] == [3]
         assert sum(head.startswith("POST /v2/channel/seek?") and "dry_run=true" in head for head in heads) == 1
-
-
-# -- secrets
-
-SECRET = ClusterCredentials(nsqd_secret="word")
-
-
-def wants_a_secret(head: str) -> bytes:
-    if "Authorization: Bearer word" in head:
-        return answer({"topics": []})
-    return answer({"message": "CREDENTIAL_REQUIRED"}, "401 Unauthorized")
-
-
-def test_a_secret_is_sent_only_when_it_is_asked_for() -> None:
-    with server(wants_a_secret) as (address, heads):
-        assert ask(address, "topics", credentials=SECRET).value == ()
-    assert ["word" in head for head in heads] == [False, True]
-    with server(lambda head: answer({"topics": []})) as (address, heads):
-        ask(address, "topics", credentials=SECRET)
-    assert ["word" in head for head in heads] == [False]
-
-
-def producers(nsqd: str) -> bytes:
-    """Return the answer of an nsqlookupd that names an nsqd with this HTTP address."""
-    port = int(nsqd.rpartition(":")[2])
-    return answer({"producers": [{"broadcast_address": HOST, "http_port": port, "tcp_port": 1, "hostname": "h"}]})
-
-
-def authorizations(heads: list[str]) -> set[str]:
-    """Return the secrets in heads of requests, "" for none."""
-    return {head.partition("Authorization: ")[2].partition("\r\n")[0] for head in heads}
-
-
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have all servers be on other machines."""
-    monkeypatch.setattr(http, "is_loopback", lambda host: False)
-
-
-def count_at(lookupd: str, credentials: ClusterCredentials) -> None:
-    """Ask an nsqlookupd for nsqds, and these for their counters."""
-
-    async def test(reactor: Any) -> None:
-        cluster = Cluster(reactor, lookupds=[lookupd], credentials=credentials)
-        with suppress(NoServerAnswered):
-            await cluster.counter()
-        await cluster.close()
-
-    run(test)
-
-
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("is_open", [False, True])
-def test_a_secret_is_not_sent_to_an_address_that_only_an_nsqlookupd_names(is_open: bool) -> None:
-    with server(wants_a_secret) as (nsqd, heads), server(lambda head: producers(nsqd)) as (lookupd, _):
-        count_at(lookupd, ClusterCredentials(nsqd_secret="word", sends_secrets_in_plain=is_open))
-    assert ("Bearer word" in authorizations(heads)) == is_open
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_an_nsqlookupd_that_names_itself_as_an_nsqd_gets_no_secret_of_nsqds() -> None:
-    secrets = ClusterCredentials(nsqd_secret="of-nsqds", lookupd_secret="of-nsqlookupds")
-
-    def lookupd(head: str) -> bytes:
-        if "Authorization" not in head:
-            return answer({}, "401 Unauthorized")
-        return producers(address)
-
-    with server(lookupd) as (address, heads):
-        count_at(address, secrets)
-    assert authorizations(heads) == {"", "Bearer of-nsqlookupds"}
-    assert any(head.startswith("GET /stats") for head in heads)
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_an_address_that_is_no_longer_given_gets_no_secret() -> None:
-    with server(wants_a_secret) as (address, heads), server(lambda head: producers(address)) as (lookupd, _):
-
-        async def test(reactor: Any) -> None:
-            cluster = Cluster(reactor, nsqds=[address], credentials=SECRET)
-            await cluster.topics()
-            assert authorizations(heads) == {"", "Bearer word"}
-            heads.clear()
-            cluster.nsqds, cluster.lookupds = (), (lookupd,)
-            with suppress(NoServerAnswered):
-                await cluster.counter()
-            await cluster.close()
-
-        run(test)
-    assert authorizations(heads) == {""}
