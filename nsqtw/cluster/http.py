@@ -63,8 +63,9 @@ class Timeouts:
 
 @attrs.frozen
 class ServerAnswer:
-    """The answer of a server. `nsqtw_version` is empty for another program than ours."""
+    """The answer of a server to a request to `url`. `nsqtw_version` is empty for another program than ours."""
 
+    url: str
     body: bytes = attrs.field(repr=False)
     nsqtw_version: str = ""
 
@@ -109,9 +110,12 @@ class ServerRequests:
 
     async def read(self, answer: ServerAnswer, reader: Callable[[JsonObject], V]) -> V:
         """Return what `reader` makes of the document of an answer; a large one is read in a thread. ServerFailed."""
-        if len(answer.body) < _LARGE_BYTES:
-            return reader(document_in(answer.body))
-        return await self.in_thread(lambda: reader(document_in(answer.body)))
+        try:
+            if len(answer.body) < _LARGE_BYTES:
+                return reader(document_in(answer.body))
+            return await self.in_thread(lambda: reader(document_in(answer.body)))
+        except ServerFailed as error:
+            raise ServerFailed(f'Get "{answer.url}": {error}', error.code) from error
 
     async def in_thread(self, work: Callable[[], V]) -> V:
         """Do what takes long in a thread of the reactor."""
@@ -174,6 +178,7 @@ class ServerRequests:
     async def _exchange(
         self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
     ) -> ServerAnswer:
+        _check_address(address)
         query = f"?{urlencode(parameters)}" if parameters else ""
         tried: set[_Endpoint] = set()
         while True:
@@ -192,7 +197,7 @@ class ServerRequests:
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
             if status == 200:
-                return ServerAnswer(answer, version)
+                return ServerAnswer(url, answer, version)
             other = self._next_endpoint(program, address, endpoint, status, answer)
             if other is None or other in tried:
                 self._endpoints.pop((program, address), None)
@@ -250,7 +255,7 @@ class ServerRequests:
         error = _refused(status, answer)
         is_https = endpoint.base.startswith("https:")
         is_withheld = self._secrets[program] and not self._trust[program].covers(address, is_https=is_https)
-        return ServerFailed(f"{error}: {WITHHELD}", error.code) if status == 401 and is_withheld else error
+        return ServerFailed(f"{address}: {error}: {WITHHELD}", error.code) if status == 401 and is_withheld else error
 
 
 async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:
@@ -281,6 +286,16 @@ def split(program: str, outcomes: Iterable[V | ServerFailed]) -> tuple[list[V], 
     if not results:
         raise NoServerAnswered(program, errors)
     return results, errors
+
+
+def _check_address(address: str) -> None:
+    """Check that URLs can be made of an address, which may be what a node says of itself. ServerFailed."""
+    try:
+        host, port = urlsplit(base_url(address)).hostname, urlsplit(base_url(address)).port
+    except ValueError:  # brackets without an IPv6 address, or a port out of range
+        host = port = None
+    if not host or not port:
+        raise ServerFailed(f"{address!r} is no address of a server, host:port")
 
 
 def _https_port_in(answer: bytes) -> int:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from nsqtw.cluster import http
+from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import Timeouts
 from nsqtw.errors import NoServerAnswered, Unsupported
 from tests.cluster.answering import answer, ask, server
+from tests.cluster.reactor import run
 from tests.wire import ANSWER_SECONDS, HOST
 
 
@@ -104,3 +106,28 @@ def test_a_dry_run_never_moves_a_channel_of_an_nsqd_that_does_not_know_it() -> N
         description["paths"] = {"/v2/channel/seek": {"post": {"parameters": [*parameters, {"name": "dry_run"}]}}}
         assert [move.replayed for move in seek(address).value] == [3]
         assert sum(head.startswith("POST /v2/channel/seek?") and "dry_run=true" in head for head in heads) == 1
+
+
+@pytest.mark.parametrize(
+    "host", ["[", "]", "[::1", "a b", "a\n", "\x00", "é", "a/../b", "a?b", "a#b", "u@b", "%", "", ":"]
+)
+@pytest.mark.parametrize("port", [-1, 0, 70000, 2**62])
+def test_a_node_with_an_address_that_is_none_is_a_warning(host: str, port: int) -> None:
+    with server(lambda head: answer({"topics": []})) as (good, _):
+        fields = {"tcp_port": 1, "hostname": "h", "version": "1.3.0"}
+        named = [
+            {**fields, "broadcast_address": host, "http_port": port},
+            {**fields, "broadcast_address": HOST, "http_port": int(good.rpartition(":")[2])},
+        ]
+        with server(lambda head: answer({"producers": named})) as (lookupd, _):
+
+            async def test(reactor: Any) -> Any:
+                cluster = Cluster(reactor, lookupds=[lookupd])
+                try:
+                    return await cluster.stats()
+                finally:
+                    await cluster.close()
+
+            found = run(test)
+    assert [node.node.http_address for node in found.value.nodes] == [good]
+    assert len(found.warnings) == 1
