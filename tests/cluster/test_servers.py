@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -49,6 +50,40 @@ def test_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     with server(lambda head: answer(b"x" * 2000)) as (address, _):
         with pytest.raises(NoServerAnswered, match="the answer has more than 1000 bytes"):
             ask(address, "topics")
+
+
+def test_large_answers_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_LARGE_BYTES", 0)
+    reading: list[int] = []
+    at_once: list[int] = []
+
+    def read(document: object) -> None:
+        reading.append(1)
+        at_once.append(len(reading))
+        time.sleep(0.01)
+        reading.pop()
+
+    async def test(reactor: Any) -> None:
+        requests = Cluster(reactor, nsqds=["127.0.0.1:1"]).requests
+        answers = [http.ServerAnswer("", b"{}") for _ in range(8)]
+        await http.ask_all([requests.read(each, read) for each in answers])
+        await requests.close()
+
+    run(test)
+    assert at_once == [1] * 8
+
+
+def test_the_bytes_of_answers_that_were_read_count_no_more() -> None:
+    with server(lambda head: answer({"topics": [], "pad": "x" * 60_000})) as (address, _):
+
+        async def test(reactor: Any) -> None:
+            cluster = Cluster(reactor, nsqds=[address])
+            for _ in range(5):
+                await cluster.topics()
+            assert cluster.requests.budget.used == 0
+            await cluster.close()
+
+        run(test)
 
 
 def test_the_headers_of_a_request() -> None:
