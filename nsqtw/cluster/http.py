@@ -4,7 +4,7 @@ Requests to nsqds and nsqlookupds over HTTP (suite specification 2.8).
 A server that takes HTTPS only answers 403 with its port; the request is repeated there, and later requests go there at
 once. A server that may have the secret (`nsqtw.cluster.trust`) gets it with each request over HTTPS; over plain HTTP
 when it has answered 401, and from then on with each request. Redirects are not followed. The size of an answer, the
-time for it and the number of simultaneous requests are limited.
+time for it and the number of simultaneous requests are limited; the wait for a turn is part of that time.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ MAX_ANSWER_BYTES = 32 * 1024 * 1024
 """Bytes of the largest answer. That of a node with 10,000 topics and channels has 11 MB without clients."""
 MAX_BYTES_TOGETHER = 4 * MAX_ANSWER_BYTES
 """Bytes of all answers that were not read yet. One that is read takes up to 25 times its bytes."""
-MAX_REQUESTS = 64
-"""Simultaneous requests to all servers together."""
+CHANGES, QUERIES, SAMPLES = "changes", "queries", "samples"
+TURNS = {CHANGES: 64, QUERIES: 128, SAMPLES: 128}
+"""Simultaneous requests of each kind to all servers together. Samples are what `Queries.stats` asks every node for."""
 NSQD, NSQLOOKUPD = "nsqd", "nsqlookupd"
 
 _IDLE_SECONDS = 20
 _CONNECTIONS_PER_SERVER = 8
 _LARGE_BYTES = 256 * 1024
+_LATEST_TURN = 0.9
+"""The part of the time for an answer after which a request is not made any more."""
 _OF_HTTP = "twisted.web."
 """Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
@@ -85,12 +88,23 @@ class _Endpoint:
     is_secret_wanted: bool = False
 
 
+class _Turns:
+    """
+    Requests of one kind that are made at the same time. Servers that did not answer the last time have turns of their
+    own, so that many of them do not keep the others waiting.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.all = DeferredSemaphore(count)
+        self.silent = DeferredSemaphore(max(1, count // 2))
+
+
 class ServerRequests:
     """Requests to the servers of a cluster."""
 
     def __init__(self, reactor: Reactor, credentials: ClusterCredentials, timeouts: Timeouts) -> None:
         self._reactor = reactor
-        self._timeouts = timeouts
+        self.timeouts = timeouts
         self._given: dict[str, tuple[str, ...]] = {NSQD: (), NSQLOOKUPD: ()}
         self._endpoints: dict[tuple[str, str], _Endpoint] = {}
         self.counts: Counter[tuple[str, ...]] = Counter()
@@ -99,7 +113,9 @@ class ServerRequests:
         self.budget = BodyBudget(MAX_BYTES_TOGETHER)
         """The bytes of answers until they were read."""
         self._large = DeferredLock()
-        self._semaphore = DeferredSemaphore(MAX_REQUESTS)
+        self._turns = {kind: _Turns(count) for kind, count in TURNS.items()}
+        self._silent: set[tuple[str, str]] = set()
+        """The servers, as program and address, that did not answer the last request."""
         self._pool = self._make_pool()
         self._pool_closed: Deferred[object]
         """The end of the pool before."""
@@ -108,9 +124,11 @@ class ServerRequests:
         self._secrets: dict[str, str] = {}
         self.use(credentials, TlsPolicy(credentials))
 
-    async def get(self, program: str, address: str, path: str, parameters: Mapping[str, str]) -> ServerAnswer:
+    async def get(
+        self, program: str, address: str, path: str, parameters: Mapping[str, str], *, kind: str = QUERIES
+    ) -> ServerAnswer:
         """Ask the server of `program` at `address`. The answer counts until it is read. ServerFailed."""
-        answer = await self._request("GET", program, address, path, parameters, b"")
+        answer = await self._request(kind, "GET", program, address, path, parameters, b"")
         self.budget.keep(len(answer.body))
         return attrs.evolve(answer, kept=len(answer.body))
 
@@ -118,7 +136,7 @@ class ServerRequests:
         self, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes = b""
     ) -> ServerAnswer:
         """Have the server of `program` at `address` change something. ServerFailed."""
-        return await self._request("POST", program, address, path, parameters, body)
+        return await self._request(CHANGES, "POST", program, address, path, parameters, body)
 
     async def read(self, answer: ServerAnswer, reader: Callable[[JsonObject], V]) -> V:
         """
@@ -151,7 +169,7 @@ class ServerRequests:
         # A connection is good for as long as it is used: the server on an old one was verified by the policy before.
         self._pool_closed = self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
         self._pool = self._make_pool()
-        connect = self._timeouts.connect
+        connect = self.timeouts.connect
         self._clients = {
             "GET": make_client(self._reactor, connect, policy, self._pool),
             # A change is sent once: on a connection that the server closes at the same time it might be repeated.
@@ -176,16 +194,47 @@ class ServerRequests:
     # -- inside
 
     async def _request(
-        self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
+        self,
+        kind: str,
+        method: str,
+        program: str,
+        address: str,
+        path: str,
+        parameters: Mapping[str, str],
+        body: bytes,
     ) -> ServerAnswer:
-        def time_out(outcome: object, seconds: float) -> None:
-            self._note_silence()
-            raise ServerFailed(f'{method.capitalize()} "{base_url(address)}{path}": no answer within {seconds:g}s')
+        server = program, address
+        turns = self._turns[kind].silent if server in self._silent else self._turns[kind].all
+        what = f'{method.capitalize()} "{base_url(address)}{path}"'
+        latest = self._reactor.seconds() + self.timeouts.request * _LATEST_TURN
+        is_asked = False
 
-        await self._semaphore.acquire()
+        async def ask() -> ServerAnswer:
+            nonlocal is_asked
+            await turns.acquire()
+            try:
+                is_asked = self._reactor.seconds() < latest
+                if not is_asked:
+                    raise not_asked()
+                return await self._exchange(method, program, address, path, parameters, body)
+            finally:
+                turns.release()
+
+        def not_asked() -> ServerFailed:
+            # Its turn comes with those of the others, so that it is not left out each time.
+            self._silent.discard(server)
+            return ServerFailed(f"{what}: not asked within {self.timeouts.request:g}s, because others do not answer")
+
+        def time_out(outcome: object, seconds: float) -> None:
+            if not is_asked:
+                raise not_asked()
+            self._silent.add(server)
+            self._note_silence()
+            raise ServerFailed(f"{what}: no answer within {seconds:g}s")
+
         try:
-            asking = Deferred.fromCoroutine(self._exchange(method, program, address, path, parameters, body))
-            asking.addTimeout(self._timeouts.request, self._reactor, time_out)
+            asking = Deferred.fromCoroutine(ask())
+            asking.addTimeout(self.timeouts.request, self._reactor, time_out)
             answer = await _cancellable(asking)
         except ServerFailed:
             self.counts[program, "failed"] += 1
@@ -193,8 +242,6 @@ class ServerRequests:
         else:
             self.counts[program, "ok"] += 1
             return answer
-        finally:
-            self._semaphore.release()
 
     async def _exchange(
         self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
@@ -214,9 +261,11 @@ class ServerRequests:
                 raise
             except Exception as error:  # any failure of the connection
                 self._endpoints.pop((program, address), None)
+                self._silent.add((program, address))
                 self._note_silence()
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
+            self._silent.discard((program, address))
             if status == 200:
                 return ServerAnswer(url, answer, version)
             other = self._next_endpoint(program, address, endpoint, status, answer)

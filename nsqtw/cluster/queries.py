@@ -24,7 +24,7 @@ from nsqtw.cluster.answers import (
     with_outdated_marked,
 )
 from nsqtw.cluster.credentials import ClusterCredentials
-from nsqtw.cluster.http import NSQD, NSQLOOKUPD, ServerRequests, Timeouts, ask_all, split
+from nsqtw.cluster.http import NSQD, NSQLOOKUPD, QUERIES, SAMPLES, ServerRequests, Timeouts, ask_all, split
 from nsqtw.cluster.merge import merged_channel, merged_topic
 from nsqtw.cluster.model import (
     ChannelCount,
@@ -203,7 +203,8 @@ class Queries:
             nodes = await self.nodes()
             if not nodes.value:
                 return Partial(ClusterStats(), nodes.warnings)
-            warnings, asked = nodes.warnings, [self._node_stats(node, _WITHOUT_CLIENTS) for node in nodes.value]
+            warnings = nodes.warnings
+            asked = [self._node_stats(node, _WITHOUT_CLIENTS, kind=SAMPLES) for node in nodes.value]
         else:
             warnings, asked = (), [self._given_node_stats(address) for address in self.nsqds]
         found, errors = split(NSQD, await ask_all(asked))
@@ -223,8 +224,10 @@ class Queries:
         path: str,
         parameters: Mapping[str, str],
         reader: Callable[[JsonObject], V],
+        *,
+        kind: str = QUERIES,
     ) -> V:
-        answer = await self.requests.get(program, address, path, parameters)
+        answer = await self.requests.get(program, address, path, parameters, kind=kind)
         return await self.requests.read(answer, reader)
 
     async def _ask_lookupds(
@@ -279,8 +282,8 @@ class Queries:
         return self._remember_address(address, node_in(info, topics))
 
     async def _given_node_stats(self, address: str) -> NodeStats:
-        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
-        answer = await self.requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS)
+        info = await self._ask(NSQD, address, "/info", {}, lambda document: document, kind=SAMPLES)
+        answer = await self.requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS, kind=SAMPLES)
 
         def read(document: JsonObject) -> NodeStats:
             node = self._remember_address(address, node_in(info, topic_names_in(document)))
@@ -301,8 +304,8 @@ class Queries:
         self._given[node.http_address] = address
         return node
 
-    async def _node_stats(self, node: Node, parameters: Mapping[str, str]) -> NodeStats:
-        answer = await self.requests.get(NSQD, self.request_address(node), "/stats", parameters)
+    async def _node_stats(self, node: Node, parameters: Mapping[str, str], *, kind: str = QUERIES) -> NodeStats:
+        answer = await self.requests.get(NSQD, self.request_address(node), "/stats", parameters, kind=kind)
         return await self.requests.read(answer, lambda document: node_stats_in(document, node, answer.nsqtw_version))
 
     async def _topic_stats(
