@@ -1,84 +1,117 @@
-"""Bodies of responses, which count together."""
+"""Clients of other servers, and bodies of responses: whole, too long, broken off and given up."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-import attrs
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionLost
+from twisted.internet.ssl import optionsForClientTLS
+from twisted.internet.testing import MemoryReactorClock, StringTransportWithDisconnection
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
+from twisted.web.http import PotentialDataLoss
+from twisted.web.iweb import IPolicyForHTTPS
+from zope.interface import implementer
 
-from nsqtw.errors import ServerFailed
-from nsqtw.http.client import BodyBudget, read_body
+from nsqtw.errors import AuthError
+from nsqtw.http.client import make_client, read_body
 
 
-@attrs.define
+@implementer(IPolicyForHTTPS)
+class Policy:
+    """Remembers the servers whose certificates it was to check."""
+
+    def __init__(self) -> None:
+        self.servers: list[tuple[bytes, int]] = []
+
+    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
+        self.servers.append((hostname, port))
+        return optionsForClientTLS("a.example")
+
+
+def test_a_client_gives_a_connection_its_time() -> None:
+    reactor = MemoryReactorClock()  # type: ignore[no-untyped-call]
+    client = make_client(reactor, 3.0)
+    asking: Any = [client.get("http://127.0.0.1:4151/ping", reactor=reactor) for _ in range(2)]
+    assert [(host, port, timeout) for host, port, _, timeout, _ in reactor.tcpClients] == [("127.0.0.1", 4151, 3.0)] * 2
+    for one in asking:
+        one.addErrback(lambda failure: None)
+        one.cancel()
+
+
+def test_a_client_checks_certificates_by_its_policy() -> None:
+    reactor, policy = MemoryReactorClock(), Policy()  # type: ignore[no-untyped-call]
+    asking: Any = make_client(reactor, 3.0, policy).get("https://127.0.0.1:4152/ping", reactor=reactor)
+    assert policy.servers == [(b"127.0.0.1", 4152)]
+    asking.addErrback(lambda failure: None)
+    asking.cancel()
+
+
 class Response:
-    """A response of which a test sends the body."""
+    """One whose body the test sends."""
 
-    body: Any = None
-    is_aborted: bool = False
+    def __init__(self) -> None:
+        self.transport = StringTransportWithDisconnection()
+        self.protocol: Any = None
 
     def deliverBody(self, protocol: Any) -> None:
-        self.body = protocol
-        protocol.makeConnection(self)
+        self.protocol = self.transport.protocol = protocol
+        protocol.makeConnection(self.transport)
 
-    def abortConnection(self) -> None:
-        self.is_aborted = True
+    def sends(self, pieces: Iterable[bytes]) -> None:
+        for piece in pieces:
+            self.protocol.dataReceived(piece)
 
-    def send(self, data: bytes) -> None:
-        self.body.dataReceived(data)
-
-    def end(self) -> None:
-        self.body.connectionLost(Failure(ResponseDone()))
+    def ends(self, reason: Exception) -> None:
+        self.protocol.connectionLost(Failure(reason))
 
 
-def begin(budget: BodyBudget) -> tuple[Response, Deferred[bytes]]:
+def reading(response: Response, limit: int = 5) -> tuple[Deferred[bytes], list[Any]]:
+    """What reads, and what comes of it."""
+    outcomes: list[Any] = []
+    body = read_body(response, limit, AuthError)
+    body.addCallbacks(outcomes.append, lambda failure: outcomes.append(failure.value))
+    return body, outcomes
+
+
+@pytest.mark.parametrize("end", [ResponseDone(), PotentialDataLoss()])
+def test_a_body_may_have_as_much_as_the_limit(end: Exception) -> None:
     response = Response()
-    return response, read_body(response, 100, ServerFailed, budget)
+    _, outcomes = reading(response)
+    response.sends([b"ab", b"", b"cde"])
+    assert outcomes == []
+    response.ends(end)
+    assert outcomes == [b"abcde"]
+    assert response.transport.connected
 
 
-def test_the_largest_of_bodies_that_are_too_large_together_is_broken_off() -> None:
-    budget = BodyBudget(150)
-    (large, large_body), (small, small_body) = begin(budget), begin(budget)
-    large.send(b"x" * 90)
-    small.send(b"y" * 60)
-    assert not large.is_aborted
-    small.send(b"y")
-    assert (large.is_aborted, small.is_aborted) == (True, False)
-    failure = large_body.addErrback(lambda failure: failure.value).result
-    assert isinstance(failure, ServerFailed)
-    assert str(failure) == "the answers of all servers together have more than 150 bytes"
-    large.send(b"x" * 90)
-    small.end()
-    assert small_body.result == b"y" * 61
-    assert budget.used == 0
+def test_one_that_is_too_long_is_not_read_to_its_end() -> None:
+    response = Response()
+    _, outcomes = reading(response)
+    response.sends([b"ab", b"cdef"])
+    (error,) = outcomes
+    assert (type(error), str(error)) == (AuthError, "the answer has more than 5 bytes")
+    assert not response.transport.connected
+    response.sends([b"more", b"than", b"that"])
+    assert len(outcomes) == 1
+    assert not response.protocol._received
 
 
-def test_a_body_that_was_received_counts_while_it_is_kept() -> None:
-    budget = BodyBudget(150)
-    response, body = begin(budget)
-    response.send(b"x" * 90)
-    response.end()
-    budget.keep(90)
-    other, other_body = begin(budget)
-    other.send(b"y" * 61)
-    assert other.is_aborted
-    other_body.addErrback(lambda failure: failure.trap(ServerFailed))
-    budget.free(90)
-    assert budget.used == 0
+def test_one_that_breaks_off_is_the_error_of_the_connection() -> None:
+    response = Response()
+    _, outcomes = reading(response)
+    response.sends([b"ab"])
+    response.ends(ConnectionLost())
+    assert [type(error) for error in outcomes] == [ConnectionLost]
 
 
-@pytest.mark.parametrize("end", ["cancel", "lose"])
-def test_a_body_that_ends_early_counts_no_more(end: str) -> None:
-    budget = BodyBudget(150)
-    response, body = begin(budget)
-    response.send(b"x" * 90)
-    if end == "cancel":
-        body.cancel()
-    else:
-        response.body.connectionLost(Failure(ConnectionError()))
-    body.addErrback(lambda failure: None)
-    assert budget.used == 0
+def test_one_that_nobody_waits_for_any_more_ends_the_connection() -> None:
+    response = Response()
+    body, outcomes = reading(response)
+    response.sends([b"ab"])
+    body.cancel()
+    assert not response.transport.connected
+    assert len(outcomes) == 1
