@@ -49,6 +49,7 @@ NSQD, NSQLOOKUPD = "nsqd", "nsqlookupd"
 _IDLE_SECONDS = 20
 _CONNECTIONS_PER_SERVER = 8
 _LARGE_BYTES = 256 * 1024
+_MAX_SILENT = 10_000
 _LATEST_TURN = 0.9
 """The part of the time for an answer after which a request is not made any more."""
 _OF_HTTP = "twisted.web."
@@ -70,11 +71,11 @@ class Timeouts:
 @attrs.frozen
 class ServerAnswer:
     """
-    The answer of a server to a request to `url`. `nsqtw_version` is empty for another program than ours, `kept` are the
-    bytes that the budget counts until it is read.
+    The answer of a server. `request` is what it was asked, for errors; `nsqtw_version` is empty for another program
+    than ours; `kept` are the bytes that the budget counts until it is read.
     """
 
-    url: str
+    request: str
     body: bytes = attrs.field(repr=False)
     nsqtw_version: str = ""
     kept: int = 0
@@ -152,7 +153,7 @@ class ServerRequests:
             finally:
                 self._large.release()
         except ServerFailed as error:
-            raise ServerFailed(f'Get "{answer.url}": {error}', error.code) from error
+            raise ServerFailed(f"{answer.request}: {error}", error.code) from error
         finally:
             self.budget.free(answer.kept)
 
@@ -228,8 +229,7 @@ class ServerRequests:
         def time_out(outcome: object, seconds: float) -> None:
             if not is_asked:
                 raise not_asked()
-            self._silent.add(server)
-            self._note_silence()
+            self._note_silence(server)
             raise ServerFailed(f"{what}: no answer within {seconds:g}s")
 
         try:
@@ -261,13 +261,12 @@ class ServerRequests:
                 raise
             except Exception as error:  # any failure of the connection
                 self._endpoints.pop((program, address), None)
-                self._silent.add((program, address))
-                self._note_silence()
+                self._note_silence((program, address))
                 raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
             self._silent.discard((program, address))
             if status == 200:
-                return ServerAnswer(url, answer, version)
+                return ServerAnswer(f'{method.capitalize()} "{url}"', answer, version)
             other = self._next_endpoint(program, address, endpoint, status, answer)
             if other is None or other in tried:
                 self._endpoints.pop((program, address), None)
@@ -280,7 +279,10 @@ class ServerRequests:
         pool.cachedConnectionTimeout = _IDLE_SECONDS
         return pool
 
-    def _note_silence(self) -> None:
+    def _note_silence(self, server: tuple[str, str]) -> None:
+        if len(self._silent) >= _MAX_SILENT:  # nsqlookupds name new ones again and again
+            self._silent.clear()
+        self._silent.add(server)
         if self._silent_since is None:
             self._silent_since = self._reactor.seconds()
 
