@@ -324,10 +324,11 @@ class ServerRequests:
 
     def _failure(self, program: str, address: str, endpoint: _Endpoint, status: int, answer: bytes) -> ServerFailed:
         """Return the failure of a request that a server has refused."""
-        error = _refused(status, answer)
         is_https = endpoint.base.startswith("https:")
-        is_withheld = self._secrets[program] and not self._trust[program].covers(address, is_https=is_https)
-        return ServerFailed(f"{address}: {error}: {WITHHELD}", error.code) if status == 401 and is_withheld else error
+        if status != 401 or not self._secrets[program] or self._trust[program].covers(address, is_https=is_https):
+            return _refused(status, answer)
+        # Without the answer's words, of which the command makes another remedy.
+        return ServerFailed(f"{address}: got response 401 Unauthorized: {WITHHELD}")
 
 
 async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:

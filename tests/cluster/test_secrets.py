@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from twisted.internet import ssl
 
+from nsqtw.cli.failures import explained
 from nsqtw.cluster import trust
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.credentials import ClusterCredentials
-from nsqtw.errors import NoServerAnswered
+from nsqtw.errors import NoServerAnswered, PermissionRefused
 from tests.admin.endpoint import endpoint
 from tests.certificates import Certificates
 from tests.cluster.answering import answer, ask, server
@@ -178,3 +179,6 @@ def test_a_server_that_got_no_secret_is_a_failure_with_the_remedy() -> None:
     assert "401 Unauthorized" in str(caught.value)
     assert trust.WITHHELD in str(caught.value)
     assert "--secrets-to-named-nodes" in trust.WITHHELD
+    told = explained(caught.value)
+    assert isinstance(told, PermissionRefused)
+    assert str(told) == f"{nsqd}: got response 401 Unauthorized: {trust.WITHHELD}"
