@@ -99,7 +99,7 @@ class Queries:
         if self._lookupds:
             found, errors = await self._ask_lookupds("/topics", {}, lambda document: names_in(document, "topics"))
         else:
-            asked = [self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in) for address in self.nsqds]
+            asked = [self.ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in) for address in self.nsqds]
             found, errors = split(NSQD, await ask_all(asked))
         return Partial(_union(found), _warnings(errors))
 
@@ -217,7 +217,7 @@ class Queries:
 
     # -- requests
 
-    async def _ask(
+    async def ask(
         self,
         program: str,
         address: str,
@@ -227,13 +227,14 @@ class Queries:
         *,
         kind: str = QUERIES,
     ) -> V:
+        """Return what `reader` makes of the answer of a server. ServerFailed."""
         answer = await self.requests.get(program, address, path, parameters, kind=kind)
         return await self.requests.read(answer, reader)
 
     async def _ask_lookupds(
         self, path: str, parameters: Mapping[str, str], reader: Callable[[JsonObject], V]
     ) -> tuple[list[V], list[ServerFailed]]:
-        asked = [self._ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
+        asked = [self.ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
         return split(NSQLOOKUPD, await ask_all(asked))
 
     async def node_itself(self, address: str) -> Node:
@@ -256,7 +257,7 @@ class Queries:
 
     async def _registered_nodes(self) -> Partial[tuple[Node, ...]]:
         lookupds = self._lookupds
-        outcomes = await ask_all([self._ask(NSQLOOKUPD, address, "/nodes", {}, nodes_in) for address in lookupds])
+        outcomes = await ask_all([self.ask(NSQLOOKUPD, address, "/nodes", {}, nodes_in) for address in lookupds])
         _, errors = split(NSQLOOKUPD, outcomes)
         by_address: dict[str, Node] = {}
         for lookupd, outcome in zip(lookupds, outcomes, strict=True):
@@ -268,21 +269,21 @@ class Queries:
         return Partial(tuple(nodes), _warnings(errors))
 
     async def _given_node(self, address: str) -> Node:
-        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
-        topics = await self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in)
+        info = await self.ask(NSQD, address, "/info", {}, lambda document: document)
+        topics = await self.ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in)
         return self._remember_address(address, node_in(info, topics))
 
     async def _given_node_with(self, address: str, topic: str) -> Node | None:
         """Return the nsqd at an address if it has the topic."""
         parameters = {**_NAMES_ONLY, "topic": topic}
-        topics = await self._ask(NSQD, address, "/stats", parameters, topic_names_in)
+        topics = await self.ask(NSQD, address, "/stats", parameters, topic_names_in)
         if topic not in topics:
             return None
-        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
+        info = await self.ask(NSQD, address, "/info", {}, lambda document: document)
         return self._remember_address(address, node_in(info, topics))
 
     async def _given_node_stats(self, address: str) -> NodeStats:
-        info = await self._ask(NSQD, address, "/info", {}, lambda document: document, kind=SAMPLES)
+        info = await self.ask(NSQD, address, "/info", {}, lambda document: document, kind=SAMPLES)
         answer = await self.requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS, kind=SAMPLES)
 
         def read(document: JsonObject) -> NodeStats:
