@@ -85,10 +85,10 @@ class AdminOptions:
     lookupd_secret_file: str = option(
         TEXT, "", "file with the secret for nsqlookupd's HTTP API; empty for none", reload=live
     )
-    plain_secrets: bool = option(
+    secrets_to_named_nodes: bool = option(
         BOOLEAN,
         False,
-        "send the secrets over plain HTTP also to nsqds that only an nsqlookupd names",
+        "send the secret also to nsqds that only an nsqlookupd names, in plain HTTP or with any valid certificate",
         reload=live,
     )
 

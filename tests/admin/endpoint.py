@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from tests.certificates import Pair
 from tests.wire import HOST
 
 
@@ -30,11 +32,13 @@ class Endpoint:
 
 
 @contextmanager
-def endpoint() -> Iterator[Endpoint]:
-    """Run a server while the context lasts."""
+def endpoint(pair: Pair | None = None) -> Iterator[Endpoint]:
+    """Run a server while the context lasts, with `pair` one for HTTPS."""
     found = Endpoint("")
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_POST(self) -> None:
             self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
@@ -53,6 +57,11 @@ def endpoint() -> Iterator[Endpoint]:
 
     server = ThreadingHTTPServer((HOST, 0), Handler)
     found.address = f"{HOST}:{server.server_port}"
+    if pair is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.certificate, pair.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        found.address = f"https://{found.address}"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
