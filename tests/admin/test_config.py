@@ -84,6 +84,23 @@ def test_addresses_that_may_not(start: StartAdmin) -> None:
     assert everyone.get("/config/log_level").status == 200
 
 
+@pytest.mark.parametrize("flags", [("--admin-user=boss",), ("--publish-user=bob",), ("--read-user=bob",)])
+def test_a_change_needs_the_role_admin_where_there_are_users(start: StartAdmin, flags: tuple[str, ...]) -> None:
+    admin = start(*flags)
+    headers = {"X-Forwarded-User": "bob"}
+    for key, body in (("log_level", b"debug"), ("nsqlookupd_http_addresses", b'["192.0.2.2:1"]'), ("nowhere", b"x")):
+        reply = admin.ask("PUT", f"/config/{key}", body, headers)
+        assert (reply.status, reply.message) == (403, "FORBIDDEN"), key
+    assert admin.await_audit("set_log_level").startswith(f"bob@{HOST} set_log_level: FORBIDDEN")
+    assert admin.ask("GET", "/config/log_level", headers=headers).body == b"2"
+
+
+def test_an_admin_that_a_proxy_names_changes_an_option(start: StartAdmin) -> None:
+    admin = start("--admin-user=boss", "--read-user=bob")
+    changed = admin.ask("PUT", "/config/log_level", b"debug", {"X-Forwarded-User": "boss"})
+    assert (changed.status, changed.body) == (200, b"1")
+
+
 def test_the_rate_of_a_metric(start: StartAdmin, graphite: Endpoint) -> None:
     admin = start(f"--graphite-url=http://user:word@{graphite.address}/sub", "--statsd-interval=20s")
     graphite.body = b'[{"target":"x","datapoints":[[41,1]]}]'
