@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.admin.conftest import Nodes, StartAdmin
-from tests.admin.endpoint import Endpoint, endpoint
+from tests.admin.endpoint import Endpoint, endpoint, stalled_endpoint
 from tests.admin.process import AdminProcess
 from tests.wire import HOST
 
@@ -125,3 +125,11 @@ def test_graphite_behind_nsqadmin(start: StartAdmin, graphite: Endpoint) -> None
     assert graphite.requests[0][0] == "/render?target=a&target=b"
     graphite.status = 404
     assert admin.get("/render?target=a").status == 404
+
+
+def test_a_graphite_that_does_not_end_its_answer(start: StartAdmin) -> None:
+    with stalled_endpoint() as stalled:
+        url = f"http://{stalled.address}"
+        admin = start(f"--graphite-url={url}", "--proxy-graphite", "--http-client-request-timeout=200ms")
+        assert admin.get("/render?target=a").status == 502
+        assert admin.get("/api/graphite?metric=rate&target=a").status == 500
