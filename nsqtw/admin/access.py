@@ -58,6 +58,11 @@ class Access:
         """Whether users log in at nsqadmin itself."""
         return self._authorizations is not None
 
+    @property
+    def has_users(self) -> bool:
+        """Whether it depends on the user what a request may do."""
+        return self.has_login or bool(self._options.admin_user) or self._options.has_users
+
     # -- users
 
     async def authenticate(self, request: WebRequest) -> Viewer | None:
@@ -79,6 +84,14 @@ class Access:
         """Return the recorded user of a request."""
         known: _Known = request.getComponent(_Known)
         return known.viewer
+
+    def reported_user(self, request: WebRequest) -> str:
+        """
+        Return the user of a request as other programs are told. Where there are no users, it is that of HTTP's Basic
+        authentication, as in the original; any client can choose it.
+        """
+        name = self.viewer(request).name
+        return name if self.has_users else _basic(request.getHeader("Authorization") or "")[0] or name
 
     async def log_in(self, request: WebRequest, name: str, secret: str) -> Viewer | None:
         """Start a session, and set its cookie; None for a wrong name or secret. AuthError."""
@@ -159,7 +172,7 @@ class Access:
         proxies = network_of("acl-proxy-cidr", options.acl_proxy_cidr)
         if proxies is None or is_in(proxies, peer_ip(request)):
             name = request.getHeader(options.acl_http_header) or ""
-        if not options.admin_user and not options.has_users:
+        if not self.has_users:
             return attrs.evolve(_OPEN, name=name, csrf_subject=name)
         may_see_bodies = bool(name) and (name in options.admin_user or name in options.body_user)
         if name in options.admin_user:
@@ -227,11 +240,6 @@ def is_https(request: WebRequest) -> bool:
     """Return whether the browser speaks HTTPS, with nsqadmin or with a proxy in front of it."""
     forwarded = request.getHeader("X-Forwarded-Proto") or request.getHeader("X-Scheme") or ""
     return request.isSecure() or forwarded.lower() == "https"
-
-
-def basic_user(request: WebRequest) -> str:
-    """Return the user name of HTTP's Basic authentication; "" without one."""
-    return _basic(request.getHeader("Authorization") or "")[0]
 
 
 def _credentials(request: WebRequest) -> tuple[str, str]:

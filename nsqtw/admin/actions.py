@@ -209,7 +209,7 @@ class Performer:
             self.counts[name, kind] += 1
             self._audit.record(request, viewer.name, name, target, outcome)
             for notification in action.notifies if is_notified else ():
-                self._notifications.send(request, viewer.name, notification, target)
+                self._notifications.send(request, self._access.reported_user(request), notification, target)
 
 
 def _check_names(action: Action, target: Target) -> None:

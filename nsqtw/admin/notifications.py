@@ -2,8 +2,8 @@
 Notifications of actions: a POST of a JSON document to --notification-http-endpoint, in the background and one at a time
 (suite specification 2.7).
 
-`user` is the user of HTTP's Basic authentication, as in the original, else the user that nsqadmin knows. Unlike the
-original, an endpoint that cannot be reached is only logged.
+`user` is the user of the request; where there are no users, it is that of HTTP's Basic authentication, as in the
+original. Unlike the original, an endpoint that cannot be reached is only logged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.web.http_headers import Headers
 
-from nsqtw.admin.access import basic_user, is_https
+from nsqtw.admin.access import is_https
 from nsqtw.admin.audit import Target
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
@@ -104,8 +104,8 @@ def notification(request: WebRequest, user: str, action: str, target: Target, no
     if target.node:
         document["node"] = target.node
     document["timestamp"] = now
-    if name := basic_user(request) or user:
-        document["user"] = name
+    if user:
+        document["user"] = user
     return document | {
         "remote_ip": join_host_port(peer.host, peer.port) if hasattr(peer, "host") else "",
         "user_agent": headers.getHeader("User-Agent") or "",

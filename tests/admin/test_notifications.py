@@ -91,6 +91,14 @@ def test_the_user_of_basic_authentication(notifying: AdminProcess, receiver: End
     assert [document["user"] for document in receiver.documents] == ["ann", "bob"]
 
 
+def test_a_client_does_not_choose_the_user(receiver: Endpoint, start: StartAdmin, topic: str) -> None:
+    admin = start(f"--notification-http-endpoint=http://{receiver.address}/hook", "--admin-user=boss")
+    headers = {"Authorization": f"Basic {b64encode(b'ann:word').decode()}", "X-Forwarded-User": "boss"}
+    assert admin.ask("POST", "/api/topics", {"topic": topic}, headers).status == 200
+    actions_of(receiver, 1)
+    assert receiver.documents[0]["user"] == "boss"
+
+
 def test_an_endpoint_that_does_not_end_its_answer(start: StartAdmin, topic: str) -> None:
     with stalled_endpoint() as stalled:
         url = f"http://{stalled.address}/"
