@@ -23,6 +23,8 @@ class Endpoint:
     requests: list[tuple[str, dict[str, str], bytes]] = attrs.field(factory=list)
     status: int = 200
     body: bytes = b"[]"
+    is_posting_cut_off: bool = False
+    """A POST is received, and its connection closed without an answer."""
 
     @property
     def documents(self) -> list[Any]:
@@ -37,7 +39,9 @@ def endpoint() -> Iterator[Endpoint]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if not found.is_posting_cut_off:
+                self._answer(body)
 
         def do_GET(self) -> None:
             self._answer(b"")

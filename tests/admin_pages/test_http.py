@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 from html import unescape
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from tests.admin.conftest import Nodes, StartAdmin
+from tests.admin.endpoint import endpoint
 from tests.admin.process import AdminProcess
 from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS, HOST
@@ -189,6 +191,36 @@ def test_warnings_of_nodes_that_failed_are_shown_after_an_action(start: StartAdm
 def test_an_action_that_no_server_does_is_shown_as_not_done(admin: AdminProcess) -> None:
     status, _, body = post(admin, "/actions/pause_topic?topic=nothing-here", csrf=token(admin, "/actions/create"))
     assert (status, "It was not done" in body) == (502, True)
+
+
+def test_an_action_that_every_node_refuses_is_shown_and_counted_as_failed(
+    start: StartAdmin, nodes: Nodes, topic: str
+) -> None:
+    nodes.prepare(topic)
+    with endpoint() as receiver:
+        admin = start(f"--notification-http-endpoint=http://{receiver.address}/")
+        csrf = token(admin, "/actions/create")
+        status, _, body = post(admin, f"/actions/delete_channel?topic={topic}&channel=no", csrf=csrf, typed="no")
+        assert (status, "It was not done: got response 404" in body) == (502, True)
+        assert ": failed: got response 404" in admin.await_audit("delete_channel")
+        assert b'nsq_admin_actions_total{action="delete_channel",outcome="failed"} 1' in admin.get("/metrics").body
+        assert admin.ask("DELETE", f"/api/topics/{topic}/no").status == 200
+        assert admin.ask("POST", "/api/topics", {"topic": topic}).status == 200
+        wait_until(lambda: len(receiver.requests) > 0, "a notification")
+        assert [document["action"] for document in receiver.documents] == ["create_topic"]
+
+
+def test_an_action_whose_answer_is_lost_is_shown_and_counted_as_unknown(start: StartAdmin) -> None:
+    with endpoint() as nsqd:
+        port = int(nsqd.address.rpartition(":")[2])
+        info = {"broadcast_address": HOST, "hostname": "h", "tcp_port": 1, "http_port": port, "version": "1.3.0"}
+        nsqd.body = json.dumps({**info, "topics": []}).encode()
+        nsqd.is_posting_cut_off = True
+        admin = start(f"--nsqd-http-address={nsqd.address}")
+        status, _, body = post(admin, "/actions/publish?topic=t", csrf=token(admin, "/actions/create"), body="x")
+    assert (status, "It is not known whether it was done" in body, "It was not done" in body) == (502, True, False)
+    assert admin.await_audit("publish").startswith(f"@{HOST} publish topic=t: unknown: ")
+    assert b'nsq_admin_actions_total{action="publish",outcome="unknown"} 1' in admin.get("/metrics").body
 
 
 def test_pages_and_static_files_are_below_the_base_path(start: StartAdmin) -> None:
