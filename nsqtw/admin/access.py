@@ -61,7 +61,7 @@ class Access:
     @property
     def has_users(self) -> bool:
         """Whether it depends on the user what a request may do."""
-        return self.has_login or bool(self._options.admin_user) or self._options.has_users
+        return self.has_login or self._options.has_named_users
 
     # -- users
 

@@ -25,7 +25,7 @@ from nsqtw.cluster.http import Timeouts
 from nsqtw.daemon.process import DaemonService
 from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
-from nsqtw.errors import NsqtwError
+from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.net.descriptors import raise_limit
 from nsqtw.net.listen import Listener, open_listeners
 from nsqtw.options.admin import NSQADMIN, AdminOptions, check_admin
@@ -33,6 +33,9 @@ from nsqtw.runtime.monotonic import use_monotonic_clock
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.version import version_line
+
+_USER_OPTIONS = frozenset(("admin_user", "publish_user", "read_user", "body_user"))
+_TRUST_OPTIONS = _USER_OPTIONS | {"acl_proxy_cidr"}
 
 _log = Logger()
 
@@ -128,7 +131,13 @@ class AdminService(DaemonService):
 
     def _file_readers(self) -> list[FileReader]:
         """Return the readers of the files in use."""
-        return file_readers(self._cluster, self._certificate, self._authorizations)
+        users = FileReader("users", self._check_users, _USER_OPTIONS)
+        return [*file_readers(self._cluster, self._certificate, self._authorizations), users]
+
+    def _check_users(self, options: AdminOptions) -> None:
+        """Check that a reload leaves users, if there are any: a slip in a file must not make everybody an admin."""
+        if self._options.has_named_users and not options.has_named_users:
+            raise OptionError("without users every client could change everything: only a restart does that")
 
     def _follow_reload(self, changed: frozenset[str]) -> None:
         """A reload has changed these options."""
@@ -136,6 +145,9 @@ class AdminService(DaemonService):
             self._cluster.lookupds = self._options.lookupd_http_address
         if "nsqd_http_address" in changed:
             self._cluster.nsqds = self._options.nsqd_http_address
+        if changed & _TRUST_OPTIONS:
+            for warning in open_to_all(self._options, self._listener):
+                _log.warn("{warning}", warning=warning)
 
     async def _stop(self) -> None:
         _log.info("HTTP: closing {address}", address=self._listener.address)
@@ -151,7 +163,7 @@ def open_to_all(options: AdminOptions, listener: Listener) -> list[str]:
     """Return warnings for an address that accepts requests without proof of their user."""
     if listener.is_local or options.auth:
         return []
-    if not (options.admin_user or options.has_users):
+    if not options.has_named_users:
         return [f"HTTP on {listener.address} is open: without --auth or --admin-user any client may delete topics"]
     if not options.acl_proxy_cidr:
         return [

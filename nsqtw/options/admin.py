@@ -179,6 +179,11 @@ class AdminOptions:
         """Whether --acl-http-header decides about more than the right to change."""
         return bool(self.publish_user or self.read_user or self.body_user)
 
+    @property
+    def has_named_users(self) -> bool:
+        """Whether it depends on the user in --acl-http-header what a request may do."""
+        return bool(self.admin_user) or self.has_users
+
 
 NSQADMIN = OptionTable("nsqadmin", AdminOptions)
 
