@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import attrs
 from twisted.internet.defer import Deferred
 
-from nsqtw.admin.server import WebRequest
+from nsqtw.admin.server import MAX_BODY_BYTES, MAX_SMALL_BODY_BYTES, WebRequest
 from nsqtw.admin.sessions import Sessions
 from nsqtw.admin.viewer import Role, Viewer, viewer_with
 from nsqtw.errors import AccessDenied, AuthError, AuthRefused
@@ -67,14 +67,24 @@ class Access:
 
     async def authenticate(self, request: WebRequest) -> Viewer | None:
         """Return the user of a request; None for one that may see nothing. AuthError when it cannot be determined."""
-        if self._authorizations is None:
-            return self._named_by_proxy(request)
-        token = _cookie(request)
-        viewer = self._sessions.find(token, self._authorizations.now()) if token else None
-        if viewer is not None:
+        viewer = self.known_viewer(request)
+        if viewer is not None or self._authorizations is None:
             return viewer
         name, secret = _credentials(request)
         return await self._check(name, secret, request) if secret else None
+
+    def known_viewer(self, request: WebRequest) -> Viewer | None:
+        """Return the user of a request without a question to an authorizer; None for none, or another one."""
+        if self._authorizations is None:
+            return self._named_by_proxy(request)
+        token = _cookie(request)
+        return self._sessions.find(token, self._authorizations.now()) if token else None
+
+    def body_limit(self, request: WebRequest) -> int:
+        """Return the bytes that the body of a request may have: only who may publish sends much."""
+        viewer = self.known_viewer(request)
+        is_publisher = viewer is not None and (viewer.role >= Role.PUBLISH or viewer.rights is not None)
+        return MAX_BODY_BYTES if is_publisher else MAX_SMALL_BODY_BYTES
 
     def set_viewer(self, request: WebRequest, viewer: Viewer) -> None:
         """Record the user of a request."""

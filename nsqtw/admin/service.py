@@ -13,10 +13,10 @@ from typing import Any
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
-from twisted.protocols.policies import WrappingFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from nsqtw.admin.access import Access
+from nsqtw.admin.connections import AdmittedConnections
 from nsqtw.admin.files import Certificate, file_readers, open_authorizer, read_credentials
 from nsqtw.admin.site import AdminWeb
 from nsqtw.auth.authorization import PluginAuthorizations
@@ -26,7 +26,8 @@ from nsqtw.daemon.process import DaemonService
 from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import NsqtwError, OptionError
-from nsqtw.net.descriptors import raise_limit
+from nsqtw.net.admission import ConnectionLimiter, Rejections
+from nsqtw.net.descriptors import Descriptors, raise_limit
 from nsqtw.net.listen import Listener, open_listeners
 from nsqtw.options.admin import NSQADMIN, AdminOptions, check_admin
 from nsqtw.runtime.monotonic import use_monotonic_clock
@@ -57,7 +58,8 @@ class AdminService(DaemonService):
         self._authorizations: PluginAuthorizations | None = None
         self._cluster: Cluster
         self._web: AdminWeb
-        self._factory: WrappingFactory
+        self._descriptors: Descriptors
+        self._factory: AdmittedConnections
         self._listener: Listener
         self._port: IListeningPort
         self.reloading = Reload(config or RunningConfig(NSQADMIN, options), self._file_readers, self._follow_reload)
@@ -107,8 +109,9 @@ class AdminService(DaemonService):
         inner: Any = self._web.site
         if self._certificate is not None:
             inner = TLSMemoryBIOFactory(self._certificate, False, inner)
-        self._factory = WrappingFactory(inner)  # type: ignore[no-untyped-call]
-        self._factory.noisy = False
+        self._descriptors = Descriptors()
+        limiter = ConnectionLimiter(options, Rejections(self._reactor.seconds), self._descriptors)
+        self._factory = AdmittedConnections(inner, limiter, self._reactor, is_tls=self._certificate is not None)
         self._web.start()
         self._port = self._listener.serve(self._reactor, self._factory)
         name = "HTTP" if self._certificate is None else "HTTPS"
@@ -155,6 +158,7 @@ class AdminService(DaemonService):
         await self._web.close()
         for connection in list(self._factory.protocols):
             connection.transport.abortConnection()
+        self._descriptors.close()
         if self._authorizations is not None:
             self._authorizations.close()
 
