@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import re
+from contextlib import ExitStack, closing
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
 
+from nsqtw.admin.pages.live_pages import MAX_PAGES_OF_USER
 from tests.admin.conftest import Nodes, StartAdmin
 from tests.admin.endpoint import endpoint
 from tests.admin.process import AdminProcess
@@ -132,6 +134,25 @@ def test_a_page_sends_itself_as_an_event_and_again_when_it_changes(
     nodes.nsqds[0].publish(topic, [b"x"])
     wait_until(lambda: _event(response) != first, "the page changed")
     connection.close()
+
+
+def test_a_user_has_a_limited_number_of_live_pages(start: StartAdmin) -> None:
+    admin = start("--admin-user=ann", "--read-user=bob")
+    with ExitStack() as stack:
+
+        def open_page(user: str) -> http.client.HTTPResponse:
+            connection = stack.enter_context(
+                closing(http.client.HTTPConnection(HOST, admin.http_port, timeout=ANSWER_SECONDS))
+            )
+            headers = {"Accept": "text/event-stream", "X-Forwarded-User": user}
+            connection.request("GET", "/topics", headers=headers)
+            return stack.enter_context(connection.getresponse())
+
+        assert {open_page("bob").status for _ in range(MAX_PAGES_OF_USER)} == {200}
+        refused = open_page("bob")
+        assert (refused.status, refused.getheader("Retry-After")) == (503, "10")
+        assert open_page("ann").status == 200
+        assert admin.get("/topics", X_Forwarded_User="bob").status == 200
 
 
 def _event(response: http.client.HTTPResponse) -> list[str]:
