@@ -261,6 +261,16 @@ def test_a_link_beside_a_message_leads_to_its_replay(admin: AdminProcess, nodes:
     assert 'id="preview"' in form
 
 
+def test_a_replay_is_red_only_when_it_skips_messages(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic, "work", messages=3)
+    wait_until(lambda: admin.get(f"/topics/{topic}/work").status == 200, "the channel is there")
+    page = admin.get(f"/topics/{topic}/work").body.decode()
+    assert '<a class="button" href="/actions/seek_channel' in page
+    for kind, style in (("earliest", "button primary"), ("latest", "button primary danger")):
+        form = admin.get(f"/actions/seek_channel?topic={topic}&channel=work&kind={kind}").body.decode()
+        assert f'<button class="{style}" type="submit">Move the channel</button>' in form, kind
+
+
 def test_a_form_leads_back_to_the_page_of_its_target(admin: AdminProcess) -> None:
     for path, back in (
         ("create?topic=t&channel=c", "/topics"),
