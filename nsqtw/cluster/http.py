@@ -30,7 +30,7 @@ from nsqtw.client.lookup import ACCEPT, base_url, refusal
 from nsqtw.cluster.answers import JsonObject, document_in
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
 from nsqtw.cluster.trust import WITHHELD
-from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
+from nsqtw.errors import NoServerAnswered, OutcomeUnknown, ServerFailed, Unsupported
 from nsqtw.http.client import BodyBudget, BytesBody, make_client, read_body
 from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.rights import authorization
@@ -230,7 +230,8 @@ class ServerRequests:
             if not is_asked:
                 raise not_asked()
             self._note_silence(server)
-            raise ServerFailed(f"{what}: no answer within {seconds:g}s")
+            failure = ServerFailed if method == "GET" else OutcomeUnknown
+            raise failure(f"{what}: no answer within {seconds:g}s")
 
         try:
             asking = Deferred.fromCoroutine(ask())
@@ -262,7 +263,8 @@ class ServerRequests:
             except Exception as error:  # any failure of the connection
                 self._endpoints.pop((program, address), None)
                 self._note_silence((program, address))
-                raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
+                failure = ServerFailed if method == "GET" or _is_unsent(error) else OutcomeUnknown
+                raise failure(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
             self._silent.discard((program, address))
             if status == 200:
@@ -407,6 +409,11 @@ def _cancellable(running: Deferred[V]) -> Deferred[V]:
     outcome: Deferred[V] = Deferred(cancel)
     running.addBoth(pass_on)
     return outcome
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Return whether there was no connection to send a request on."""
+    return isinstance(error, ConnectError | DNSLookupError)
 
 
 def _reason(error: Exception, base: str) -> str:
