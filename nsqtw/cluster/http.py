@@ -29,7 +29,7 @@ from twisted.web.client import HTTPConnectionPool
 from nsqtw.client.lookup import ACCEPT, base_url, refusal
 from nsqtw.cluster.answers import JsonObject, document_in
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
-from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
+from nsqtw.errors import NoServerAnswered, OutcomeUnknown, ServerFailed, Unsupported
 from nsqtw.http.client import BytesBody, make_client, read_body
 from nsqtw.options.addresses import MAX_PORT, is_loopback, join_host_port
 from nsqtw.rights import authorization
@@ -150,7 +150,8 @@ class ServerRequests:
     ) -> ServerAnswer:
         def time_out(outcome: object, seconds: float) -> None:
             self._note_silence()
-            raise ServerFailed(f'{method.capitalize()} "{base_url(address)}{path}": no answer within {seconds:g}s')
+            text = f'{method.capitalize()} "{base_url(address)}{path}": no answer within {seconds:g}s'
+            raise ServerFailed(text) if method == "GET" else OutcomeUnknown(text)
 
         await self._semaphore.acquire()
         try:
@@ -184,7 +185,8 @@ class ServerRequests:
             except Exception as error:  # any failure of the connection
                 self._endpoints.pop(address, None)
                 self._note_silence()
-                raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
+                kind = ServerFailed if method == "GET" or _is_unsent(error) else OutcomeUnknown
+                raise kind(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
             if status == 200:
                 return ServerAnswer(answer, version)
@@ -299,6 +301,11 @@ def _cancellable(running: Deferred[V]) -> Deferred[V]:
     outcome: Deferred[V] = Deferred(cancel)
     running.addBoth(pass_on)
     return outcome
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Return whether there was no connection to send a request on."""
+    return isinstance(error, ConnectError | DNSLookupError)
 
 
 def _reason(error: Exception, base: str) -> str:

@@ -1,8 +1,9 @@
-"""An HTTP server for tests that keeps what it was sent."""
+"""HTTP servers for tests: one keeps what it was sent, one never ends its answers."""
 
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ class Endpoint:
     requests: list[tuple[str, dict[str, str], bytes]] = attrs.field(factory=list)
     status: int = 200
     body: bytes = b"[]"
+    is_posting_cut_off: bool = False
+    """A POST is received, and its connection closed without an answer."""
 
     @property
     def documents(self) -> list[Any]:
@@ -36,7 +39,9 @@ def endpoint() -> Iterator[Endpoint]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if not found.is_posting_cut_off:
+                self._answer(body)
 
         def do_GET(self) -> None:
             self._answer(b"")
@@ -61,3 +66,40 @@ def endpoint() -> Iterator[Endpoint]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@attrs.define
+class StalledEndpoint:
+    """A server that sends the head of each answer, and never its body. `count` is the number of requests."""
+
+    address: str
+    count: int = 0
+
+
+@contextmanager
+def stalled_endpoint() -> Iterator[StalledEndpoint]:
+    """Run a server while the context lasts."""
+    listener = socket.create_server((HOST, 0), backlog=100)
+    found = StalledEndpoint(f"{HOST}:{listener.getsockname()[1]}")
+    held: list[socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            held.append(connection)
+            connection.recv(65536)
+            found.count += 1
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield found
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for connection in (listener, *held):
+            connection.close()

@@ -17,6 +17,7 @@ from nsqtw.cluster.credentials import ClusterCredentials
 from nsqtw.cluster.http import Timeouts
 from nsqtw.errors import NoServerAnswered, Unsupported
 from tests.cluster.reactor import run
+from tests.process import ReservedPort
 from tests.wire import ANSWER_SECONDS, HOST
 
 Answers = Callable[[str], bytes | None]
@@ -106,6 +107,36 @@ def test_a_wrong_answer(sent: bytes, text: str) -> None:
         ask(address, "topics")
     assert str(caught.value).startswith("failed to query any nsqd: ")
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_unknown"),
+    [(None, True), (b"", True), (b"no HTTP\r\n\r\n", True), (answer({}, "500 Internal Server Error"), False)],
+)
+def test_a_change_without_an_answer_may_have_been_made(sent: bytes | None, is_unknown: bool) -> None:
+    info = {"broadcast_address": HOST, "hostname": "h", "tcp_port": 1, "version": "1.3.0", "topics": []}
+
+    def nsqd(head: str) -> bytes | None:
+        if head.startswith("POST "):
+            return sent
+        return answer({**info, "http_port": int(address.rpartition(":")[2])})
+
+    with server(nsqd) as (address, _):
+        with pytest.raises(NoServerAnswered) as caught:
+            ask(address, "publish", "t", b"x", timeouts=Timeouts(ANSWER_SECONDS, 1))
+        created = ask(address, "create", "t", timeouts=Timeouts(ANSWER_SECONDS, 1))
+    assert caught.value.is_outcome_unknown is is_unknown
+    assert (created.value, created.is_outcome_unknown) == ((), is_unknown)
+
+
+def test_a_query_and_a_change_that_is_not_sent_have_a_known_outcome() -> None:
+    with server(lambda head: b"") as (address, _), pytest.raises(NoServerAnswered) as caught:
+        ask(address, "topics")
+    assert not caught.value.is_outcome_unknown
+    port = ReservedPort()
+    created = ask(f"{HOST}:{port.number}", "create", "t")
+    assert (created.value, created.is_outcome_unknown) == ((), False)
+    port.release()
 
 
 def test_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

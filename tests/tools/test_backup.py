@@ -325,9 +325,15 @@ def test_what_is_no_data_path(tmp_path: Path) -> None:
 
 
 def test_a_check_puts_nothing_anywhere(backup: Path, tmp_path: Path) -> None:
-    done = nsqtw("restore", backup, tmp_path / "new", "--check")
-    assert (done.returncode, (tmp_path / "new").exists()) == (0, False)
-    assert " files are as they were at " in done.stdout
+    for words in ([tmp_path / "new"], []):
+        done = nsqtw("restore", backup, *words, "--check")
+        assert (done.returncode, (tmp_path / "new").exists()) == (0, False)
+        assert " files are as they were at " in done.stdout
+
+
+def test_a_restore_needs_a_place(backup: Path) -> None:
+    done = nsqtw("restore", backup)
+    assert (done.returncode, done.stderr.startswith("nsqtw restore: missing argument 'DATA_PATH' (try")) == (2, True)
 
 
 def test_a_torn_end_is_cut_off(start: Start, tmp_path: Path) -> None:
