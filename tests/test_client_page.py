@@ -61,9 +61,8 @@ def test_the_walk_through_archives_messages_of_both_brokers(tmp_path: Path) -> N
     def log() -> str:
         return (tmp_path / "log").read_text("utf-8", "replace")
 
-    nsqlookupd, first, second, publish, archive, publish_other, show, tail, stat = COMMANDS
-    for name in ("nsqd-1", "nsqd-2"):
-        (tmp_path / name).mkdir()
+    make_directories, nsqlookupd, first, second, publish, archive, publish_other, show, tail, stat = COMMANDS
+    subprocess.run(here(make_directories), check=True)
     tcp, http = f"--tcp-address=127.0.0.1:{ports[0].number}", f"--http-address=127.0.0.1:{ports[1].number}"
     try:
         start(nsqlookupd, tcp, http)
