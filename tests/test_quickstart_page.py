@@ -59,7 +59,7 @@ def test_messages_of_the_writer_reach_the_reader_which_ctrl_c_ends(
     read = tmp_path / "reader"
     process = run(reader, nsqd, read)
     try:
-        expected = [f"{body} attempt 1" for body in (b"one", b"two", b"three")]
+        expected = [f"{body!r} attempt 1" for body in (b"one", b"two", b"three")]
         wait_until(lambda: read.read_text().splitlines() == expected, "the reader prints all messages")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0, read.read_text()
