@@ -1,27 +1,35 @@
-# make run        nsqd, nsqlookupd and nsqadmin's page on 127.0.0.1, data in ./nsq-data; PORT=5150 takes 5150, 5151, ...
-# make demo         the main job, Spark to NSQ to two consumers, with a crash in the middle; INPUT=file.jsonl for yours
-# make test         everything that checks this code; JOBS=4 runs four test files at the same time, not two
-# make test-browser nsqadmin's pages in a real Chromium (Debian: apt-get install chromium); ONLY='live actions' for some of them
-# make screenshots  the pictures of nsqadmin in the documentation, made anew, which takes Chromium, too
-# make test-compiled   the tests on modules that mypyc compiled, which takes a C compiler; ONLY='tests/core' for some of them
-# make test-system  what needs programs of the system: Prometheus scrapes a cluster, systemd reads the units, zsh and fish complete words; ONLY=systemd for some
-# make test-twisted    the tests with the lowest and the newest supported Twisted; TWISTED=lowest for one of them, ONLY='tests/net'
-# make fuzz         hostile inputs that nobody tried before, for MINUTES=10; ONLY='http disk' for some targets
-# make conformance  what nsqd 1.3.0 was recorded to do, against this broker; ONLY='pub/* rdy/*' for a part of it
-# make clients      the test-suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some of them
-# make crash        brokers are made to crash, and what they promised is checked; MINUTES=60, SEED=1 as an earlier run
-# make bench        messages a second and latencies, then bench-clients and bench-plots; PEER=/path/to/nsqd to compare, TOOLS=/dir/of/bench_writer
-# make bench-plots  rates against message size and number of channels, drawn to rates.png; PEER=/path/to/nsqd to compare
-# make bench-shapes how cost and memory grow with topics, connections and backlogs
-# make bench-connections   what closed connections leave in memory; COUNT=20000 of each kind instead of 200,000
-# make bench-pauses how long a broker with 10,000 channels is away at 100,000 messages a second
-# make bench-clients   messages a second of our client library, on each event loop, and of pynsq, gnsq and ansq
-# make bench-spark  rows a second through the connector for Spark, in both directions
-# make bench-lookupd   nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
+# Run
+# make run                nsqd, nsqlookupd and nsqadmin on 127.0.0.1, data in ./nsq-data; PORT=5150 takes 5150, 5151, ...
+# make demo               an end-to-end example: Spark, NSQ, two consumers and a crash; INPUT=file.jsonl for your records
+#
+# Test
+# make test               everything that checks this code; JOBS=4 runs four test files at the same time, not two
+# make test-browser       nsqadmin's pages in Chromium (Debian: apt-get install chromium); ONLY='live actions' for some
+# make test-compiled      the tests on modules that mypyc compiled, with a C compiler; ONLY='tests/core' for some
+# make test-system        Prometheus, systemd, zsh and fish, which must be installed; ONLY=systemd for some
+# make test-twisted       the lowest and the newest supported Twisted; TWISTED=lowest for one, ONLY='tests/net' for some
+# make fuzz               hostile inputs, new ones each time, for MINUTES=10; ONLY='http disk' for some targets
+# make conformance        dialogues recorded from nsqd 1.3.0, against this broker; ONLY='pub/* rdy/*' for some
+# make clients            the test suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some
+# make crash              brokers crash, and what they promised is checked; MINUTES=60, SEED=1 repeats an earlier run
+#
+# Measure
+# make bench              rates and latencies, then bench-clients and bench-plots; PEER=/path/to/nsqd to compare,
+#                         TOOLS=/dir/of/bench_writer
+# make bench-clients      rates of our client library on each event loop, and of pynsq, gnsq and ansq
+# make bench-connections  what closed connections leave in memory; COUNT=20000 of each kind instead of 200,000
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
-# make docs       the documentation as a site, in docs/_build; a warning or a broken link is an error
-# make wheels       what a release uploads, into dist/; PYTHONS='python3.11 python3.13' compiles for these
-# make venv         only .venv with everything in it
+# make bench-lookupd      nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
+# make bench-pauses       pauses of a broker with 10,000 channels at 100,000 messages a second
+# make bench-plots        rates by message size and number of channels, in rates.png; PEER=/path/to/nsqd to compare
+# make bench-shapes       how cost and memory grow with topics, connections and backlogs
+# make bench-spark        rows a second through the connector for Spark, in both directions
+#
+# Build
+# make docs               the documentation as a site, in docs/_build; a warning or a broken link is an error
+# make screenshots        the pictures of nsqadmin in the documentation, made anew with Chromium
+# make venv               only .venv with everything in it
+# make wheels             what a release uploads, into dist/; PYTHONS='python3.11 python3.13' compiles for these
 #
 # Needs python3 (3.11 or newer) and make. PYTHON=/path/to/python3 chooses another Python.
 
@@ -53,9 +61,9 @@ SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(i
     bench-plots bench-shapes bench-pauses \
     bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
-# The list at the top of this file.
+# The comment at the top of this file.
 help:
-	@sed -n 's/^# make /make /p' $(firstword $(MAKEFILE_LIST))
+	@sed -n -e '/^#/!q' -e 's/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
 run: $(BROKER)
 	@NSQTW_MAKE_RUN=yes exec $(BIN)/nsqtw up --port $(PORT) --data-path nsq-data

@@ -31,7 +31,8 @@ All errors that nsqtw raises deliberately, in one tree.
     │   └── PermissionRefused  ... a node refuses the credentials
     ├── ClusterError         a query or change of a cluster failed
     │   ├── ServerFailed     ... one nsqd or nsqlookupd gave no usable answer
-    │   │   └── Unsupported  ... because it does not have what was asked for
+    │   │   ├── Unsupported  ... because it does not have what was asked for
+    │   │   └── OutcomeUnknown  ... and may have made the change that it was sent
     │   ├── NoServerAnswered ... no nsqd, or no nsqlookupd, gave a usable answer
     │   ├── UnknownObject    ... a node or channel does not exist
     │   └── PageNotFound     ... what a page of nsqadmin is about does not exist
@@ -228,7 +229,12 @@ class PermissionRefused(CommandError):
 
 
 class ClusterError(NsqtwError):
-    """A query or a change of a cluster failed. The text is for the user and contains no secret."""
+    """
+    A query or a change of a cluster failed. The text is for the user and contains no secret. `is_outcome_unknown` says
+    that the change may have been made.
+    """
+
+    is_outcome_unknown = False
 
 
 class ServerFailed(ClusterError):
@@ -237,14 +243,20 @@ class ServerFailed(ClusterError):
     message of its answer, such as TOPIC_NOT_FOUND, and `detail` its sentence for people; each is empty without one.
     """
 
-    def __init__(self, text: str, code: str = "", detail: str = "") -> None:
+    def __init__(self, text: str, code: str = "") -> None:
         super().__init__(text)
         self.code = code
-        self.detail = detail
+        self.detail = ""
 
 
 class Unsupported(ServerFailed):
     """The server does not have the endpoint or the parameter: another nsqd, or an old one."""
+
+
+class OutcomeUnknown(ServerFailed):
+    """The server was sent a change, and its answer is missing: repeating the change may make it twice."""
+
+    is_outcome_unknown = True
 
 
 class NoServerAnswered(ClusterError):
@@ -252,6 +264,7 @@ class NoServerAnswered(ClusterError):
 
     def __init__(self, program: str, errors: Iterable[Exception]) -> None:
         self.errors = tuple(errors)
+        self.is_outcome_unknown = any(isinstance(error, OutcomeUnknown) for error in self.errors)
         super().__init__(f"failed to query any {program}: " + "\n".join(map(str, self.errors)))
         self.program = program
 

@@ -6,7 +6,11 @@ import re
 import shlex
 import subprocess
 import sys
+import urllib.request
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -38,6 +42,42 @@ def test_the_test_of_an_application_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_a_message_that_comes_twice_is_handled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (text,) = [text for text in PROGRAMS if "INSERT OR IGNORE" in text]
+    names: dict[str, Any] = {}
+    exec(text, names)  # noqa: S102 - a program of the page
+    with closing(names["database"]) as database:
+        database.execute("INSERT INTO account VALUES (0)")
+        for number in (b"first", b"first", b"second"):
+            names["handle"](SimpleNamespace(id=number))
+        assert database.execute("SELECT amount FROM account").fetchall() == [(2,)]
+
+
+def test_sigterm_ends_the_program_that_shuts_down_in_order(nsq_broker: Broker) -> None:
+    (text,) = [text for text in PROGRAMS if "SIGTERM" in text]
+    process = subprocess.Popen(
+        [sys.executable, "-c", text.replace("127.0.0.1:4150", nsq_broker.tcp_address)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert get(nsq_broker, "/pub?topic=orders", b"one") == b"OK"
+        wait_until(lambda: b'"topic_name":"mails"' in get(nsq_broker, "/stats?format=json"), "its handler publishes")
+        process.terminate()
+        assert process.communicate(timeout=60)[1] == ""
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def get(broker: Broker, path: str, body: bytes | None = None) -> bytes:
+    """The answer to a GET, or to a POST of a body."""
+    with urllib.request.urlopen(f"http://{broker.http_address}{path}", body, timeout=60) as answer:
+        return bytes(answer.read())
+
+
 def test_other_programs_are_python() -> None:
     for text in PROGRAMS:
         compile(text, "client.md", "exec", flags=0x2000)  # top-level await
@@ -61,9 +101,8 @@ def test_the_walk_through_archives_messages_of_both_brokers(tmp_path: Path) -> N
     def log() -> str:
         return (tmp_path / "log").read_text("utf-8", "replace")
 
-    nsqlookupd, first, second, publish, archive, publish_other, show, tail, stat = COMMANDS
-    for name in ("nsqd-1", "nsqd-2"):
-        (tmp_path / name).mkdir()
+    make_directories, nsqlookupd, first, second, publish, archive, publish_other, show, tail, stat = COMMANDS
+    subprocess.run(here(make_directories), check=True)
     tcp, http = f"--tcp-address=127.0.0.1:{ports[0].number}", f"--http-address=127.0.0.1:{ports[1].number}"
     try:
         start(nsqlookupd, tcp, http)

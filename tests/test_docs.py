@@ -67,6 +67,8 @@ def test_make_without_a_target_lists_all_targets() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
     (targets,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert {*re.findall(r"^make (\S+) ", listed, re.MULTILINE), "help"} == set(targets.split())
+    assert max(len(line) for line in listed.splitlines()) <= 120
+    assert len({len(start) for start in re.findall(r"^make \S+ +", listed, re.MULTILINE)}) == 1, "one column"
     runs = subprocess.run(["make", "-n", "run", "PORT=5150"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "nsqtw up --port 5150 --data-path nsq-data" in runs.stdout
 

@@ -54,7 +54,14 @@ def test_the_config_file_can_be_read(tmp_path: Path) -> None:
     path.write_text(text)
     file = ConfigFile(str(path), NSQADMIN)
     assert file.mistakes() == []
-    assert file.read(NSQADMIN.by_key["auth"]) == "static:users.toml"
+    assert file.read(NSQADMIN.by_key["http_address"]) == "127.0.0.1:4171"
+
+
+def test_the_config_file_names_no_file_that_a_later_section_makes() -> None:
+    """The users of `--auth` come after it."""
+    (text,) = [text for text in blocks(GUIDE, "toml") if "nsqlookupd_http_addresses" in text]
+    assert "users.toml" not in text
+    assert GUIDE.index("# users.toml") < GUIDE.index('`auth = "static:users.toml"`')
 
 
 def test_the_users_have_the_roles_that_the_page_says(tmp_path: Path) -> None:

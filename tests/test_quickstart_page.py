@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ PROGRAMS = [text for language, text in BLOCKS if language == "python"]
 COMMANDS = [line for language, text in BLOCKS if not language for line in text.splitlines()]
 TCP, HTTP = "127.0.0.1:4150", "127.0.0.1:4151"
 WRITER, *READERS = PROGRAMS
+CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""A process that a script started in the background ignores SIGINT otherwise."""
 
 
 @pytest.fixture
@@ -34,9 +37,9 @@ def here(text: str, nsqd: NsqdProcess) -> str:
 
 
 def run(text: str, nsqd: NsqdProcess, output: Path) -> subprocess.Popen[bytes]:
-    """Start a program of the page; what it prints goes into a file."""
+    """Start a program of the page, which Ctrl-C reaches as on a terminal; what it prints goes into a file."""
     with output.open("wb") as file:
-        command = [sys.executable, "-W", "ignore", "-u", "-c", here(text, nsqd)]
+        command = [sys.executable, "-W", "ignore", "-u", "-c", CTRL_C + here(text, nsqd)]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
 
 
@@ -47,15 +50,20 @@ def test_the_page_publishes_and_reads_with_two_clients() -> None:
 
 
 @pytest.mark.parametrize("reader", READERS, ids=["ansq", "pynsq"])
-def test_messages_of_the_writer_reach_the_reader(nsqd: NsqdProcess, tmp_path: Path, reader: str) -> None:
+def test_messages_of_the_writer_reach_the_reader_which_ctrl_c_ends(
+    nsqd: NsqdProcess, tmp_path: Path, reader: str
+) -> None:
     printed = tmp_path / "writer"
     assert run(WRITER, nsqd, printed).wait() == 0, printed.read_text()
     assert printed.read_text().splitlines() == [f"published {body} True" for body in ("one", "two", "three")]
     read = tmp_path / "reader"
     process = run(reader, nsqd, read)
     try:
-        expected = [f"{body} attempt 1" for body in (b"one", b"two", b"three")]
+        expected = [f"{body!r} attempt 1" for body in (b"one", b"two", b"three")]
         wait_until(lambda: read.read_text().splitlines() == expected, "the reader prints all messages")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0, read.read_text()
+        assert read.read_text().splitlines() == expected
     finally:
         process.kill()
         process.wait()

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import attrs
 from twisted.internet.defer import Deferred
 
-from nsqtw.admin.server import WebRequest
+from nsqtw.admin.server import MAX_BODY_BYTES, MAX_SMALL_BODY_BYTES, WebRequest
 from nsqtw.admin.sessions import Sessions
 from nsqtw.admin.viewer import Role, Viewer, viewer_with
 from nsqtw.errors import AccessDenied, AuthError, AuthRefused
@@ -58,18 +58,33 @@ class Access:
         """Whether users log in at nsqadmin itself."""
         return self._authorizations is not None
 
+    @property
+    def has_users(self) -> bool:
+        """Whether it depends on the user what a request may do."""
+        return self.has_login or self._options.has_named_users
+
     # -- users
 
     async def authenticate(self, request: WebRequest) -> Viewer | None:
         """Return the user of a request; None for one that may see nothing. AuthError when it cannot be determined."""
-        if self._authorizations is None:
-            return self._named_by_proxy(request)
-        token = _cookie(request)
-        viewer = self._sessions.find(token, self._authorizations.now()) if token else None
-        if viewer is not None:
+        viewer = self.known_viewer(request)
+        if viewer is not None or self._authorizations is None:
             return viewer
         name, secret = _credentials(request)
         return await self._check(name, secret, request) if secret else None
+
+    def known_viewer(self, request: WebRequest) -> Viewer | None:
+        """Return the user of a request without a question to an authorizer; None for none, or another one."""
+        if self._authorizations is None:
+            return self._named_by_proxy(request)
+        token = _cookie(request)
+        return self._sessions.find(token, self._authorizations.now()) if token else None
+
+    def body_limit(self, request: WebRequest) -> int:
+        """Return the bytes that the body of a request may have: only who may publish sends much."""
+        viewer = self.known_viewer(request)
+        is_publisher = viewer is not None and (viewer.role >= Role.PUBLISH or viewer.rights is not None)
+        return MAX_BODY_BYTES if is_publisher else MAX_SMALL_BODY_BYTES
 
     def set_viewer(self, request: WebRequest, viewer: Viewer) -> None:
         """Record the user of a request."""
@@ -79,6 +94,14 @@ class Access:
         """Return the recorded user of a request."""
         known: _Known = request.getComponent(_Known)
         return known.viewer
+
+    def reported_user(self, request: WebRequest) -> str:
+        """
+        Return the user of a request as other programs are told. Where there are no users, it is that of HTTP's Basic
+        authentication, as in the original; any client can choose it.
+        """
+        name = self.viewer(request).name
+        return name if self.has_users else _basic(request.getHeader("Authorization") or "")[0] or name
 
     async def log_in(self, request: WebRequest, name: str, secret: str) -> Viewer | None:
         """Start a session, and set its cookie; None for a wrong name or secret. AuthError."""
@@ -159,7 +182,7 @@ class Access:
         proxies = network_of("acl-proxy-cidr", options.acl_proxy_cidr)
         if proxies is None or is_in(proxies, peer_ip(request)):
             name = request.getHeader(options.acl_http_header) or ""
-        if not options.admin_user and not options.has_users:
+        if not self.has_users:
             return attrs.evolve(_OPEN, name=name, csrf_subject=name)
         may_see_bodies = bool(name) and (name in options.admin_user or name in options.body_user)
         if name in options.admin_user:
@@ -227,11 +250,6 @@ def is_https(request: WebRequest) -> bool:
     """Return whether the browser speaks HTTPS, with nsqadmin or with a proxy in front of it."""
     forwarded = request.getHeader("X-Forwarded-Proto") or request.getHeader("X-Scheme") or ""
     return request.isSecure() or forwarded.lower() == "https"
-
-
-def basic_user(request: WebRequest) -> str:
-    """Return the user name of HTTP's Basic authentication; "" without one."""
-    return _basic(request.getHeader("Authorization") or "")[0]
 
 
 def _credentials(request: WebRequest) -> tuple[str, str]:

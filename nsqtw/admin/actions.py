@@ -23,13 +23,14 @@ from nsqtw.admin.server import WebRequest
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import Partial
-from nsqtw.errors import AccessDenied, InvalidName, NsqtwError
+from nsqtw.errors import AccessDenied, ClusterError, InvalidName, NsqtwError
 from nsqtw.names import is_valid_name
 
 Arguments = Mapping[str, Any]
 Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]
 
-_FAILED, _REFUSED = "failed", "refused"
+_FAILED, _REFUSED, _UNKNOWN = "failed", "refused", "unknown"
+_NOWHERE = "no node has it"
 _UNFORESEEN = "failed: the log says why"
 
 _log = Logger()
@@ -151,15 +152,15 @@ class Performer:
         self._audit = audit
         self._notifications = notifications
         self.counts: Counter[tuple[str, ...]] = Counter()
-        """The actions so far, by name and outcome: done, failed or refused."""
+        """The actions so far, by name and outcome: done, failed, refused, or unknown when an answer is missing."""
 
     async def perform(
         self, request: WebRequest, name: str, target: Target, arguments: Arguments = NO_ARGUMENTS
     ) -> Partial[Any]:
         """
-        Perform the action `name` for the user of a request. AccessDenied, InvalidName, ClusterError. The caller has
-        checked that no other site made the request. The action is carried out to its end, also when the user does not
-        wait for it.
+        Perform the action `name` for the user of a request. The `value` of the result is empty when no server did it;
+        the original reports this as warnings, too. AccessDenied, InvalidName, ClusterError. The caller has checked that
+        no other site made the request. The action is carried out to its end, also when the user does not wait for it.
         """
         outcome: Deferred[Partial[Any]] = Deferred()
 
@@ -194,22 +195,32 @@ class Performer:
             self._access.check(viewer, action.role, target.topic, target.channel)
             _check_names(action, target)
             result = await action.perform(self._cluster, target, arguments)
-            kind, outcome, is_notified = DONE, DONE, True
-            if result.warnings:
-                outcome = f"{DONE} in part: {'; '.join(result.warnings)}"
+            if result.value:
+                kind, outcome, is_notified = DONE, DONE, True
+                if result.warnings:
+                    outcome = f"{DONE} in part: {'; '.join(result.warnings)}"
+            else:
+                kind = _UNKNOWN if result.is_outcome_unknown else _FAILED
+                outcome, is_notified = f"{kind}: {why_not_done(result)}", action.is_notified_always
             return result
         except AccessDenied as error:
             kind, outcome = _REFUSED, refused(error)
             raise
         except NsqtwError as error:
-            outcome = f"{_FAILED}: {error}"
+            kind = _UNKNOWN if isinstance(error, ClusterError) and error.is_outcome_unknown else _FAILED
+            outcome = f"{kind}: {error}"
             is_notified = action.is_notified_always and not isinstance(error, InvalidName)
             raise
         finally:
             self.counts[name, kind] += 1
             self._audit.record(request, viewer.name, name, target, outcome)
             for notification in action.notifies if is_notified else ():
-                self._notifications.send(request, viewer.name, notification, target)
+                self._notifications.send(request, self._access.reported_user(request), notification, target)
+
+
+def why_not_done(result: Partial[Any]) -> str:
+    """Return why no server did an action."""
+    return "\n".join(result.warnings) or _NOWHERE
 
 
 def _check_names(action: Action, target: Target) -> None:

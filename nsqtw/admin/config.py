@@ -1,8 +1,9 @@
 """
 GET and PUT /config/:opt: the options of the running nsqadmin by their config keys (suite specification 2.6).
 
-They are for the addresses of --allow-config-from-cidr, and with --auth only for users with the role admin. A change has
-effect at once and is not stored.
+They are for the addresses of --allow-config-from-cidr; where there are users, a change needs the role admin, and with
+--auth so does a look. The original never asks for a user here: behind a proxy on the same machine, whose address is one
+of those allowed, any of its users could change the addresses. A change has effect at once and is not stored.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Config:
         """Change the addresses of nsqlookupds, or the log level."""
         viewer = self._access.viewer(request)
         try:
+            self._access.check(viewer, Role.ADMIN)
             self._check(request)
             self._access.check_origin(request)
         except AccessDenied as error:

@@ -37,7 +37,7 @@ _CHECKED_OPTIONS = frozenset(
 )
 _CREDENTIAL_OPTIONS = frozenset(
     (
-        *("http_client_tls_root_ca_file", "http_client_tls_cert", "http_client_tls_key", "plain_secrets"),
+        *("http_client_tls_root_ca_file", "http_client_tls_cert", "http_client_tls_key", "secrets_to_named_nodes"),
         *("http_client_tls_insecure_skip_verify", "nsqd_secret_file", "lookupd_secret_file"),
     )
 )
@@ -90,7 +90,7 @@ def read_credentials(options: AdminOptions) -> tuple[ClusterCredentials, list[st
         cert=options.http_client_tls_cert,
         key=options.http_client_tls_key,
         is_verification_skipped=options.http_client_tls_insecure_skip_verify,
-        sends_secrets_in_plain=options.plain_secrets,
+        sends_secrets_to_named_nodes=options.secrets_to_named_nodes,
     )
     keys = {"--tls-key": options.tls_key, "--http-client-tls-key": options.http_client_tls_key}
     return credentials, [*warnings, *exposures(keys)]
@@ -146,5 +146,6 @@ def _read_credentials(cluster: Cluster, options: AdminOptions) -> Callable[[], N
         for warning in warnings:
             _log.warn("{warning}", warning=warning)
 
-    has_files = bool(credentials.root_ca_file or credentials.cert or options.nsqd_secret_file)
-    return use if has_files or options.lookupd_secret_file else None
+    has_files = bool(credentials.root_ca_file or credentials.cert or credentials.nsqd_secret)
+    is_same = credentials == cluster.requests.credentials
+    return None if is_same and not (has_files or credentials.lookupd_secret) else use

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 import attrs
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.web.http_headers import Headers
 
@@ -20,6 +21,7 @@ from nsqtw.errors import ApiError, ServerFailed
 from nsqtw.http.client import make_client, read_body
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.redaction import without_password
+from nsqtw.runtime.waiting import in_time
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _PASSED_ON = ("Accept", "Accept-Language", "If-Modified-Since", "If-None-Match")
@@ -97,14 +99,17 @@ class Graphite:
         return body
 
     async def _get(self, server: _Server, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
-        asking = self._client.get(
+        """Return status, headers and body of an answer that is there in time."""
+        asking = Deferred.fromCoroutine(self._exchange(server, url, headers))
+        return await in_time(asking, self._timeout, self._reactor)
+
+    async def _exchange(self, server: _Server, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
+        response = await self._client.get(
             url,
             headers=Headers({name: [value] for name, value in headers.items()}),
             auth=server.credentials,
             reactor=self._reactor,
-            timeout=self._timeout,
             allow_redirects=False,
             unbuffered=True,
         )
-        response = await asking
         return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)

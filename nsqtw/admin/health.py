@@ -46,7 +46,7 @@ ADMIN_FAMILIES: tuple[Family[AdminView], ...] = (
     Family(
         "nsq_admin_actions_total",
         COUNTER,
-        "Actions of users, by name and outcome: done, failed or refused.",
+        "Actions of users, by name and outcome: done, failed, refused, or unknown when an answer is missing.",
         lambda view: view.actions,
         ("action", "outcome"),
     ),

@@ -2,8 +2,8 @@
 Notifications of actions: a POST of a JSON document to --notification-http-endpoint, in the background and one at a time
 (suite specification 2.7).
 
-`user` is the user of HTTP's Basic authentication, as in the original, else the user that nsqadmin knows. Unlike the
-original, an endpoint that cannot be reached is only logged.
+`user` is the user of the request; where there are no users, it is that of HTTP's Basic authentication, as in the
+original. Unlike the original, an endpoint that cannot be reached is only logged.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.web.http_headers import Headers
 
-from nsqtw.admin.access import basic_user, is_https
+from nsqtw.admin.access import is_https
 from nsqtw.admin.audit import Target
 from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
+from nsqtw.errors import ServerFailed
 from nsqtw.gocompat.text import json_text
-from nsqtw.http.client import BytesBody, make_client
+from nsqtw.http.client import BytesBody, make_client, read_body
 from nsqtw.options.addresses import join_host_port
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.broker import hostname
 from nsqtw.options.redaction import without_password
+from nsqtw.runtime.waiting import in_time
 
 MAX_WAITING = 1000
 """Notifications that may wait for earlier ones; further ones are dropped with a log line."""
+MAX_ANSWER_BYTES = 1024 * 1024
 _TOPIC_ONLY = "_topic"
 
 _log = Logger()
@@ -74,18 +77,21 @@ class Notifications:
         endpoint = self._options.notification_http_endpoint
         _log.info("POSTing notification to {endpoint}", endpoint=without_password(endpoint))
         try:
-            asking = self._client.post(
-                endpoint,
-                headers=Headers({"Content-Type": ["application/json"]}),
-                data=cast(Any, BytesBody(body)),
-                reactor=self._reactor,
-                timeout=self._timeout,
-                allow_redirects=False,
-            )
-            response = await asking
-            await response.content()
+            await in_time(Deferred.fromCoroutine(self._exchange(endpoint, body)), self._timeout, self._reactor)
         except Exception as error:  # any failure of the connection
             _log.error("failed to POST notification - {error}", error=str(error) or type(error).__name__)
+
+    async def _exchange(self, endpoint: str, body: bytes) -> None:
+        """Post a notification, and read the answer to its end."""
+        response = await self._client.post(
+            endpoint,
+            headers=Headers({"Content-Type": ["application/json"]}),
+            data=cast(Any, BytesBody(body)),
+            reactor=self._reactor,
+            allow_redirects=False,
+            unbuffered=True,
+        )
+        await read_body(response, MAX_ANSWER_BYTES, ServerFailed)
 
 
 def notification(request: WebRequest, user: str, action: str, target: Target, now: int) -> dict[str, Any]:
@@ -98,8 +104,8 @@ def notification(request: WebRequest, user: str, action: str, target: Target, no
     if target.node:
         document["node"] = target.node
     document["timestamp"] = now
-    if name := basic_user(request) or user:
-        document["user"] = name
+    if user:
+        document["user"] = user
     return document | {
         "remote_ip": join_host_port(peer.host, peer.port) if hasattr(peer, "host") else "",
         "user_agent": headers.getHeader("User-Agent") or "",

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from twisted.logger import Logger
 from twisted.web.resource import EncodingResourceWrapper, IResource
 from twisted.web.server import GzipEncoderFactory, Request, Site
 
+from nsqtw.admin.connections import AdminChannel
 from nsqtw.gocompat.time import duration_text
 from nsqtw.runtime.reactor import Reactor
 
 WebRequest = Any
 """A request of twisted.web, whose methods have no types."""
 MAX_BODY_BYTES = 8 * 1024 * 1024
-"""Bytes of the body of a request."""
+"""Bytes of the body of a request of a user that may publish."""
+MAX_SMALL_BODY_BYTES = 256 * 1024
+"""Bytes of the body of other requests, such as that of a login. Its user is looked for when it is there."""
 IDLE_SECONDS = 60.0
 _TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _COMPRESSION_LEVEL = 5
@@ -28,6 +32,7 @@ class AdminRequest(Request):
     """A request that knows when it began, and whose body has a limit."""
 
     began_ns = 0
+    _limit = MAX_SMALL_BODY_BYTES
     _received = 0
     _is_refused = False
 
@@ -35,7 +40,9 @@ class AdminRequest(Request):
         """Called by the channel when the headers are there."""
         self.began_ns = time.monotonic_ns()
         super().gotLength(length)  # type: ignore[no-untyped-call]
-        if length is not None and length > MAX_BODY_BYTES:
+        channel: Any = self.channel
+        self._limit = channel.site.body_limit(self)
+        if length is not None and length > self._limit:
             self._refuse()
 
     def getHeader(self, key: Any) -> Any:
@@ -56,7 +63,7 @@ class AdminRequest(Request):
     def handleContentChunk(self, data: bytes) -> None:
         """Called by the channel with a part of the body."""
         self._received += len(data)
-        if self._received > MAX_BODY_BYTES and not self._is_refused:
+        if self._received > self._limit and not self._is_refused:
             self._refuse()
         if not self._is_refused:
             super().handleContentChunk(data)  # type: ignore[no-untyped-call]
@@ -74,13 +81,19 @@ class AdminRequest(Request):
 
 
 class AdminSite(Site):
-    """The server of a resource."""
+    """The server of a resource. `body_limit` returns the bytes that the body of a request may have, from its head."""
 
     noisy = False
 
-    def __init__(self, resource: IResource, reactor: Reactor) -> None:
+    def __init__(self, resource: IResource, reactor: Reactor, body_limit: Callable[[WebRequest], int]) -> None:
         encoded = EncodingResourceWrapper(resource, [_Gzip()])  # type: ignore[no-untyped-call]
         super().__init__(encoded, requestFactory=AdminRequest, timeout=IDLE_SECONDS, reactor=reactor)  # type: ignore[no-untyped-call]
+        self.protocol: Any = AdminChannel
+        self.body_limit = body_limit
+
+    def acceptableProtocols(self) -> list[bytes]:
+        """IProtocolNegotiationFactory API."""
+        return [b"http/1.1"]
 
     def log(self, request: WebRequest) -> None:
         """Log a request that was answered."""

@@ -13,10 +13,10 @@ from typing import Any
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
-from twisted.protocols.policies import WrappingFactory
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from nsqtw.admin.access import Access
+from nsqtw.admin.connections import AdmittedConnections
 from nsqtw.admin.files import Certificate, file_readers, open_authorizer, read_credentials
 from nsqtw.admin.site import AdminWeb
 from nsqtw.auth.authorization import PluginAuthorizations
@@ -25,14 +25,18 @@ from nsqtw.cluster.http import Timeouts
 from nsqtw.daemon.process import DaemonService
 from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
-from nsqtw.errors import NsqtwError
-from nsqtw.net.descriptors import raise_limit
+from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.net.admission import ConnectionLimiter, Rejections
+from nsqtw.net.descriptors import Descriptors, raise_limit
 from nsqtw.net.listen import Listener, open_listeners
 from nsqtw.options.admin import NSQADMIN, AdminOptions, check_admin
 from nsqtw.runtime.monotonic import use_monotonic_clock
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.resolver import resolve_blocking
 from nsqtw.version import version_line
+
+_USER_OPTIONS = frozenset(("admin_user", "publish_user", "read_user", "body_user"))
+_TRUST_OPTIONS = _USER_OPTIONS | {"acl_proxy_cidr"}
 
 _log = Logger()
 
@@ -54,7 +58,8 @@ class AdminService(DaemonService):
         self._authorizations: PluginAuthorizations | None = None
         self._cluster: Cluster
         self._web: AdminWeb
-        self._factory: WrappingFactory
+        self._descriptors: Descriptors
+        self._factory: AdmittedConnections
         self._listener: Listener
         self._port: IListeningPort
         self.reloading = Reload(config or RunningConfig(NSQADMIN, options), self._file_readers, self._follow_reload)
@@ -104,8 +109,9 @@ class AdminService(DaemonService):
         inner: Any = self._web.site
         if self._certificate is not None:
             inner = TLSMemoryBIOFactory(self._certificate, False, inner)
-        self._factory = WrappingFactory(inner)  # type: ignore[no-untyped-call]
-        self._factory.noisy = False
+        self._descriptors = Descriptors()
+        limiter = ConnectionLimiter(options, Rejections(self._reactor.seconds), self._descriptors)
+        self._factory = AdmittedConnections(inner, limiter, self._reactor, is_tls=self._certificate is not None)
         self._web.start()
         self._port = self._listener.serve(self._reactor, self._factory)
         name = "HTTP" if self._certificate is None else "HTTPS"
@@ -128,7 +134,13 @@ class AdminService(DaemonService):
 
     def _file_readers(self) -> list[FileReader]:
         """Return the readers of the files in use."""
-        return file_readers(self._cluster, self._certificate, self._authorizations)
+        users = FileReader("users", self._check_users, _USER_OPTIONS)
+        return [*file_readers(self._cluster, self._certificate, self._authorizations), users]
+
+    def _check_users(self, options: AdminOptions) -> None:
+        """Check that a reload leaves users, if there are any: a slip in a file must not make everybody an admin."""
+        if self._options.has_named_users and not options.has_named_users:
+            raise OptionError("without users every client could change everything: only a restart does that")
 
     def _follow_reload(self, changed: frozenset[str]) -> None:
         """A reload has changed these options."""
@@ -136,6 +148,9 @@ class AdminService(DaemonService):
             self._cluster.lookupds = self._options.lookupd_http_address
         if "nsqd_http_address" in changed:
             self._cluster.nsqds = self._options.nsqd_http_address
+        if changed & _TRUST_OPTIONS:
+            for warning in open_to_all(self._options, self._listener):
+                _log.warn("{warning}", warning=warning)
 
     async def _stop(self) -> None:
         _log.info("HTTP: closing {address}", address=self._listener.address)
@@ -143,6 +158,7 @@ class AdminService(DaemonService):
         await self._web.close()
         for connection in list(self._factory.protocols):
             connection.transport.abortConnection()
+        self._descriptors.close()
         if self._authorizations is not None:
             self._authorizations.close()
 
@@ -151,7 +167,7 @@ def open_to_all(options: AdminOptions, listener: Listener) -> list[str]:
     """Return warnings for an address that accepts requests without proof of their user."""
     if listener.is_local or options.auth:
         return []
-    if not (options.admin_user or options.has_users):
+    if not options.has_named_users:
         return [f"HTTP on {listener.address} is open: without --auth or --admin-user any client may delete topics"]
     if not options.acl_proxy_cidr:
         return [

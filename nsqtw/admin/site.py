@@ -57,7 +57,8 @@ class AdminWeb:
         if options.proxy_graphite:
             app.route(f"{base_path}/render", methods=["GET"])(graphite.render)
         ErrorAnswers(app)
-        self.site = AdminSite(AuthenticatedResource(app.resource(), access, base_path), reactor)
+        resource = AuthenticatedResource(app.resource(), access, base_path)
+        self.site = AdminSite(resource, reactor, access.body_limit)
 
     def start(self) -> None:
         """Start what works in the background."""

@@ -31,7 +31,7 @@ class Viewer:
     name: str
     role: Role
     may_see_bodies: bool
-    rights: Rights | None = attrs.field(default=None, repr=False)
+    rights: Rights | None = attrs.field(default=None, repr=False, eq=id)
     csrf_subject: str = attrs.field(default="", repr=False)
 
     def may(self, role: Role, topic: str = "", channel: str = "") -> bool:

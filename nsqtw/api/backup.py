@@ -1,8 +1,8 @@
 """
 POST /v2/backup/hold and /v2/backup/release: letting `nsqtw backup` copy the files of a running broker.
 
-    /v2/backup/hold?time=60s            {"hold": 1, "data_path", "backend"}, when everything up to now is saved; nothing
-                                        is deleted until its end
+    /v2/backup/hold?time=60s            {"hold": 1, "data_path", "identity", "backend"}, when everything up to now is
+                                        saved; nothing is deleted until its end
     /v2/backup/hold?time=60s&hold=1     the same, and the hold goes on for so long from now
     /v2/backup/release?hold=1           it ends
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 
 from nsqtw.api.context import ApiContext
+from nsqtw.daemon.data_path import data_path_identity
 from nsqtw.errors import BackendError
 from nsqtw.http.endpoints import JSON, NOT_STORED, Parameter, Section, endpoint
 from nsqtw.http.query import duration, parameters, whole_number
@@ -32,9 +33,10 @@ _HELD = {
         "properties": {
             "hold": {"type": "integer"},
             "data_path": {"type": "string"},
+            "identity": {"type": "string", "description": "of the data path and its machine"},
             "backend": {"type": "string"},
         },
-        "required": ["hold", "data_path", "backend"],
+        "required": ["hold", "data_path", "identity", "backend"],
     }
 }
 
@@ -62,6 +64,10 @@ class Backup(Section):
         number = whole_number(params, "hold", 0, lowest=1)
         if self._broker.stopping:
             return EXITING
+        try:
+            identity = data_path_identity(self._data_path)
+        except OSError:
+            return INTERNAL_ERROR
         holds, now = self._broker.checkpointer.file_hold, self._pump.now()
         if number and not holds.extend(number, now, seconds):
             return _HOLD_NOT_FOUND
@@ -71,7 +77,8 @@ class Backup(Section):
             except BackendError:
                 return INTERNAL_ERROR
             number = holds.begin(now, seconds)
-        answer = document({"hold": number, "data_path": self._data_path, "backend": self._broker.options.backend})
+        backend = self._broker.options.backend
+        answer = document({"hold": number, "data_path": self._data_path, "identity": identity, "backend": backend})
         self._broker.checkpointer.ask(lambda error: request.answer_later(answer if error is None else INTERNAL_ERROR))
         self._pump.wake()
         return None

@@ -96,6 +96,10 @@ class Files:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def links(self, path: str) -> int:
+        """Return how many names a file has."""
+        return os.stat(path).st_nlink
+
     def free_space(self, path: str) -> tuple[int, int]:
         """Bytes that may still be written on the file system of `path`, and the bytes it has."""
         status = os.statvfs(path)

@@ -5,6 +5,7 @@ The manifest of a data path: which storage backend has its messages.
         {"backend":"disk"}          NAME or NAME:ARGUMENT, as for --backend
         ,"migrating_to":"sqlite"    while `nsqtw migrate-backend` copies: that backend has a part of the messages
         ,"migrated_from":"disk"     while it deletes: that backend still has some of them
+        {"restoring":true}          while `nsqtw restore` copies into the data path: it is not complete
 
 Two backends do not see each other's messages, so a broker with another backend would take the data path for an empty
 one, and save positions that say so. The file is written before anything is stored and changes as a whole.
@@ -27,6 +28,7 @@ from nsqtw.errors import BackendError, BackendFull
 from nsqtw.names import is_ephemeral, name_of_directory
 
 MANIFEST_FILE = "manifest.json"
+_RESTORING = {"restoring": True}
 _KEYS = ("backend", "migrating_to", "migrated_from")
 
 
@@ -40,7 +42,10 @@ class Manifest:
 
 
 def read_manifest(directory: str) -> Manifest | None:
-    """The manifest of a data path; None when it has none. BackendError when it cannot be read or understood."""
+    """
+    The manifest of a data path; None when it has none. BackendError when it cannot be read or understood, or when the
+    data path is not complete.
+    """
     path = os.path.join(directory, MANIFEST_FILE)
     try:
         with open(path, "rb") as file:
@@ -51,6 +56,8 @@ def read_manifest(directory: str) -> Manifest | None:
         raise backend_error(failure, f"read of {path}") from failure
     except ValueError as error:  # no JSON, or bytes that are no UTF-8
         raise BackendError(_not_understood(path, " ".join(str(error).split()))) from error
+    if document == _RESTORING:
+        raise BackendError(f"a restore to {directory} was interrupted: run 'nsqtw restore' again")
     if not isinstance(document, dict) or not document.get("backend"):
         raise BackendError(_not_understood(path, "backend is missing"))
     unknown = sorted(key for key in document if key not in _KEYS or not isinstance(document[key], str))
@@ -69,6 +76,21 @@ def write_manifest(directory: str, manifest: Manifest, files: Files | None = Non
         files.sync_directory(directory)
     except OSError as failure:
         raise backend_error(failure, f"write {MANIFEST_FILE}") from failure
+
+
+def write_restore_mark(directory: str) -> None:
+    """Let no broker start with a data path until it has another manifest. On stable storage on return. OSError."""
+    replace_file(Files(), os.path.join(directory, MANIFEST_FILE), json.dumps(_RESTORING).encode())
+    Files().sync_directory(directory)
+
+
+def has_interrupted_restore(directory: str) -> bool:
+    """Return whether a data path has the mark of a restore that did not end."""
+    try:
+        with open(os.path.join(directory, MANIFEST_FILE), "rb") as file:
+            return bool(json.load(file) == _RESTORING)
+    except (OSError, ValueError):
+        return False
 
 
 def backends_with_messages(directory: str) -> list[str]:

@@ -56,6 +56,10 @@ def _texts(help: str, metavar: str) -> Any:
     return _key(help, metavar, _is_texts, "a list of texts", ())
 
 
+def _switch(help: str) -> Any:
+    return _key(help, "", lambda value: isinstance(value, bool), "true or false", False)
+
+
 @attrs.frozen(kw_only=True)
 class ClusterAccess:
     """
@@ -74,8 +78,9 @@ class ClusterAccess:
     tls_ca_file: str = _text("Certificates of the authorities that signed those of the nodes", _PATH)
     tls_cert_file: str = _text("Client certificate", _PATH)
     tls_key_file: str = _text("Key of the client certificate", _PATH)
-    tls_insecure: bool = _key(
-        "Accept any certificate", "", lambda value: isinstance(value, bool), "true or false", False
+    tls_insecure: bool = _switch("Accept any certificate")
+    secrets_to_named_nodes: bool = _switch(
+        "Send the secret also to nsqds that only an nsqlookupd names, in plain HTTP or with any valid certificate"
     )
 
     @property

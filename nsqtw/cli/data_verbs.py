@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from click import UsageError, get_current_context
+
 from nsqtw.cli.session import Session
 from nsqtw.tools import hash_secret as hashing
 from nsqtw.tools import migrate_backend as migration
@@ -23,9 +25,11 @@ def backup(
     return backups.run(directory, target, nsqd_http_address, secret_file, root_ca_file, must_link)
 
 
-def restore(session: Session, backup: str, directory: str, must_replace: bool, must_only_check: bool) -> int:
-    """`nsqtw restore`. The exit code."""
-    return restores.run(backup, directory, must_replace, must_only_check)
+def restore(session: Session, backup: str, directory: str | None, must_replace: bool, must_only_check: bool) -> int:
+    """`nsqtw restore`. The exit code. UsageError without a directory to restore to."""
+    if directory is None and not must_only_check:
+        raise UsageError("missing argument 'DATA_PATH'", get_current_context())
+    return restores.run(backup, directory or "", must_replace, must_only_check)
 
 
 def fsck(session: Session, directory: str, must_repair: bool) -> int:

@@ -155,6 +155,7 @@ class Session:
 async def _cluster(access: ClusterAccess, reactor: Reactor) -> AsyncIterator[Cluster]:
     from nsqtw.cluster.cluster import Cluster  # takes time that verbs without a cluster do not need
     from nsqtw.cluster.credentials import ClusterCredentials
+    from nsqtw.cluster.http import NSQD
 
     secret = access.secret()
     if not (access.nsqd_http_addresses or access.lookupd_http_addresses):
@@ -170,9 +171,10 @@ async def _cluster(access: ClusterAccess, reactor: Reactor) -> AsyncIterator[Clu
             cert=access.tls_cert_file,
             key=access.tls_key_file,
             is_verification_skipped=access.tls_insecure,
+            sends_secrets_to_named_nodes=access.secrets_to_named_nodes,
         ),
     )
-    cluster.requests.trust_addresses(access.nsqd_http_addresses)
+    cluster.requests.trust_addresses(NSQD, access.nsqd_http_addresses)
     try:
         yield cluster
     finally:

@@ -14,8 +14,8 @@ import attrs
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.failures import NO_HTTP
 from nsqtw.client.lookup import ACCEPT, base_url, host_and_port
+from nsqtw.cluster.trust import Trust
 from nsqtw.errors import ConnectFailed, OptionError
-from nsqtw.options.addresses import is_loopback
 from nsqtw.rights import authorization
 
 _MAX_BYTES = 64 * 1024 * 1024
@@ -68,16 +68,13 @@ def get(access: ClusterAccess, address: str, path: str, seconds: float) -> HttpA
 
 
 def may_have_secret(access: ClusterAccess, address: str) -> bool:
-    """
-    Return whether the secret may be sent to a server: over HTTPS, to this machine, and to the addresses of the context.
-    Any program that can register at an nsqlookupd could otherwise have the secret sent to itself.
-    """
-    url = urlsplit(base_url(address))
-    return (
-        url.scheme == "https"
-        or is_loopback(url.hostname or "")
-        or base_url(address) in map(base_url, access.http_addresses)
+    """Return whether the secret may be sent to a server (`nsqtw.cluster.trust`)."""
+    trust = Trust(
+        addresses=access.http_addresses,
+        has_own_authority=bool(access.tls_ca_file) and not access.tls_insecure,
+        is_for_all=access.secrets_to_named_nodes,
     )
+    return trust.covers(address, is_https=urlsplit(base_url(address)).scheme == "https")
 
 
 def tls_context_of(access: ClusterAccess) -> ssl.SSLContext:

@@ -407,7 +407,12 @@ VERBS: tuple[Verb, ...] = (
         "check a backup, and make it a data path",
         "data_verbs:restore",
         argument("backup", "What nsqtw backup has made."),
-        argument("directory", "A directory that is not there yet, or empty.", metavar="DATA_PATH"),
+        argument(
+            "directory",
+            "A directory that is not there yet, or empty; not with --check.",
+            metavar="[DATA_PATH]",
+            required=False,
+        ),
         flag("--replace must_replace", "Move what is in DATA_PATH aside, to DATA_PATH.replaced.1."),
         flag("--check must_only_check", "Only check the backup."),
         description="Read all of a backup and refuse it when anything in it has changed. Then copy it to DATA_PATH and"

@@ -13,6 +13,7 @@ from nsqtw.client.log_sections import bodies_of
 from nsqtw.client.lookup import ACCEPT, answer_of, base_url, refusal
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
 from nsqtw.errors import LookupFailed
+from nsqtw.rights import authorization
 
 CONNECT_SECONDS = 2.0
 REQUEST_SECONDS = 5.0
@@ -29,8 +30,9 @@ class LogPart(NamedTuple):
 
 class BaseNsqdApi(ABC):
     """
-    The HTTP API of the nsqd at `address`, host:port or a URL. `secret` is sent as a bearer token. Every method raises
-    LookupFailed with the answer's words when the nsqd refuses.
+    The HTTP API of the nsqd at `address`, host:port or a URL. `secret` is sent as a bearer token, one of the form
+    `basic USER:PASSWORD` as Basic authentication. Every method raises LookupFailed with the answer's words when the
+    nsqd refuses.
     """
 
     def __init__(self, address: str, *, secret: str = "", context: ssl.SSLContext | None = None) -> None:
@@ -115,7 +117,7 @@ class BaseNsqdApi(ABC):
         url = f"{self._url}{path}?{query}" if query else f"{self._url}{path}"
         headers = {"Accept": ACCEPT}
         if self._secret:
-            headers["Authorization"] = f"Bearer {self._secret}"
+            headers["Authorization"] = authorization(self._secret)
         asked = HttpQuery(self._make_loop(), url, method=method, headers=headers, context=self._context)
         answer = await asked.run(CONNECT_SECONDS, timeout)
         if answer.status != 200:

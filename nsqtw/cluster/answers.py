@@ -1,8 +1,9 @@
 """
 Answers of nsqd and nsqlookupd as models.
 
-Fields are read as NSQ's programs read them: a missing field or null is zero, other types are an error. What a server
-sends more than that is ignored.
+Fields are read as NSQ's programs read them: a missing field or null is zero, other types are an error, and so are a
+number that is not finite or beyond signed 64 bits, and a text that is no Unicode: one node must not spoil the figures
+of all. What a server sends more than that is ignored.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ from nsqtw.errors import ServerFailed
 
 JsonObject = Mapping[str, Any]
 V = TypeVar("V")
+N = TypeVar("N", int, float)
 
 _MILLISECONDS = 1000.0
 _AGE = "oldest_message_age_seconds"
 _DEFAULT_DURABILITY = "os"
+_LIMIT = 2**63
+_DIGITS = 18
+"""Digits of the largest number in a version. Python refuses to read one of thousands."""
 _VERSION = re.compile(
-    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII
-)
-_CLIENT_FIELDS = tuple(
-    (field.name, {"str": str, "int": int, "bool": bool}[str(field.type)])
-    for field in attrs.fields(ConsumerStats)
-    if field.name not in ("node", "node_topology_region", "node_topology_zone")
+    r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?",
+    re.ASCII,
 )
 
 
 def document_in(body: bytes) -> JsonObject:
     """Return the JSON object of an answer; none for an empty one. ServerFailed."""
     try:
-        document = json.loads(body or b"{}")
+        document = json.loads(body or b"{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ServerFailed(f"the answer is no JSON: {error}") from error
     if not isinstance(document, dict):
@@ -62,7 +63,7 @@ def document_in(body: bytes) -> JsonObject:
 
 def names_in(document: JsonObject, key: str) -> tuple[str, ...]:
     """Return a list of names. ServerFailed."""
-    return tuple(_checked(name, str, key) for name in _list(document, key))
+    return _texts(document, key)
 
 
 def nodes_in(document: JsonObject) -> tuple[Node, ...]:
@@ -88,7 +89,7 @@ def node_stats_in(stats: JsonObject, node: Node, nsqtw_version: str) -> NodeStat
         topics=topics_in(stats, node, bool(nsqtw_version)),
         health=_text(stats, "health"),
         start_time=_integer(stats, "start_time"),
-        memory={name: value for name, value in memory.items() if type(value) is int},
+        memory={name: _in_range(value, name) for name, value in memory.items() if type(value) is int},
         nsqtw_version=nsqtw_version,
         disk_free=_optional_integer(disk, "free_bytes"),
         disk_capacity=_optional_integer(disk, "capacity_bytes"),
@@ -128,7 +129,9 @@ def version_key(version: str) -> tuple[Any, ...]:
     numbers = tuple(int(number) for number in match.group(1, 2, 3))
     if match[4] is None:
         return (*numbers, 1)
-    parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in match[4].split("."))
+    parts = tuple(
+        (0, int(part), "") if part.isdigit() and len(part) <= _DIGITS else (1, 0, part) for part in match[4].split(".")
+    )
     return (*numbers, 0, parts)
 
 
@@ -136,7 +139,7 @@ def version_key(version: str) -> tuple[Any, ...]:
 
 
 def _node(fields: JsonObject) -> Node:
-    names = [_checked(name, str, "topics") for name in _list(fields, "topics")]
+    names = _texts(fields, "topics")
     tombstones = [_checked(flag, bool, "tombstones") for flag in _list(fields, "tombstones")]
     tombstones += [False] * (len(names) - len(tombstones))
     return Node(
@@ -206,7 +209,7 @@ def _channel(fields: JsonObject, node: Node, topic: str) -> ChannelStats:
 
 
 def _client(fields: JsonObject, node: Node) -> ConsumerStats:
-    values = {name: _typed(fields, name, kind, kind()) for name, kind in _CLIENT_FIELDS}
+    values: dict[str, Any] = {name: read(fields, name) for name, read in _CLIENT_FIELDS}
     return ConsumerStats(
         node=node.http_address,
         node_topology_region=node.topology_region,
@@ -250,7 +253,7 @@ def _retention(fields: JsonObject) -> Retention | None:
 
 def _message(fields: JsonObject, node: str) -> Message:
     body: bytes
-    text = _text(fields, "body")
+    text: str = _typed(fields, "body", str, "")
     if _text(fields, "encoding") == "base64":
         try:
             body = base64.b64decode(text, validate=True)
@@ -297,17 +300,30 @@ def _typed(fields: JsonObject, key: str, kind: Any, absent: Any) -> Any:
 
 def _text(fields: JsonObject, key: str) -> str:
     text: str = _typed(fields, key, str, "")
+    return _unicode(text, key)
+
+
+def _texts(fields: JsonObject, key: str) -> tuple[str, ...]:
+    return tuple(_unicode(_checked(text, str, key), key) for text in _list(fields, key))
+
+
+def _unicode(text: str, key: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # half of a pair of surrogates
+            raise ServerFailed(f"the answer has a text that is no Unicode at {key!r}") from error
     return text
 
 
 def _integer(fields: JsonObject, key: str) -> int:
     number: int = _typed(fields, key, int, 0)
-    return number
+    return _in_range(number, key)
 
 
 def _optional_integer(fields: JsonObject, key: str) -> int | None:
     number: int | None = _typed(fields, key, int, None)
-    return number
+    return None if number is None else _in_range(number, key)
 
 
 def _boolean(fields: JsonObject, key: str) -> bool:
@@ -321,9 +337,26 @@ def _number(fields: JsonObject, key: str) -> float:
         return 0.0
     if type(value) not in (int, float):
         raise ServerFailed(f"the answer has another type at {key!r}")
-    return float(value)
+    return float(_in_range(value, key))
+
+
+def _in_range(number: N, key: str) -> N:
+    if not -_LIMIT <= number < _LIMIT:  # neither is NaN
+        raise ServerFailed(f"the answer has a number out of range at {key!r}")
+    return number
+
+
+def _refuse_constant(name: str) -> None:
+    raise ServerFailed(f"the answer has a number out of range: {name}")
 
 
 def _list(fields: JsonObject, key: str) -> list[Any]:
     found: list[Any] = _typed(fields, key, list, [])
     return found
+
+
+_CLIENT_FIELDS = tuple(
+    (field.name, {"str": _text, "int": _integer, "bool": _boolean}[str(field.type)])
+    for field in attrs.fields(ConsumerStats)
+    if field.name not in ("node", "node_topology_region", "node_topology_zone")
+)

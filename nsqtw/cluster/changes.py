@@ -86,6 +86,7 @@ class _Steps:
         self._cluster = cluster
         self._done: list[str] = []
         self._errors: list[str] = []
+        self._is_outcome_unknown = False
 
     async def nodes(self, topic: str) -> list[str]:
         """Return the addresses of the nodes of a topic. NoServerAnswered."""
@@ -99,13 +100,14 @@ class _Steps:
         for outcome in await ask_all(asked):
             if isinstance(outcome, ServerFailed):
                 self._errors.append(str(outcome))
+                self._is_outcome_unknown |= outcome.is_outcome_unknown
             else:
                 self._done.append(outcome)
 
     def done(self) -> Done:
         """Return the result. All errors are one warning, as in nsqadmin."""
         warnings = ("\n".join(self._errors),) if self._errors else ()
-        return Partial(tuple(dict.fromkeys(self._done)), warnings)
+        return Partial(tuple(dict.fromkeys(self._done)), warnings, self._is_outcome_unknown)
 
 
 def _names(topic: str, channel: str) -> dict[str, str]:

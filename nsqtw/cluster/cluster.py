@@ -110,7 +110,7 @@ class Cluster(Changes, Maintenance):
 
     async def _check_parameter(self, node: Node, path: str, name: str) -> None:
         """Check that a node knows a parameter. Unsupported, ServerFailed."""
-        if not await self._ask(
+        if not await self.ask(
             NSQD, self.request_address(node), DESCRIPTION_PATH, {}, lambda document: has_parameter(document, path, name)
         ):
             raise Unsupported(f"{node.http_address} does not know {name!r} of {path}; a later version of nsqtw does")

@@ -4,13 +4,13 @@ Credentials for the servers of a cluster: secrets and TLS files.
 A secret is sent as `Authorization: Bearer SECRET`. One of the form `basic USER:PASSWORD` is sent as HTTP's Basic
 authentication, for a proxy in front of the servers.
 
-The files are read once. A request over plain HTTP has the secret only when the server has asked for it with 401, and
-only if the server's address is one that the user gave, or a loopback address: any program that can register at an
-nsqlookupd could otherwise have the secret sent to itself.
+The files are read once. Which server may have a secret is the rule of `nsqtw.cluster.trust`; over plain HTTP a request
+has it only when the server has asked for it with 401.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -19,6 +19,7 @@ from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer
 
+from nsqtw.cluster.trust import Trust
 from nsqtw.errors import OptionError
 from nsqtw.net.certificates import certificates_in
 from nsqtw.options.files import exposures, read_file, read_secret
@@ -28,7 +29,7 @@ from nsqtw.options.files import exposures, read_file, read_secret
 class ClusterCredentials:
     """
     Secrets, and paths of TLS files (PEM). Without `root_ca_file` the authorities of the system are trusted.
-    `sends_secrets_in_plain`: secrets go over plain HTTP to every server, also to those that only an nsqlookupd names.
+    `sends_secrets_to_named_nodes`: secrets go to every server, also to those that only an nsqlookupd names.
     """
 
     nsqd_secret: str = attrs.field(default="", repr=False)
@@ -37,7 +38,15 @@ class ClusterCredentials:
     cert: str = ""
     key: str = ""
     is_verification_skipped: bool = False
-    sends_secrets_in_plain: bool = False
+    sends_secrets_to_named_nodes: bool = False
+
+    def trust_in(self, addresses: Iterable[str]) -> Trust:
+        """Return which servers may have a secret when the user has given these addresses for it."""
+        return Trust(
+            addresses=addresses,
+            has_own_authority=bool(self.root_ca_file) and not self.is_verification_skipped,
+            is_for_all=self.sends_secrets_to_named_nodes,
+        )
 
 
 def read_secrets(files: dict[str, str]) -> tuple[list[str], list[str]]:

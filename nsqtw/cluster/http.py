@@ -2,9 +2,9 @@
 Requests to nsqds and nsqlookupds over HTTP (suite specification 2.8).
 
 A server that takes HTTPS only answers 403 with its port; the request is repeated there, and later requests go there at
-once. A server that answers 401 gets the secret, if it may have it (`nsqtw.cluster.credentials`), and from then on with
-each request. Redirects are not followed. The size of an answer, the time for it and the number of simultaneous requests
-are limited.
+once. A server that may have the secret (`nsqtw.cluster.trust`) gets it with each request over HTTPS; over plain HTTP
+when it has answered 401, and from then on with each request. Redirects are not followed. The size of an answer, the
+time for it and the number of simultaneous requests are limited; the wait for a turn is part of that time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 import attrs
 from treq.client import HTTPClient
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, FirstError, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, DeferredSemaphore, FirstError, gatherResults
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.interfaces import IReactorFromThreads
@@ -30,21 +30,29 @@ from twisted.web.http_headers import Headers
 from nsqtw.client.lookup import ACCEPT, base_url, refusal
 from nsqtw.cluster.answers import JsonObject, document_in
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
-from nsqtw.errors import NoServerAnswered, ServerFailed, Unsupported
-from nsqtw.http.client import BytesBody, make_client, read_body
-from nsqtw.options.addresses import MAX_PORT, is_loopback, join_host_port
+from nsqtw.cluster.trust import WITHHELD
+from nsqtw.errors import NoServerAnswered, OutcomeUnknown, ServerFailed, Unsupported
+from nsqtw.http.client import BodyBudget, BytesBody, make_client, read_body
+from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.rights import authorization
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.version import VERSION_FIELD
 
-MAX_ANSWER_BYTES = 256 * 1024 * 1024
-MAX_REQUESTS = 64
-"""Simultaneous requests to all servers together."""
+MAX_ANSWER_BYTES = 32 * 1024 * 1024
+"""Bytes of the largest answer. That of a node with 10,000 topics and channels has 11 MB without clients."""
+MAX_BYTES_TOGETHER = 4 * MAX_ANSWER_BYTES
+"""Bytes of all answers that were not read yet. One that is read takes up to 25 times its bytes."""
+CHANGES, QUERIES, SAMPLES = "changes", "queries", "samples"
+TURNS = {CHANGES: 64, QUERIES: 128, SAMPLES: 128}
+"""Simultaneous requests of each kind to all servers together. Samples are what `Queries.stats` asks every node for."""
 NSQD, NSQLOOKUPD = "nsqd", "nsqlookupd"
 
 _IDLE_SECONDS = 20
 _CONNECTIONS_PER_SERVER = 8
 _LARGE_BYTES = 256 * 1024
+_MAX_SILENT = 10_000
+_LATEST_TURN = 0.9
+"""The part of the time for an answer after which a request is not made any more."""
 _OF_HTTP = "twisted.web."
 """Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
@@ -64,10 +72,15 @@ class Timeouts:
 
 @attrs.frozen
 class ServerAnswer:
-    """The answer of a server. `nsqtw_version` is empty for another program than ours."""
+    """
+    The answer of a server. `request` is what it was asked, for errors; `nsqtw_version` is empty for another program
+    than ours; `kept` are the bytes that the budget counts until it is read.
+    """
 
+    request: str
     body: bytes = attrs.field(repr=False)
     nsqtw_version: str = ""
+    kept: int = 0
 
 
 @attrs.frozen
@@ -78,63 +91,98 @@ class _Endpoint:
     is_secret_wanted: bool = False
 
 
-class ServerRequests:
-    """Requests to the servers of a cluster. `trusted` are the addresses that the user gave, host:port or a URL."""
+class _Turns:
+    """
+    Requests of one kind that are made at the same time. Servers that did not answer the last time have turns of their
+    own, so that many of them do not keep the others waiting.
+    """
 
-    def __init__(
-        self, reactor: Reactor, credentials: ClusterCredentials, timeouts: Timeouts, trusted: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, count: int) -> None:
+        self.all = DeferredSemaphore(count)
+        self.silent = DeferredSemaphore(max(1, count // 2))
+
+
+class ServerRequests:
+    """Requests to the servers of a cluster."""
+
+    def __init__(self, reactor: Reactor, credentials: ClusterCredentials, timeouts: Timeouts) -> None:
         self._reactor = reactor
-        self._timeouts = timeouts
-        self._trusted = set(map(base_url, trusted))
-        self._endpoints: dict[str, _Endpoint] = {}
+        self.timeouts = timeouts
+        self._given: dict[str, tuple[str, ...]] = {NSQD: (), NSQLOOKUPD: ()}
+        self._endpoints: dict[tuple[str, str], _Endpoint] = {}
         self.counts: Counter[tuple[str, ...]] = Counter()
         """The requests so far, by program and outcome: ok or failed."""
         self._silent_since: float | None = None
-        self._semaphore = DeferredSemaphore(MAX_REQUESTS)
-        self._pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
-        self._pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
-        self._pool.cachedConnectionTimeout = _IDLE_SECONDS
+        self.budget = BodyBudget(MAX_BYTES_TOGETHER)
+        """The bytes of answers until they were read."""
+        self._large = DeferredLock()
+        self._turns = {kind: _Turns(count) for kind, count in TURNS.items()}
+        self._silent: set[tuple[str, str]] = set()
+        """The servers, as program and address, that did not answer the last request."""
+        self._pool = self._make_pool()
+        self._pool_closed: Deferred[object]
+        """The end of the pool before."""
         self._clients: dict[str, HTTPClient] = {}
+        self.credentials = credentials
         self._secrets: dict[str, str] = {}
-        self._sends_secrets_in_plain = False
         self.use(credentials, TlsPolicy(credentials))
 
-    async def get(self, program: str, address: str, path: str, parameters: Mapping[str, str]) -> ServerAnswer:
-        """Ask the server of `program` at `address`. ServerFailed."""
-        return await self._request("GET", program, address, path, parameters, b"")
+    async def get(
+        self, program: str, address: str, path: str, parameters: Mapping[str, str], *, kind: str = QUERIES
+    ) -> ServerAnswer:
+        """Ask the server of `program` at `address`. The answer counts until it is read. ServerFailed."""
+        answer = await self._request(kind, "GET", program, address, path, parameters, b"")
+        self.budget.keep(len(answer.body))
+        return attrs.evolve(answer, kept=len(answer.body))
 
     async def post(
         self, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes = b""
     ) -> ServerAnswer:
         """Have the server of `program` at `address` change something. ServerFailed."""
-        return await self._request("POST", program, address, path, parameters, body)
+        return await self._request(CHANGES, "POST", program, address, path, parameters, body)
 
     async def read(self, answer: ServerAnswer, reader: Callable[[JsonObject], V]) -> V:
-        """Return what `reader` makes of the document of an answer; a large one is read in a thread. ServerFailed."""
-        if len(answer.body) < _LARGE_BYTES:
-            return reader(document_in(answer.body))
-        return await self.in_thread(lambda: reader(document_in(answer.body)))
+        """
+        Return what `reader` makes of the document of an answer to `get`. Large ones are read in a thread, one after the
+        other. ServerFailed.
+        """
+        try:
+            if len(answer.body) < _LARGE_BYTES:
+                return reader(document_in(answer.body))
+            await self._large.acquire()
+            try:
+                return await self.in_thread(lambda: reader(document_in(answer.body)))
+            finally:
+                self._large.release()
+        except ServerFailed as error:
+            raise ServerFailed(f"{answer.request}: {error}", error.code) from error
+        finally:
+            self.budget.free(answer.kept)
 
     async def in_thread(self, work: Callable[[], V]) -> V:
         """Do what takes long in a thread of the reactor."""
         return await deferToThreadPool(IReactorFromThreads(self._reactor), self._reactor.getThreadPool(), work)
 
     def use(self, credentials: ClusterCredentials, policy: TlsPolicy) -> None:
-        """Use other credentials from the next request on. `policy` is made of them."""
+        """Use other credentials from the next request on, on new connections. `policy` is made of them."""
+        self.credentials = credentials
         self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
-        self._sends_secrets_in_plain = credentials.sends_secrets_in_plain
+        self._trust = {program: credentials.trust_in(addresses) for program, addresses in self._given.items()}
         self._endpoints.clear()
-        connect = self._timeouts.connect
+        # A connection is good for as long as it is used: the server on an old one was verified by the policy before.
+        self._pool_closed = self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
+        self._pool = self._make_pool()
+        connect = self.timeouts.connect
         self._clients = {
             "GET": make_client(self._reactor, connect, policy, self._pool),
             # A change is sent once: on a connection that the server closes at the same time it might be repeated.
             "POST": make_client(self._reactor, connect, policy),
         }
 
-    def trust_addresses(self, addresses: Iterable[str]) -> None:
-        """Add addresses that the user gave: they may get the secret over plain HTTP."""
-        self._trusted.update(map(base_url, addresses))
+    def trust_addresses(self, program: str, addresses: Iterable[str]) -> None:
+        """Let only these addresses, host:port or a URL, get the secret for the servers of `program`."""
+        self._given[program] = tuple(addresses)
+        self._trust[program] = self.credentials.trust_in(self._given[program])
 
     @property
     def silent_seconds(self) -> float:
@@ -143,21 +191,53 @@ class ServerRequests:
 
     async def close(self) -> None:
         """Close the idle connections."""
+        await self._pool_closed
         await self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
 
     # -- inside
 
     async def _request(
-        self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
+        self,
+        kind: str,
+        method: str,
+        program: str,
+        address: str,
+        path: str,
+        parameters: Mapping[str, str],
+        body: bytes,
     ) -> ServerAnswer:
-        def time_out(outcome: object, seconds: float) -> None:
-            self._note_silence()
-            raise ServerFailed(f'{method.capitalize()} "{base_url(address)}{path}": no answer within {seconds:g}s')
+        server = program, address
+        turns = self._turns[kind].silent if server in self._silent else self._turns[kind].all
+        what = f'{method.capitalize()} "{base_url(address)}{path}"'
+        latest = self._reactor.seconds() + self.timeouts.request * _LATEST_TURN
+        is_asked = False
 
-        await self._semaphore.acquire()
+        async def ask() -> ServerAnswer:
+            nonlocal is_asked
+            await turns.acquire()
+            try:
+                is_asked = self._reactor.seconds() < latest
+                if not is_asked:
+                    raise not_asked()
+                return await self._exchange(method, program, address, path, parameters, body)
+            finally:
+                turns.release()
+
+        def not_asked() -> ServerFailed:
+            # Its turn comes with those of the others, so that it is not left out each time.
+            self._silent.discard(server)
+            return ServerFailed(f"{what}: not asked within {self.timeouts.request:g}s, because others do not answer")
+
+        def time_out(outcome: object, seconds: float) -> None:
+            if not is_asked:
+                raise not_asked()
+            self._note_silence(server)
+            failure = ServerFailed if method == "GET" else OutcomeUnknown
+            raise failure(f"{what}: no answer within {seconds:g}s")
+
         try:
-            asking = Deferred.fromCoroutine(self._exchange(method, program, address, path, parameters, body))
-            asking.addTimeout(self._timeouts.request, self._reactor, time_out)
+            asking = Deferred.fromCoroutine(ask())
+            asking.addTimeout(self.timeouts.request, self._reactor, time_out)
             answer = await _cancellable(asking)
         except ServerFailed:
             self.counts[program, "failed"] += 1
@@ -165,38 +245,50 @@ class ServerRequests:
         else:
             self.counts[program, "ok"] += 1
             return answer
-        finally:
-            self._semaphore.release()
 
     async def _exchange(
         self, method: str, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
     ) -> ServerAnswer:
+        _check_address(address)
         query = f"?{urlencode(parameters)}" if parameters else ""
         tried: set[_Endpoint] = set()
         while True:
-            endpoint = self._endpoints.get(address) or _Endpoint(base_url(address))
+            endpoint = self._endpoints.get((program, address)) or _Endpoint(base_url(address))
             tried.add(endpoint)
             url = f"{endpoint.base}{path}{query}"
             _log.debug("CI: querying {program} {url}", program=program, url=url)
-            secret = self._secrets[program] if endpoint.is_secret_wanted or endpoint.base.startswith("https") else ""
+            secret = self._secret_for(program, address, endpoint)
             try:
                 status, fields, answer = await self._send(method, url, body, secret)
             except (ServerFailed, CancelledError):
                 raise
             except Exception as error:  # any failure of the connection
-                self._endpoints.pop(address, None)
-                self._note_silence()
-                raise ServerFailed(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
+                self._endpoints.pop((program, address), None)
+                self._note_silence((program, address))
+                failure = ServerFailed if method == "GET" or _is_unsent(error) else OutcomeUnknown
+                raise failure(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
             self._silent_since = None
+            self._silent.discard((program, address))
             if status == 200:
-                return ServerAnswer(answer, _field(fields, VERSION_FIELD))
+                return ServerAnswer(f'{method.capitalize()} "{url}"', answer, _field(fields, VERSION_FIELD))
             other = self._next_endpoint(program, address, endpoint, status, answer)
             if other is None or other in tried:
-                self._endpoints.pop(address, None)
-                raise _refused(status, answer, _field(fields, _DETAIL_FIELD))
-            self._endpoints[address] = other
+                self._endpoints.pop((program, address), None)
+                refused = self._failure(program, address, endpoint, status, answer)
+                refused.detail = _field(fields, _DETAIL_FIELD)
+                raise refused
+            self._endpoints[program, address] = other
 
-    def _note_silence(self) -> None:
+    def _make_pool(self) -> HTTPConnectionPool:
+        pool = HTTPConnectionPool(self._reactor, persistent=True)  # type: ignore[no-untyped-call]
+        pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
+        pool.cachedConnectionTimeout = _IDLE_SECONDS
+        return pool
+
+    def _note_silence(self, server: tuple[str, str]) -> None:
+        if len(self._silent) >= _MAX_SILENT:  # nsqlookupds name new ones again and again
+            self._silent.clear()
+        self._silent.add(server)
         if self._silent_since is None:
             self._silent_since = self._reactor.seconds()
 
@@ -213,7 +305,11 @@ class ServerRequests:
             unbuffered=True,
             reactor=cast(Any, self._reactor),
         )
-        return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)
+        return (
+            response.code,
+            response.headers,
+            await read_body(response, MAX_ANSWER_BYTES, ServerFailed, self.budget),
+        )
 
     def _next_endpoint(
         self, program: str, address: str, endpoint: _Endpoint, status: int, answer: bytes
@@ -223,15 +319,25 @@ class ServerRequests:
             host = urlsplit(endpoint.base).hostname or ""
             port = _https_port_in(answer)
             return _Endpoint(f"https://{join_host_port(host, port)}") if port else None
-        is_wanted = status == 401 and self._secrets[program] and not endpoint.is_secret_wanted
-        if is_wanted and endpoint.base.startswith("http:") and self._may_have_secret(address):
-            return attrs.evolve(endpoint, is_secret_wanted=True)
+        if status == 401 and endpoint.base.startswith("http:") and not endpoint.is_secret_wanted:
+            wanted = attrs.evolve(endpoint, is_secret_wanted=True)
+            return wanted if self._secret_for(program, address, wanted) else None
         return None
 
-    def _may_have_secret(self, address: str) -> bool:
-        """Return whether the secret may be sent to an address over plain HTTP."""
-        url = base_url(address)
-        return self._sends_secrets_in_plain or url in self._trusted or is_loopback(urlsplit(url).hostname or "")
+    def _secret_for(self, program: str, address: str, endpoint: _Endpoint) -> str:
+        """Return the secret to send to an endpoint of a server; "" for none."""
+        is_https = endpoint.base.startswith("https:")
+        if not (is_https or endpoint.is_secret_wanted):
+            return ""
+        return self._secrets[program] if self._trust[program].covers(address, is_https=is_https) else ""
+
+    def _failure(self, program: str, address: str, endpoint: _Endpoint, status: int, answer: bytes) -> ServerFailed:
+        """Return the failure of a request that a server has refused."""
+        is_https = endpoint.base.startswith("https:")
+        if status != 401 or not self._secrets[program] or self._trust[program].covers(address, is_https=is_https):
+            return _refused(status, answer)
+        # Without the answer's words, of which the command makes another remedy.
+        return ServerFailed(f"{address}: got response 401 Unauthorized: {WITHHELD}")
 
 
 async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:
@@ -264,6 +370,16 @@ def split(program: str, outcomes: Iterable[V | ServerFailed]) -> tuple[list[V], 
     return results, errors
 
 
+def _check_address(address: str) -> None:
+    """Check that URLs can be made of an address, which may be what a node says of itself. ServerFailed."""
+    try:
+        host, port = urlsplit(base_url(address)).hostname, urlsplit(base_url(address)).port
+    except ValueError:  # brackets without an IPv6 address, or a port out of range
+        host = port = None
+    if not host or not port:
+        raise ServerFailed(f"{address!r} is no address of a server, host:port")
+
+
 def _https_port_in(answer: bytes) -> int:
     """Return the port in an answer 403; 0 for none."""
     with suppress(ServerFailed):
@@ -278,12 +394,12 @@ def _field(fields: Headers, name: str) -> str:
     return str(fields.getRawHeaders(name, [""])[0])
 
 
-def _refused(status: int, answer: bytes, detail: str) -> ServerFailed:
+def _refused(status: int, answer: bytes) -> ServerFailed:
     code = ""
     with suppress(ServerFailed):
         code = str(document_in(answer).get("message", ""))
     kind = Unsupported if status == 404 and code == _NO_ENDPOINT else ServerFailed
-    return kind(refusal(status, answer), code, detail)
+    return kind(refusal(status, answer), code)
 
 
 def _cancellable(running: Deferred[V]) -> Deferred[V]:
@@ -305,6 +421,11 @@ def _cancellable(running: Deferred[V]) -> Deferred[V]:
     outcome: Deferred[V] = Deferred(cancel)
     running.addBoth(pass_on)
     return outcome
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Return whether there was no connection to send a request on."""
+    return isinstance(error, ConnectError | DNSLookupError)
 
 
 def _reason(error: Exception, base: str) -> str:

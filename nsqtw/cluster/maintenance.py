@@ -48,7 +48,7 @@ class Maintenance(Queries):
 
     async def drain_state(self, node: Node) -> DrainState:
         """Return how far a node is. NoServerAnswered, also when it has ended."""
-        asked = self._ask(NSQD, self.request_address(node), "/v2/drain", {}, lambda fields: _drain_state(node, fields))
+        asked = self.ask(NSQD, self.request_address(node), "/v2/drain", {}, lambda fields: _drain_state(node, fields))
         (state,), _ = split(NSQD, await ask_all([asked]))
         return state
 

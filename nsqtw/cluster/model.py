@@ -23,10 +23,14 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Partial(Generic[T]):
-    """A result, and a warning for each step of which some servers failed. Errors of one step are lines of its text."""
+    """
+    A result, and a warning for each step of which some servers failed. Errors of one step are lines of its text.
+    `is_outcome_unknown`: one of the servers that failed may have made the change.
+    """
 
     value: T
     warnings: tuple[str, ...] = ()
+    is_outcome_unknown: bool = False
 
 
 @attrs.frozen

@@ -24,7 +24,7 @@ from nsqtw.cluster.answers import (
     with_outdated_marked,
 )
 from nsqtw.cluster.credentials import ClusterCredentials
-from nsqtw.cluster.http import NSQD, NSQLOOKUPD, ServerRequests, Timeouts, ask_all, split
+from nsqtw.cluster.http import NSQD, NSQLOOKUPD, QUERIES, SAMPLES, ServerRequests, Timeouts, ask_all, split
 from nsqtw.cluster.merge import merged_channel, merged_topic
 from nsqtw.cluster.model import (
     ChannelCount,
@@ -61,13 +61,11 @@ class Queries:
         credentials: ClusterCredentials | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        self._nsqds = tuple(nsqds)
-        self._lookupds = tuple(lookupds)
-        self.requests = ServerRequests(
-            reactor, credentials or ClusterCredentials(), timeouts or Timeouts(), (*nsqds, *lookupds)
-        )
+        self.requests = ServerRequests(reactor, credentials or ClusterCredentials(), timeouts or Timeouts())
         self._given: dict[str, str] = {}
         """The address that was given for a node, by the node's own."""
+        self.nsqds = tuple(nsqds)
+        self.lookupds = tuple(lookupds)
 
     @property
     def nsqds(self) -> tuple[str, ...]:
@@ -77,7 +75,8 @@ class Queries:
     @nsqds.setter
     def nsqds(self, addresses: Iterable[str]) -> None:
         self._nsqds = tuple(addresses)
-        self.requests.trust_addresses(self._nsqds)
+        self._given.clear()
+        self.requests.trust_addresses(NSQD, self._nsqds)
 
     @property
     def lookupds(self) -> tuple[str, ...]:
@@ -87,7 +86,7 @@ class Queries:
     @lookupds.setter
     def lookupds(self, addresses: Iterable[str]) -> None:
         self._lookupds = tuple(addresses)
-        self.requests.trust_addresses(self._lookupds)
+        self.requests.trust_addresses(NSQLOOKUPD, self._lookupds)
 
     async def close(self) -> None:
         """Close all idle connections."""
@@ -100,7 +99,7 @@ class Queries:
         if self._lookupds:
             found, errors = await self._ask_lookupds("/topics", {}, lambda document: names_in(document, "topics"))
         else:
-            asked = [self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in) for address in self.nsqds]
+            asked = [self.ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in) for address in self.nsqds]
             found, errors = split(NSQD, await ask_all(asked))
         return Partial(_union(found), _warnings(errors))
 
@@ -204,7 +203,8 @@ class Queries:
             nodes = await self.nodes()
             if not nodes.value:
                 return Partial(ClusterStats(), nodes.warnings)
-            warnings, asked = nodes.warnings, [self._node_stats(node, _WITHOUT_CLIENTS) for node in nodes.value]
+            warnings = nodes.warnings
+            asked = [self._node_stats(node, _WITHOUT_CLIENTS, kind=SAMPLES) for node in nodes.value]
         else:
             warnings, asked = (), [self._given_node_stats(address) for address in self.nsqds]
         found, errors = split(NSQD, await ask_all(asked))
@@ -217,21 +217,24 @@ class Queries:
 
     # -- requests
 
-    async def _ask(
+    async def ask(
         self,
         program: str,
         address: str,
         path: str,
         parameters: Mapping[str, str],
         reader: Callable[[JsonObject], V],
+        *,
+        kind: str = QUERIES,
     ) -> V:
-        answer = await self.requests.get(program, address, path, parameters)
+        """Return what `reader` makes of the answer of a server. ServerFailed."""
+        answer = await self.requests.get(program, address, path, parameters, kind=kind)
         return await self.requests.read(answer, reader)
 
     async def _ask_lookupds(
         self, path: str, parameters: Mapping[str, str], reader: Callable[[JsonObject], V]
     ) -> tuple[list[V], list[ServerFailed]]:
-        asked = [self._ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
+        asked = [self.ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
         return split(NSQLOOKUPD, await ask_all(asked))
 
     async def node_itself(self, address: str) -> Node:
@@ -254,7 +257,7 @@ class Queries:
 
     async def _registered_nodes(self) -> Partial[tuple[Node, ...]]:
         lookupds = self._lookupds
-        outcomes = await ask_all([self._ask(NSQLOOKUPD, address, "/nodes", {}, nodes_in) for address in lookupds])
+        outcomes = await ask_all([self.ask(NSQLOOKUPD, address, "/nodes", {}, nodes_in) for address in lookupds])
         _, errors = split(NSQLOOKUPD, outcomes)
         by_address: dict[str, Node] = {}
         for lookupd, outcome in zip(lookupds, outcomes, strict=True):
@@ -266,22 +269,22 @@ class Queries:
         return Partial(tuple(nodes), _warnings(errors))
 
     async def _given_node(self, address: str) -> Node:
-        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
-        topics = await self._ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in)
+        info = await self.ask(NSQD, address, "/info", {}, lambda document: document)
+        topics = await self.ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in)
         return self._remember_address(address, node_in(info, topics))
 
     async def _given_node_with(self, address: str, topic: str) -> Node | None:
         """Return the nsqd at an address if it has the topic."""
         parameters = {**_NAMES_ONLY, "topic": topic}
-        topics = await self._ask(NSQD, address, "/stats", parameters, topic_names_in)
+        topics = await self.ask(NSQD, address, "/stats", parameters, topic_names_in)
         if topic not in topics:
             return None
-        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
+        info = await self.ask(NSQD, address, "/info", {}, lambda document: document)
         return self._remember_address(address, node_in(info, topics))
 
     async def _given_node_stats(self, address: str) -> NodeStats:
-        info = await self._ask(NSQD, address, "/info", {}, lambda document: document)
-        answer = await self.requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS)
+        info = await self.ask(NSQD, address, "/info", {}, lambda document: document, kind=SAMPLES)
+        answer = await self.requests.get(NSQD, address, "/stats", _WITHOUT_CLIENTS, kind=SAMPLES)
 
         def read(document: JsonObject) -> NodeStats:
             node = self._remember_address(address, node_in(info, topic_names_in(document)))
@@ -302,8 +305,8 @@ class Queries:
         self._given[node.http_address] = address
         return node
 
-    async def _node_stats(self, node: Node, parameters: Mapping[str, str]) -> NodeStats:
-        answer = await self.requests.get(NSQD, self.request_address(node), "/stats", parameters)
+    async def _node_stats(self, node: Node, parameters: Mapping[str, str], *, kind: str = QUERIES) -> NodeStats:
+        answer = await self.requests.get(NSQD, self.request_address(node), "/stats", parameters, kind=kind)
         return await self.requests.read(answer, lambda document: node_stats_in(document, node, answer.nsqtw_version))
 
     async def _topic_stats(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+from nsqtw.options.types import SIZE_UNITS
+
+_LARGEST_UNIT = max(SIZE_UNITS, key=SIZE_UNITS.__getitem__)
 _DURATION_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def size_text(count: float) -> str:
-    """Return a number of bytes with a unit: 12.3 MB. A unit is 1,000 of the one below."""
-    amount, unit = float(count), 0
-    while amount >= 999.5 and unit < len(_BYTE_UNITS) - 1:
-        amount, unit = amount / 1000, unit + 1
-    digits = 0 if unit == 0 or amount >= 99.95 else 1
-    return f"{amount:.{digits}f} {_BYTE_UNITS[unit]}"
+    """Return a number of bytes with a unit: 12.3 MB. The units are those that options have."""
+    # The next unit from the amount on that would be shown as 1024 of this one.
+    unit = next((name for name, size in SIZE_UNITS.items() if count / size < 1023.5), _LARGEST_UNIT)
+    amount = count / SIZE_UNITS[unit]
+    digits = 0 if unit == "B" or amount >= 99.95 or amount == int(amount) else 1
+    return f"{amount:.{digits}f} {unit}"
 
 
 def duration_text(seconds: float) -> str:

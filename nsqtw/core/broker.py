@@ -74,9 +74,11 @@ class Broker(TopicOwner):
         self._cache = Cache()
         self.health = StorageHealth(self, self.topics)
         self.metadata_sync = MetadataSync(self, self.topics, lambda waiter: self.checkpointer.ask(waiter))
-        self.checkpointer = Checkpointer(self, self.topics, self.touched, self.health, self.metadata_sync)
-        self._committer = Committer(self, self.health)
         self._write_behind = WriteBehind(self, self.health)
+        self.checkpointer = Checkpointer(
+            self, self.topics, self.touched, self.health, self.metadata_sync, self._write_behind
+        )
+        self._committer = Committer(self, self.health)
         self.group_commit = GroupCommit(self, self._committer, self.health, backend)
 
     # -- topics

@@ -21,6 +21,7 @@ from nsqtw.core.file_hold import FileHold
 from nsqtw.core.metadata_sync import MetadataSync
 from nsqtw.core.storage_health import StorageHealth
 from nsqtw.core.topic import Topic
+from nsqtw.core.write_behind import WriteBehind
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendQueue, IFreeingQueue, Waiter
 
@@ -38,12 +39,14 @@ class Checkpointer:
         touched: dict[Topic, None],
         health: StorageHealth,
         metadata_sync: MetadataSync,
+        write_behind: WriteBehind,
     ) -> None:
         self._context = context
         self._topics = topics
         self._touched = touched
         self._health = health
         self._metadata_sync = metadata_sync
+        self._write_behind = write_behind
         self._deleted_topics: list[str] = []
         self._deleted_queues: list[tuple[str, IBackendQueue]] = []
         self._deleted_channels: list[tuple[str, str]] = []
@@ -157,6 +160,8 @@ class Checkpointer:
     # -- inside
 
     def _collect(self, save: CheckpointJob, now: float) -> None:
+        if self.file_hold.is_on:
+            self._write_behind.flush()
         if not self._left or (self._waiters and not self._part_waiters):
             self._begin_checkpoint(now)
         is_waited_for = bool(self._part_waiters)

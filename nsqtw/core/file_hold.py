@@ -3,7 +3,8 @@ Holds on the files of a broker: while there is one, no message is deleted, so th
 
 A copy of positions.db that is made during a hold, and copies of the messages that are made after it, are what a crash
 would leave: everything that the copy of positions.db knows as unfinished is in the copied messages. Without a hold a
-message that is finished meanwhile could be missing there.
+message that is finished meanwhile could be missing there. For the same reason each checkpoint during a hold stores
+first what durability class `memory` has not stored yet.
 
 A hold has a time, after which it ends by itself: whoever copies extends it, and is told when it was too late. What was
 not deleted is, with the first checkpoint after the last hold.
@@ -12,19 +13,28 @@ not deleted is, with the first checkpoint after the last hold.
 from __future__ import annotations
 
 from collections.abc import Callable
+from secrets import randbelow
 
 from nsqtw.core.timers import Timer, TimerQueue
 
+_FIRST_BELOW = 1 << 48
+"""Numbers are whole in JSON up to 2^53."""
+
 
 class FileHold(Timer):
-    """The holds of one broker. `released` is called when the last one has ended."""
+    """
+    The holds of one broker. `released` is called when the last one has ended. The numbers follow a random one, so that
+    no hold has the number that another had before a restart; `random` returns a number below the one it is given.
+    """
 
-    def __init__(self, timers: TimerQueue, released: Callable[[], None]) -> None:
+    def __init__(
+        self, timers: TimerQueue, released: Callable[[], None], random: Callable[[int], int] = randbelow
+    ) -> None:
         super().__init__()
         self._timers = timers
         self._released = released
         self._ends: dict[int, float] = {}
-        self._last = 0
+        self._last = random(_FIRST_BELOW)
 
     @property
     def is_on(self) -> bool:

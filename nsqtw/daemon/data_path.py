@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 
 from nsqtw.errors import OptionError
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""A random number of this start of the machine: numbers of file systems and files may be those of its clones, too."""
 
 
 def lock_data_path(directory: str, program: str = "nsqd") -> int:
@@ -31,6 +35,18 @@ def lock_data_path(directory: str, program: str = "nsqd") -> int:
         os.close(descriptor)
         raise OptionError(f"failed to lock data-path: {directory}: permission denied{_who()}")
     return descriptor
+
+
+def data_path_identity(directory: str) -> str:
+    """
+    Return a text that is the same for each process of this machine that reads it of the same directory, whatever the
+    path, also from another container, and for no process of another machine. OSError.
+    """
+    status = os.stat(directory)
+    machine = ""
+    with suppress(OSError), open(_BOOT_ID, encoding="ascii") as file:  # only Linux has it
+        machine = file.read().strip()
+    return f"{machine}:{status.st_dev}:{status.st_ino}"
 
 
 def _remedy(directory: str, failure: OSError) -> str:

@@ -18,9 +18,9 @@ from nsqtw.errors import OptionError
 from nsqtw.options.addresses import is_host_port
 from nsqtw.options.broker import LISTEN_ADDRESS, Options
 from nsqtw.options.command_line import CommandLine, OptionReader
-from nsqtw.options.fields import ABOVE_ZERO, OURS_ABOVE_ZERO, OptionTable, live, option, same, while_set
+from nsqtw.options.fields import ABOVE_ZERO, NOT_NEGATIVE, OURS_ABOVE_ZERO, OptionTable, live, option, same, while_set
 from nsqtw.options.redaction import without_password
-from nsqtw.options.types import BOOLEAN, DURATION, TEXT, TEXTS
+from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, TEXT, TEXTS
 
 _SCHEMES = ("http", "https")
 _URL = attrs.evolve(TEXT, config=without_password, plain=without_password)
@@ -85,10 +85,10 @@ class AdminOptions:
     lookupd_secret_file: str = option(
         TEXT, "", "file with the secret for nsqlookupd's HTTP API; empty for none", reload=live
     )
-    plain_secrets: bool = option(
+    secrets_to_named_nodes: bool = option(
         BOOLEAN,
         False,
-        "send the secrets over plain HTTP also to nsqds that only an nsqlookupd names",
+        "send the secret also to nsqds that only an nsqlookupd names, in plain HTTP or with any valid certificate",
         reload=live,
     )
 
@@ -154,6 +154,14 @@ class AdminOptions:
         key="body_users",
         reload=live,
     )
+    max_connections: int = option(
+        INTEGER,
+        1000,
+        "connections of browsers and HTTP clients; 0 for as many as open files allow",
+        limit=NOT_NEGATIVE,
+        reload=live,
+    )
+    max_connections_per_address: int = same(Options, "max_connections_per_address")
     auth: str = same(Options, "auth")
     session_timeout: float = option(
         DURATION,
@@ -178,6 +186,11 @@ class AdminOptions:
     def has_users(self) -> bool:
         """Whether --acl-http-header decides about more than the right to change."""
         return bool(self.publish_user or self.read_user or self.body_user)
+
+    @property
+    def has_named_users(self) -> bool:
+        """Whether it depends on the user in --acl-http-header what a request may do."""
+        return bool(self.admin_user) or self.has_users
 
 
 NSQADMIN = OptionTable("nsqadmin", AdminOptions)

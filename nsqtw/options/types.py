@@ -36,7 +36,8 @@ _UNITS = {
     "h": 3_600 * NANOSECONDS,
     "d": 86_400 * NANOSECONDS,
 }
-_SIZE_UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+SIZE_UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+"""The units of sizes in bytes, each 1024 of the one below."""
 _SIZE = re.compile(r"([0-9]+)(?:\.([0-9]+))?([A-Za-z]+)")
 _AMOUNT = re.compile(r"([0-9]+)(?:\.([0-9]*))?|\.([0-9]+)")
 _UNIT = re.compile(r"[^.0-9]*")
@@ -103,9 +104,9 @@ def parse_integer(text: str) -> int:
 def parse_size(text: str) -> int:
     """Bytes from an integer, or from a number with a unit in any case: `1048576`, `64MB`, `1.5gb`. ValueError."""
     match = _SIZE.fullmatch(text)
-    if match is None or match[3].upper() not in _SIZE_UNITS:
+    if match is None or match[3].upper() not in SIZE_UNITS:
         return parse_integer(text)
-    whole, fraction, unit = match[1], match[2] or "", _SIZE_UNITS[match[3].upper()]
+    whole, fraction, unit = match[1], match[2] or "", SIZE_UNITS[match[3].upper()]
     size, rest = divmod(int(whole + fraction) * unit, int("1" + "0" * len(fraction)))
     if rest:
         raise ValueError("no whole number of bytes")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.admin.conftest import Nodes, StartAdmin
-from tests.admin.endpoint import Endpoint, endpoint
+from tests.admin.endpoint import Endpoint, endpoint, stalled_endpoint
 from tests.admin.process import AdminProcess
 from tests.wire import HOST
 
@@ -84,6 +84,23 @@ def test_addresses_that_may_not(start: StartAdmin) -> None:
     assert everyone.get("/config/log_level").status == 200
 
 
+@pytest.mark.parametrize("flags", [("--admin-user=boss",), ("--publish-user=bob",), ("--read-user=bob",)])
+def test_a_change_needs_the_role_admin_where_there_are_users(start: StartAdmin, flags: tuple[str, ...]) -> None:
+    admin = start(*flags)
+    headers = {"X-Forwarded-User": "bob"}
+    for key, body in (("log_level", b"debug"), ("nsqlookupd_http_addresses", b'["192.0.2.2:1"]'), ("nowhere", b"x")):
+        reply = admin.ask("PUT", f"/config/{key}", body, headers)
+        assert (reply.status, reply.message) == (403, "FORBIDDEN"), key
+    assert admin.await_audit("set_log_level").startswith(f"bob@{HOST} set_log_level: FORBIDDEN")
+    assert admin.ask("GET", "/config/log_level", headers=headers).body == b"2"
+
+
+def test_an_admin_that_a_proxy_names_changes_an_option(start: StartAdmin) -> None:
+    admin = start("--admin-user=boss", "--read-user=bob")
+    changed = admin.ask("PUT", "/config/log_level", b"debug", {"X-Forwarded-User": "boss"})
+    assert (changed.status, changed.body) == (200, b"1")
+
+
 def test_the_rate_of_a_metric(start: StartAdmin, graphite: Endpoint) -> None:
     admin = start(f"--graphite-url=http://user:word@{graphite.address}/sub", "--statsd-interval=20s")
     graphite.body = b'[{"target":"x","datapoints":[[41,1]]}]'
@@ -108,3 +125,11 @@ def test_graphite_behind_nsqadmin(start: StartAdmin, graphite: Endpoint) -> None
     assert graphite.requests[0][0] == "/render?target=a&target=b"
     graphite.status = 404
     assert admin.get("/render?target=a").status == 404
+
+
+def test_a_graphite_that_does_not_end_its_answer(start: StartAdmin) -> None:
+    with stalled_endpoint() as stalled:
+        url = f"http://{stalled.address}"
+        admin = start(f"--graphite-url={url}", "--proxy-graphite", "--http-client-request-timeout=200ms")
+        assert admin.get("/render?target=a").status == 502
+        assert admin.get("/api/graphite?metric=rate&target=a").status == 500

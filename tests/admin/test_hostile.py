@@ -8,8 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from tests.admin.conftest import StartAdmin
+from tests.admin.conftest import Nodes, StartAdmin
+from tests.admin.endpoint import endpoint
 from tests.admin.process import AdminProcess
+from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS, HOST
 
 MANY = 300
@@ -81,3 +83,30 @@ def test_noise(start: StartAdmin) -> None:
             with suppress(ConnectionError):
                 client.sendall(bytes(chance.choice(alphabet) for _ in range(chance.randrange(200))))
     assert admin.get("/ping").status == 200
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b'"start_time": 1%s' % (b"0" * 30),
+        b'"topics": [{"topic_name": "t", "depth": 1%s}]' % (b"0" * 400),
+        b'"topics": [{"topic_name": "t", "channels": [{"oldest_message_age_seconds": Infinity}]}]',
+        b'"topics": [{"topic_name": "t", "e2e_processing_latency": {"percentiles": [{"value": NaN}]}}]',
+        b'"topics": [{"topic_name": "\\ud800"}]',
+    ],
+    ids=["start_time", "depth", "age", "latency", "name"],
+)
+def test_a_node_with_odd_figures_is_a_warning_and_the_figures_of_the_others_go_on(
+    start: StartAdmin, nodes: Nodes, fields: bytes
+) -> None:
+    nodes.prepare("sound", "c")
+    with endpoint() as odd:
+        port = odd.address.rpartition(":")[2].encode()
+        odd.body = b'{"version": "1.3.0", "broadcast_address": "127.0.0.1", "http_port": %s, %s}' % (port, fields)
+        admin = start(f"--nsqd-http-address={odd.address}", f"--nsqd-http-address={nodes.addresses[0]}")
+        for path in ("/", "/topics", "/topics/sound", "/nodes", f"/nodes/{nodes.addresses[0]}"):
+            assert admin.get(path).status == 200
+        assert "sound" in admin.get("/topics").body.decode()
+        asked = len(odd.requests)
+        wait_until(lambda: len(odd.requests) >= asked + 4, "the next round of the sampler")
+        assert odd.address in admin.get("/").body.decode()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.admin.conftest import Nodes, StartAdmin
-from tests.admin.endpoint import Endpoint, endpoint
+from tests.admin.endpoint import Endpoint, endpoint, stalled_endpoint
 from tests.admin.process import AdminProcess
 from tests.process import ReservedPort, wait_until
 from tests.wire import HOST
@@ -89,6 +89,24 @@ def test_the_user_of_basic_authentication(notifying: AdminProcess, receiver: End
     notifying.ask("POST", "/api/topics", {"topic": topic}, {"X-Forwarded-User": "bob"})
     actions_of(receiver, 2)
     assert [document["user"] for document in receiver.documents] == ["ann", "bob"]
+
+
+def test_a_client_does_not_choose_the_user(receiver: Endpoint, start: StartAdmin, topic: str) -> None:
+    admin = start(f"--notification-http-endpoint=http://{receiver.address}/hook", "--admin-user=boss")
+    headers = {"Authorization": f"Basic {b64encode(b'ann:word').decode()}", "X-Forwarded-User": "boss"}
+    assert admin.ask("POST", "/api/topics", {"topic": topic}, headers).status == 200
+    actions_of(receiver, 1)
+    assert receiver.documents[0]["user"] == "boss"
+
+
+def test_an_endpoint_that_does_not_end_its_answer(start: StartAdmin, topic: str) -> None:
+    with stalled_endpoint() as stalled:
+        url = f"http://{stalled.address}/"
+        admin = start(f"--notification-http-endpoint={url}", "--http-client-request-timeout=200ms")
+        for number in range(3):
+            assert admin.ask("POST", "/api/topics", {"topic": f"{topic}{number}"}).status == 200
+        wait_until(lambda: stalled.count == 3, "all notifications were posted")
+        wait_until(lambda: admin.said().count("failed to POST notification - ") == 3, "the failures are logged")
 
 
 def test_an_endpoint_that_is_not_there(start: StartAdmin, topic: str) -> None:

@@ -145,6 +145,28 @@ def test_a_reload_takes_other_options(nodes: Nodes, tmp_path: Path) -> None:
     admin.assert_no_traceback()
 
 
+def test_a_reload_does_not_remove_the_last_user(nodes: Nodes, tmp_path: Path) -> None:
+    config = tmp_path / "nsqadmin.toml"
+    lookupd = f'nsqlookupd_http_addresses = "{HOST}:{nodes.lookupd.http_port}"\n'
+    config.write_text(f'{lookupd}admin_users = "ann"\n')
+    admin = AdminProcess(tmp_path / "admin", f"--config={config}")
+    admin.start()
+    try:
+        config.write_text(f'{lookupd}log_level = "debug"\n')
+        admin.signal(signal.SIGHUP)
+        wait_until(lambda: "RELOAD: the users stay as they were - " in admin.said(), "the mistake is logged")
+        assert "only a restart" in admin.said()
+        assert admin.ask("POST", "/api/topics", {"topic": "t"}).status == 403
+        assert admin.get("/config/log_level").body == b"1"
+        config.write_text(f'{lookupd}publish_users = "bob"\n')
+        admin.signal(signal.SIGHUP)
+        wait_until(lambda: "publish_users" in admin.said(), "the file is read again")
+        assert admin.ask("POST", "/api/topics", {"topic": "t"}, {"X-Forwarded-User": "ann"}).status == 403
+    finally:
+        admin.close()
+    admin.assert_no_traceback()
+
+
 def test_https(start: StartAdmin, certificates: Certificates, users_file: str) -> None:
     admin = start(*certificates.server.flags(), f"--auth=static:{users_file}")
     context = ssl.create_default_context(cafile=certificates.authority.certificate)

@@ -26,7 +26,7 @@ def test_a_rate_has_as_many_digits_as_one_can_read(value: float, text: str) -> N
     assert formats.rate(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 KB"), (79_100_000_000, "79.1 GB")])
+@pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (999, "999 B"), (1536, "1.5 KB"), (79_100_000_000, "73.7 GB")])
 def test_a_size_has_a_unit(value: float, text: str) -> None:
     assert formats.size(value) == text
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
+from contextlib import ExitStack, closing
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
 
+from nsqtw.admin.pages.live_pages import MAX_PAGES_OF_USER
 from tests.admin.conftest import Nodes, StartAdmin
+from tests.admin.endpoint import endpoint
 from tests.admin.process import AdminProcess
 from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS, HOST
@@ -132,6 +136,25 @@ def test_a_page_sends_itself_as_an_event_and_again_when_it_changes(
     connection.close()
 
 
+def test_a_user_has_a_limited_number_of_live_pages(start: StartAdmin) -> None:
+    admin = start("--admin-user=ann", "--read-user=bob")
+    with ExitStack() as stack:
+
+        def open_page(user: str) -> http.client.HTTPResponse:
+            connection = stack.enter_context(
+                closing(http.client.HTTPConnection(HOST, admin.http_port, timeout=ANSWER_SECONDS))
+            )
+            headers = {"Accept": "text/event-stream", "X-Forwarded-User": user}
+            connection.request("GET", "/topics", headers=headers)
+            return stack.enter_context(connection.getresponse())
+
+        assert {open_page("bob").status for _ in range(MAX_PAGES_OF_USER)} == {200}
+        refused = open_page("bob")
+        assert (refused.status, refused.getheader("Retry-After")) == (503, "10")
+        assert open_page("ann").status == 200
+        assert admin.get("/topics", X_Forwarded_User="bob").status == 200
+
+
 def _event(response: http.client.HTTPResponse) -> list[str]:
     """Read one event, without comments."""
     lines: list[str] = []
@@ -191,6 +214,36 @@ def test_an_action_that_no_server_does_is_shown_as_not_done(admin: AdminProcess)
     assert (status, "It was not done" in body) == (502, True)
 
 
+def test_an_action_that_every_node_refuses_is_shown_and_counted_as_failed(
+    start: StartAdmin, nodes: Nodes, topic: str
+) -> None:
+    nodes.prepare(topic)
+    with endpoint() as receiver:
+        admin = start(f"--notification-http-endpoint=http://{receiver.address}/")
+        csrf = token(admin, "/actions/create")
+        status, _, body = post(admin, f"/actions/delete_channel?topic={topic}&channel=no", csrf=csrf, typed="no")
+        assert (status, "It was not done: got response 404" in body) == (502, True)
+        assert ": failed: got response 404" in admin.await_audit("delete_channel")
+        assert b'nsq_admin_actions_total{action="delete_channel",outcome="failed"} 1' in admin.get("/metrics").body
+        assert admin.ask("DELETE", f"/api/topics/{topic}/no").status == 200
+        assert admin.ask("POST", "/api/topics", {"topic": topic}).status == 200
+        wait_until(lambda: len(receiver.requests) > 0, "a notification")
+        assert [document["action"] for document in receiver.documents] == ["create_topic"]
+
+
+def test_an_action_whose_answer_is_lost_is_shown_and_counted_as_unknown(start: StartAdmin) -> None:
+    with endpoint() as nsqd:
+        port = int(nsqd.address.rpartition(":")[2])
+        info = {"broadcast_address": HOST, "hostname": "h", "tcp_port": 1, "http_port": port, "version": "1.3.0"}
+        nsqd.body = json.dumps({**info, "topics": []}).encode()
+        nsqd.is_posting_cut_off = True
+        admin = start(f"--nsqd-http-address={nsqd.address}")
+        status, _, body = post(admin, "/actions/publish?topic=t", csrf=token(admin, "/actions/create"), body="x")
+    assert (status, "It is not known whether it was done" in body, "It was not done" in body) == (502, True, False)
+    assert admin.await_audit("publish").startswith(f"@{HOST} publish topic=t: unknown: ")
+    assert b'nsq_admin_actions_total{action="publish",outcome="unknown"} 1' in admin.get("/metrics").body
+
+
 def test_pages_and_static_files_are_below_the_base_path(start: StartAdmin) -> None:
     admin = start("--base-path=/tools/nsq")
     body = admin.get("/tools/nsq/").body.decode()
@@ -206,6 +259,16 @@ def test_a_link_beside_a_message_leads_to_its_replay(admin: AdminProcess, nodes:
     form = admin.get(unescape(link)).body.decode()
     assert f'name="message" aria-label="Id of the message" value="{number}"' in form
     assert 'id="preview"' in form
+
+
+def test_a_replay_is_red_only_when_it_skips_messages(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic, "work", messages=3)
+    wait_until(lambda: admin.get(f"/topics/{topic}/work").status == 200, "the channel is there")
+    page = admin.get(f"/topics/{topic}/work").body.decode()
+    assert '<a class="button" href="/actions/seek_channel' in page
+    for kind, style in (("earliest", "button primary"), ("latest", "button primary danger")):
+        form = admin.get(f"/actions/seek_channel?topic={topic}&channel=work&kind={kind}").body.decode()
+        assert f'<button class="{style}" type="submit">Move the channel</button>' in form, kind
 
 
 def test_a_form_leads_back_to_the_page_of_its_target(admin: AdminProcess) -> None:

@@ -14,8 +14,10 @@ from nsqtw.backends.manifest import (
     Manifest,
     backends_with_messages,
     check_backend,
+    has_interrupted_restore,
     read_manifest,
     write_manifest,
+    write_restore_mark,
 )
 from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.errors import BackendError, BackendFull
@@ -48,6 +50,15 @@ def test_what_is_written_is_read(tmp_path: Path, manifest: Manifest) -> None:
     write_manifest(str(tmp_path), manifest)
     assert read_manifest(str(tmp_path)) == manifest
     assert [path.name for path in tmp_path.iterdir()] == [MANIFEST_FILE]
+
+
+def test_the_mark_of_a_restore_refuses_every_backend(tmp_path: Path) -> None:
+    write_restore_mark(str(tmp_path))
+    assert has_interrupted_restore(str(tmp_path))
+    assert refusal(tmp_path, "disk") == f"a restore to {tmp_path} was interrupted: run 'nsqtw restore' again"
+    write_manifest(str(tmp_path), Manifest("disk"))
+    assert not has_interrupted_restore(str(tmp_path))
+    assert check_backend(str(tmp_path), "disk") == ""
 
 
 def test_a_fresh_data_path_gets_the_backend_of_its_first_start(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.browser import Window
 from tests.browser.cluster import BrowserCluster
@@ -85,6 +85,31 @@ def test_a_page_says_that_it_lost_its_connection(shown: Window, cluster: Browser
     finally:
         cluster.admin.start()
     expect(shown.page.locator("#pulse")).to_have_text("Live")
+
+
+def test_a_page_that_may_not_be_live_is_loaded_again_and_again(shown: Window, cluster: BrowserCluster) -> None:
+    shown.expected = ("503",)
+    refused: list[str] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route.request.url)
+        route.fulfill(status=503, headers={"Retry-After": "10"})
+
+    def is_live(url: str) -> bool:
+        return "q=straggler" in url and len(refused) < 2
+
+    shown.page.route(is_live, lambda route: refuse(route) if _wants_events(route) else route.continue_())
+    shown.go("/topics?q=straggler")
+    cluster.create("straggler", "first")
+    pulse = shown.page.locator("#pulse")
+    expect(pulse).to_have_text("Not live, loaded every 10 seconds")
+    expect(shown.page.locator("#list tbody tr")).to_have_count(1)
+    expect(pulse).to_have_text("Live")
+    assert len(refused) == 2
+
+
+def _wants_events(route: Route) -> bool:
+    return "text/event-stream" in (route.request.header_value("accept") or "")
 
 
 def test_a_hidden_page_asks_for_nothing(shown: Window) -> None:

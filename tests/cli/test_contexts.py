@@ -12,6 +12,7 @@ from nsqtw.cli.main import run_nsqtw
 from nsqtw.errors import OptionError
 from nsqtw.testing import Broker
 from tests.cli.conftest import Nsqtw
+from tests.process import ReservedPort
 
 TWO = """\
 # my clusters
@@ -171,3 +172,16 @@ def test_variables_of_the_command_are_none_of_nsqd(nsqtw: Nsqtw) -> None:
     from nsqtw.options.environment import Environment
 
     assert Environment({"NSQTW_CONTEXT": "a", "NSQTW_CONTEXTS": "b"}).warnings() == []
+
+
+def test_the_doctor_names_the_context_of_the_variable(
+    own_config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = ReservedPort()
+    for name in ("one", "two"):
+        run_nsqtw(["context", "add", name, "--nsqd-http-address", f"127.0.0.1:{port.number}"])
+    for words, variable, used in (([], "", "one"), ([], "two", "two"), (["--context", "one"], "two", "one")):
+        monkeypatch.setenv("NSQTW_CONTEXT", variable)
+        run_nsqtw(["doctor", *words])
+        assert f"2 contexts, in use: {used}" in capsys.readouterr().out
+    port.release()

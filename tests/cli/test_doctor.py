@@ -107,11 +107,11 @@ def test_nodes_of_two_versions() -> None:
 
 def test_a_config_file_that_others_can_read(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    assert level(check_config(Contexts(path))) is Level.OK
+    assert level(check_config(Contexts(path), "")) is Level.OK
     path.touch(0o600)
-    assert level(check_config(Contexts(path))) is Level.OK
+    assert level(check_config(Contexts(path), "")) is Level.OK
     path.chmod(0o644)
-    assert level(check_config(Contexts(path))) is Level.WARNING
+    assert level(check_config(Contexts(path), "")) is Level.WARNING
 
 
 def test_a_secret(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nsqtw.cli import stdlib_http
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.doctor.cluster import check_cluster
+from nsqtw.cli.stdlib_http import may_have_secret
+from nsqtw.cluster import trust
 from tests.cli.conftest import Nsqtw
 from tests.cli.serving import serving
 
@@ -35,7 +37,7 @@ def test_doctor_sends_no_secret_over_plain_http_to_an_address_that_only_an_nsqlo
     is_in_context: bool, secret_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the servers were on other machines."""
-    monkeypatch.setattr(stdlib_http, "is_loopback", lambda host: False)
+    monkeypatch.setattr(trust, "is_loopback", lambda host: False)
     by_nsqd: list[str] = []
     by_lookupd: list[str] = []
     with (
@@ -68,3 +70,23 @@ def test_a_secret_for_basic_authentication(words: tuple[str, ...], nsqtw: Nsqtw,
     with serving("/info", INFO, secrets=seen) as nsqd:
         nsqtw("--nsqd-http-address", nsqd, "--secret-file", str(secret), *words)
     assert set(seen) == {"Basic dXNlcjp3b3Jk"}
+
+
+@pytest.mark.parametrize(
+    ("address", "more", "may"),
+    [
+        ("given.example:4151", {}, True),
+        ("https://given.example:4152", {}, True),
+        ("127.0.0.1:4151", {}, True),
+        ("named.example:4151", {}, False),
+        ("https://named.example:4152", {}, False),
+        ("https://named.example:4152", {"tls_ca_file": "ca.pem"}, True),
+        ("https://named.example:4152", {"tls_ca_file": "ca.pem", "tls_insecure": True}, False),
+        ("named.example:4151", {"tls_ca_file": "ca.pem"}, False),
+        ("named.example:4151", {"secrets_to_named_nodes": True}, True),
+        ("https://named.example:4152", {"secrets_to_named_nodes": True}, True),
+    ],
+)
+def test_servers_that_may_have_the_secret(address: str, more: dict[str, Any], may: bool) -> None:
+    given = ("given.example:4151", "https://given.example:4152")
+    assert may_have_secret(ClusterAccess(nsqd_http_addresses=given, **more), address) == may

@@ -117,7 +117,7 @@ def test_durability_and_retention_are_set_and_taken_back(on_nsqd: Nsqtw, nsqd: B
     ]
     shown = on_nsqd("topic", "show", topic, "-o", "json").json
     assert (shown["durability"], shown["retention"]) == ("fsync", {"time": 604800.0, "bytes": 10 * 2**30})
-    assert "durability  fsync; retention 7.0 d or 10.7 GB" in on_nsqd("topic", "show", topic).out
+    assert "durability  fsync; retention 7.0 d or 10 GB" in on_nsqd("topic", "show", topic).out
     words = ["topic", "set", topic, "--durability", "default", "--retention-time", "default"]
     assert on_nsqd(*words, "--retention-bytes", "default").code == 0
     shown = on_nsqd("topic", "show", topic, "-o", "json").json

@@ -558,3 +558,17 @@ def test_a_dry_run_is_not_sent_to_an_nsqd_that_would_move_the_channel(loop: Loop
 
         loop.run(test)
     assert len(requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("secret", "sent"), [("word", "Bearer word"), ("basic user:word", "Basic dXNlcjp3b3Jk"), ("", "")]
+)
+def test_the_form_of_a_secret(loop: Loop, secret: str, sent: str) -> None:
+    seen: list[str] = []
+    with serving("/ping", b"OK", secrets=seen) as address:
+
+        async def test() -> None:
+            await loop.api(address, secret=secret).ping()
+
+        loop.run(test)
+    assert seen == [sent]

@@ -2,81 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
 from typing import Any
 
 import pytest
 
 from nsqtw.cluster import http
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.credentials import ClusterCredentials
 from nsqtw.cluster.http import Timeouts
 from nsqtw.errors import NoServerAnswered, Unsupported
+from tests.cluster.answering import answer, ask, server
 from tests.cluster.reactor import run
+from tests.process import ReservedPort
 from tests.wire import ANSWER_SECONDS, HOST
-
-Answers = Callable[[str], bytes | None]
-"""The answer to the head of a request; None for none."""
-
-
-@contextmanager
-def server(answers: Answers) -> Iterator[tuple[str, list[str]]]:
-    """Run a server that takes one request a connection; its address, and the heads of the requests."""
-    heads: list[str] = []
-    kept: list[socket.socket] = []
-    listening = socket.create_server((HOST, 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            connection.settimeout(ANSWER_SECONDS)
-            head = b""
-            while b"\r\n\r\n" not in head and (piece := connection.recv(65536)):
-                head += piece
-            heads.append(head.decode())
-            answer = answers(head.decode())
-            if answer is None:
-                kept.append(connection)
-                continue
-            with suppress(OSError):
-                connection.sendall(answer)
-            connection.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"{HOST}:{listening.getsockname()[1]}", heads
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        thread.join()
-        for connection in kept:
-            connection.close()
-
-
-def answer(document: object, status: str = "200 OK", *fields: str) -> bytes:
-    body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *fields, "", ""]
-    return "\r\n".join(lines).encode() + body
-
-
-def ask(address: str, method: str, *arguments: Any, credentials: ClusterCredentials | None = None, **more: Any) -> Any:
-    async def test(reactor: Any) -> Any:
-        timeouts = more.pop("timeouts", Timeouts(ANSWER_SECONDS, ANSWER_SECONDS))
-        cluster = Cluster(reactor, nsqds=[address], credentials=credentials, timeouts=timeouts)
-        try:
-            return await getattr(cluster, method)(*arguments, **more)
-        finally:
-            await cluster.close()
-
-    return run(test)
 
 
 def test_no_answer_in_time() -> None:
@@ -108,11 +46,75 @@ def test_a_wrong_answer(sent: bytes, text: str) -> None:
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("sent", "is_unknown"),
+    [(None, True), (b"", True), (b"no HTTP\r\n\r\n", True), (answer({}, "500 Internal Server Error"), False)],
+)
+def test_a_change_without_an_answer_may_have_been_made(sent: bytes | None, is_unknown: bool) -> None:
+    info = {"broadcast_address": HOST, "hostname": "h", "tcp_port": 1, "version": "1.3.0", "topics": []}
+
+    def nsqd(head: str) -> bytes | None:
+        if head.startswith("POST "):
+            return sent
+        return answer({**info, "http_port": int(address.rpartition(":")[2])})
+
+    with server(nsqd) as (address, _):
+        with pytest.raises(NoServerAnswered) as caught:
+            ask(address, "publish", "t", b"x", timeouts=Timeouts(ANSWER_SECONDS, 1))
+        created = ask(address, "create", "t", timeouts=Timeouts(ANSWER_SECONDS, 1))
+    assert caught.value.is_outcome_unknown is is_unknown
+    assert (created.value, created.is_outcome_unknown) == ((), is_unknown)
+
+
+def test_a_query_and_a_change_that_is_not_sent_have_a_known_outcome() -> None:
+    with server(lambda head: b"") as (address, _), pytest.raises(NoServerAnswered) as caught:
+        ask(address, "topics")
+    assert not caught.value.is_outcome_unknown
+    port = ReservedPort()
+    created = ask(f"{HOST}:{port.number}", "create", "t")
+    assert (created.value, created.is_outcome_unknown) == ((), False)
+    port.release()
+
+
 def test_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1000)
     with server(lambda head: answer(b"x" * 2000)) as (address, _):
         with pytest.raises(NoServerAnswered, match="the answer has more than 1000 bytes"):
             ask(address, "topics")
+
+
+def test_large_answers_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_LARGE_BYTES", 0)
+    reading: list[int] = []
+    at_once: list[int] = []
+
+    def read(document: object) -> None:
+        reading.append(1)
+        at_once.append(len(reading))
+        time.sleep(0.01)
+        reading.pop()
+
+    async def test(reactor: Any) -> None:
+        requests = Cluster(reactor, nsqds=["127.0.0.1:1"]).requests
+        answers = [http.ServerAnswer("", b"{}") for _ in range(8)]
+        await http.ask_all([requests.read(each, read) for each in answers])
+        await requests.close()
+
+    run(test)
+    assert at_once == [1] * 8
+
+
+def test_the_bytes_of_answers_that_were_read_count_no_more() -> None:
+    with server(lambda head: answer({"topics": [], "pad": "x" * 60_000})) as (address, _):
+
+        async def test(reactor: Any) -> None:
+            cluster = Cluster(reactor, nsqds=[address])
+            for _ in range(5):
+                await cluster.topics()
+            assert cluster.requests.budget.used == 0
+            await cluster.close()
+
+        run(test)
 
 
 def test_the_headers_of_a_request() -> None:
@@ -172,47 +174,26 @@ def test_a_dry_run_never_moves_a_channel_of_an_nsqd_that_does_not_know_it() -> N
         assert sum(head.startswith("POST /v2/channel/seek?") and "dry_run=true" in head for head in heads) == 1
 
 
-# -- secrets
+@pytest.mark.parametrize(
+    "host", ["[", "]", "[::1", "a b", "a\n", "\x00", "é", "a/../b", "a?b", "a#b", "u@b", "%", "", ":"]
+)
+@pytest.mark.parametrize("port", [-1, 0, 70000, 2**62])
+def test_a_node_with_an_address_that_is_none_is_a_warning(host: str, port: int) -> None:
+    with server(lambda head: answer({"topics": []})) as (good, _):
+        fields = {"tcp_port": 1, "hostname": "h", "version": "1.3.0"}
+        named = [
+            {**fields, "broadcast_address": host, "http_port": port},
+            {**fields, "broadcast_address": HOST, "http_port": int(good.rpartition(":")[2])},
+        ]
+        with server(lambda head: answer({"producers": named})) as (lookupd, _):
 
-SECRET = ClusterCredentials(nsqd_secret="word")
+            async def test(reactor: Any) -> Any:
+                cluster = Cluster(reactor, lookupds=[lookupd])
+                try:
+                    return await cluster.stats()
+                finally:
+                    await cluster.close()
 
-
-def wants_a_secret(head: str) -> bytes:
-    if "Authorization: Bearer word" in head:
-        return answer({"topics": []})
-    return answer({"message": "CREDENTIAL_REQUIRED"}, "401 Unauthorized")
-
-
-def test_a_secret_is_sent_only_when_it_is_asked_for() -> None:
-    with server(wants_a_secret) as (address, heads):
-        assert ask(address, "topics", credentials=SECRET).value == ()
-    assert ["word" in head for head in heads] == [False, True]
-    with server(lambda head: answer({"topics": []})) as (address, heads):
-        ask(address, "topics", credentials=SECRET)
-    assert ["word" in head for head in heads] == [False]
-
-
-@pytest.mark.parametrize("is_open", [False, True])
-def test_a_secret_is_not_sent_to_an_address_that_only_an_nsqlookupd_names(
-    monkeypatch: pytest.MonkeyPatch, is_open: bool
-) -> None:
-    """As if the address of the nsqd were one of another machine."""
-    monkeypatch.setattr(http, "is_loopback", lambda host: False)
-    nsqd: list[str] = []
-
-    def lookupd(head: str) -> bytes:
-        port = int(nsqd[0].rpartition(":")[2])
-        return answer({"producers": [{"broadcast_address": HOST, "http_port": port, "tcp_port": 1, "hostname": "h"}]})
-
-    with server(wants_a_secret) as (address, heads), server(lookupd) as (lookupd_address, _):
-        nsqd.append(address)
-
-        async def test(reactor: Any) -> None:
-            credentials = ClusterCredentials(nsqd_secret="word", sends_secrets_in_plain=is_open)
-            cluster = Cluster(reactor, lookupds=[lookupd_address], credentials=credentials)
-            with suppress(NoServerAnswered):
-                await cluster.counter()
-            await cluster.close()
-
-        run(test)
-    assert any("word" in head for head in heads) == is_open
+            found = run(test)
+    assert [node.node.http_address for node in found.value.nodes] == [good]
+    assert len(found.warnings) == 1

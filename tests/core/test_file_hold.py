@@ -61,6 +61,15 @@ def test_of_two_holds_the_last_one_counts() -> None:
     assert (holds.file_hold.is_on, holds.released) == (False, 1)
 
 
+def test_the_numbers_of_holds_follow_a_random_one() -> None:
+    """A backup that goes on after a restart of the broker does not take the hold of another one for its own."""
+    first = FileHold(TimerQueue(lambda: None), lambda: None, lambda below: 7)
+    second = FileHold(TimerQueue(lambda: None), lambda: None, lambda below: 700)
+    assert [first.begin(0.0, 60.0), first.begin(0.0, 60.0)] == [8, 9]
+    assert second.begin(0.0, 60.0) == 701
+    assert not second.extend(8, 0.0, 60.0)
+
+
 def test_what_was_held_is_trimmed_afterwards() -> None:
     one = BrokerHarness()
     one.topic()
@@ -77,6 +86,23 @@ def test_what_was_held_is_trimmed_afterwards() -> None:
     one.broker.checkpointer.file_hold.end(hold)
     trims = one.begin_save().trims
     assert [name for name, _, _ in trims] == [one.topic().name]
+
+
+def test_a_checkpoint_during_a_hold_knows_no_message_that_is_not_stored() -> None:
+    """Also in class memory: what is copied after positions.db has all that it knows."""
+    one = BrokerHarness(durability="memory")
+    channel = one.channel()
+    one.save()
+    one.put(b"a", b"b")
+    assert one.reader(ready=1).bodies() == [b"a"]
+    queue = one.topic().log.queue
+    one.begin_save()
+    assert queue.size == 0, "no hold: it is stored later"
+    one.broker.checkpointer.file_hold.begin(one.now, 60.0)
+    one.put(b"c")
+    (state,) = one.begin_save().checkpoint.topics
+    assert queue.end >= state.end
+    assert channel.depth == 2
 
 
 def test_a_topic_that_is_deleted_during_a_hold() -> None:

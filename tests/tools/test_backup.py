@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
@@ -19,7 +21,7 @@ from nsqtw.tools.backup.hold import Hold
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.backup.restore import check_backup, put_in_place
 from nsqtw.tools.fsck.data_path import check_data_path
-from tests.process import NsqdProcess, wait_until
+from tests.process import EXECUTABLE, NsqdProcess, wait_until
 from tests.wire import HOST, Client, Closed
 
 NSQTW = Path(sys.executable).with_name("nsqtw")
@@ -112,9 +114,12 @@ class Load:
             return
 
 
+@pytest.mark.parametrize("durability", ["os", "memory"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_under_load_nothing_that_was_acknowledged_before_is_missing(backend: str, start: Start, tmp_path: Path) -> None:
-    flags = (f"--backend={backend}", "--max-bytes-per-file=65536")
+def test_under_load_nothing_that_was_acknowledged_before_is_missing(
+    backend: str, durability: str, start: Start, tmp_path: Path
+) -> None:
+    flags = (f"--backend={backend}", f"--durability={durability}", "--max-bytes-per-file=65536")
     broker = start("first", *flags)
     broker.create("t", "c")
     broker.create("idle", "c")
@@ -150,14 +155,14 @@ def test_what_is_finished_during_a_hold_is_in_the_backup(backend: str, start: St
     broker = start("first", f"--backend={backend}", "--max-bytes-per-file=1000")
     broker.create("t", "c")
     broker.publish("t", bodies(200))
-    assert broker.http("POST", "/v2/backup/hold?time=5m").status == 200
+    number = json.loads(broker.http("POST", "/v2/backup/hold?time=5m").body)["hold"]
     held = logs(broker)
     assert len(broker.drain("t", "c", 200)) == 200
     broker.store()
     assert logs(broker) >= held
-    assert broker.http("POST", "/v2/backup/hold?time=5m&hold=1").status == 200
-    assert broker.http("POST", "/v2/backup/release?hold=1").status == 200
-    assert broker.http("POST", "/v2/backup/release?hold=1").status == 404
+    assert broker.http("POST", f"/v2/backup/hold?time=5m&hold={number}").status == 200
+    assert broker.http("POST", f"/v2/backup/release?hold={number}").status == 200
+    assert broker.http("POST", f"/v2/backup/release?hold={number}").status == 404
     if backend == "disk":
         broker.store()
         wait_until(lambda: len(logs(broker)) < len(held), "what is finished is deleted after the hold")
@@ -204,6 +209,50 @@ def test_a_running_broker_must_be_named(start: Start, tmp_path: Path) -> None:
     )
     assert not (tmp_path / "backup").exists()
     assert not (tmp_path / "backup.partial").exists()
+
+
+def test_a_broker_of_another_machine_with_the_same_path(start: Start, tmp_path: Path) -> None:
+    """Its hold does not keep the broker of this machine from deleting files."""
+    broker = start("first")
+
+    class Elsewhere(Hold):
+        def _ask(self, what: str, query: str) -> dict[str, Any]:
+            document = super()._ask(what, query)
+            if what == "hold":
+                _, _, numbers = document["identity"].partition(":")
+                document["identity"] = f"8d7f9f0e-0000-4000-8000-000000000000:{numbers}"
+            return document
+
+    address = f"{HOST}:{broker.http_port}"
+    line = f"the broker has the data path {broker.data_path} of another machine or container"
+    with pytest.raises(OptionError, match=f"^{line}$"):
+        make_backup(str(broker.data_path), str(tmp_path / "backup"), Elsewhere(address))
+    assert list(tmp_path.glob("backup*")) == []
+    (tmp_path / "link").symlink_to(broker.data_path)
+    make_backup(str(tmp_path / "link"), str(tmp_path / "backup"), Hold(address))
+
+
+def test_two_backups_to_one_target(start: Start, tmp_path: Path) -> None:
+    """The second one leaves the first one alone. What a killed one left keeps nobody away."""
+    broker = start("first")
+    broker.publish("t", bodies(10))
+    target = tmp_path / "new/backup"
+    (tmp_path / "new/backup.partial").mkdir(parents=True)
+    (tmp_path / "new/backup.partial/positions.db").touch()
+    (tmp_path / "new/backup.partial.lock").touch()
+    others: list[subprocess.CompletedProcess[str]] = []
+
+    class WithAnother(Hold):
+        def __enter__(self) -> Self:
+            others.append(back_up(broker, target))
+            return super().__enter__()
+
+    make_backup(str(broker.data_path), str(target), WithAnother(f"{HOST}:{broker.http_port}"))
+    (other,) = others
+    line = f"nsqtw backup: another nsqtw makes {target} at this moment\n"
+    assert (other.returncode, other.stderr) == (1, line)
+    check_backup(str(target))
+    assert list((tmp_path / "new").iterdir()) == [target]
 
 
 def test_links_cost_no_space(start: Start, tmp_path: Path) -> None:
@@ -310,6 +359,142 @@ def test_a_data_path_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
     assert check_data_path(str(data_path)).logs["t"].end
 
 
+def test_a_symlink_to_a_data_path_stays(backup: Path, tmp_path: Path) -> None:
+    """With DynamicUser= the state directory of systemd is one."""
+    data_path, link = tmp_path / "first/data", tmp_path / "link"
+    link.symlink_to("first/data")
+    done = nsqtw("restore", backup, link, "--replace")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"what was there is in {data_path}.replaced.1\n" in done.stdout
+    assert link.is_symlink() and check_data_path(str(data_path)).logs["t"].end
+
+
+INTERRUPTED = """
+import os, sys
+from nsqtw.tools.backup import restore
+
+def copy_file(source, target, line, copy=restore.copy_file):
+    copy(source, target, line)
+    if target.endswith("positions.db"):
+        os.kill(os.getpid(), 9)
+
+restore.copy_file = copy_file
+os.path.ismount = lambda path: sys.argv[3] == "mounted"
+restore.run(sys.argv[1], sys.argv[2], must_replace=True, must_only_check=False)
+"""
+"""A restore that is killed in the middle."""
+
+
+def interrupt(backup: Path, target: Path, *words: str) -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(backup), str(target), *words], capture_output=True)
+    assert (done.returncode, done.stderr) == (-9, b"")
+
+
+def start_fails(data_path: Path) -> str:
+    """What a broker says that does not start."""
+    words = [str(EXECUTABLE), f"--data-path={data_path}", f"--tcp-address={HOST}:0", f"--http-address={HOST}:0"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_a_restore_that_is_killed_leaves_the_data_path_as_it_was(backup: Path, tmp_path: Path) -> None:
+    data_path = tmp_path / "first/data"
+    before = {path.name: path.stat().st_ino for path in data_path.iterdir()}
+    interrupt(backup, data_path, "")
+    assert {path.name: path.stat().st_ino for path in data_path.iterdir()} == before
+    assert nsqtw("restore", backup, data_path, "--replace").returncode == 0
+    assert {path.name for path in data_path.parent.glob("data*")} == {"data", "data.replaced.1"}
+
+
+def test_a_restore_that_is_killed_leaves_nothing_that_starts(backup: Path, tmp_path: Path) -> None:
+    interrupt(backup, tmp_path / "new", "")
+    assert "no such file or directory" in start_fails(tmp_path / "new")
+    assert nsqtw("restore", backup, tmp_path / "new").returncode == 0
+    assert list(tmp_path.glob("new*")) == [tmp_path / "new"]
+
+
+def test_a_restore_to_a_mount_point(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other directory can take its place."""
+    new = tmp_path / "new"
+    new.mkdir()
+    interrupt(backup, new, "mounted")
+    assert f"a restore to {new} was interrupted: run 'nsqtw restore' again" in start_fails(new)
+    monkeypatch.setattr("os.path.ismount", lambda path: True)
+    contents = check_backup(str(backup))
+    inode = new.stat().st_ino
+    assert put_in_place(str(backup), contents, str(new), must_replace=False) == ([], "")
+    assert (new.stat().st_ino, check_data_path(str(new)).findings()) == (inode, [])
+    assert {str(path.relative_to(new)) for path in new.rglob("*") if path.is_file()} == set(contents.files)
+    line = "new cannot be moved aside, for it is a mount point: move what is in it elsewhere$"
+    with pytest.raises(OptionError, match=line):
+        put_in_place(str(backup), contents, str(new), must_replace=True)
+
+
+def test_a_restore_that_fails_names_the_old_data_path(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is where it was, or the line says where it is."""
+    data_path = tmp_path / "first/data"
+    contents = check_backup(str(backup))
+    before = {path.name for path in data_path.iterdir()}
+    rename = os.rename
+
+    def fail(old: str, new: str) -> None:
+        if old.endswith(".partial"):
+            raise OSError(errno.EIO, "Input/output error")
+        rename(old, new)
+
+    def fail_later(old: str, new: str) -> None:
+        if new == str(data_path):
+            raise OSError(errno.EIO, "Input/output error")
+        rename(old, new)
+
+    monkeypatch.setattr("os.rename", fail)
+    with pytest.raises(BackendError, match="data.partial: input/output error$"):
+        put_in_place(str(backup), contents, str(data_path), must_replace=True)
+    assert {path.name for path in data_path.iterdir()} == before
+    assert list(data_path.parent.glob("data?*")) == []
+    monkeypatch.setattr("os.rename", fail_later)
+    old = f"{data_path}.replaced.1"
+    with pytest.raises(BackendError, match=f"data.partial: input/output error; what was there is in {old}$"):
+        put_in_place(str(backup), contents, str(data_path), must_replace=True)
+    assert {path.name for path in Path(old).iterdir()} == before
+
+
+@pytest.mark.parametrize("is_mount_point", [False, True])
+def test_what_root_restores_belongs_to_the_owner_of_the_data_path(
+    is_mount_point: bool, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the broker, another user, could not read it."""
+    new = tmp_path / "new"
+    new.mkdir()
+    new.chmod(0o750)
+    given: dict[int, tuple[int, int]] = {}
+    stat = os.stat
+
+    def chown(path: str, uid: int, gid: int, *, follow_symlinks: bool) -> None:
+        given[stat(path).st_ino] = (uid, gid)
+
+    def owned(path: Any, *words: Any, **options: Any) -> os.stat_result:
+        status = stat(path, *words, **options)
+        return os.stat_result((*status[:4], 1234, 5678, *status[6:])) if path == str(new) else status
+
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("os.chown", chown)
+    monkeypatch.setattr("os.stat", owned)
+    monkeypatch.setattr("os.path.ismount", lambda path: is_mount_point)
+    put_in_place(str(backup), check_backup(str(backup)), str(new), must_replace=False)
+    assert given == {stat(path).st_ino: (1234, 5678) for path in (new, *new.rglob("*"))}
+    assert stat(new).st_mode & 0o777 == 0o750
+
+
+def test_a_restore_to_what_is_no_directory(backup: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OptionError, match="file is no directory$"):
+        put_in_place(str(backup), check_backup(str(backup)), str(tmp_path / "file"), must_replace=True)
+
+
 def test_a_backup_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="is not empty: a backup has a directory of its own$"):
         make_backup(str(tmp_path / "first/data"), str(backup), None)
@@ -325,9 +510,15 @@ def test_what_is_no_data_path(tmp_path: Path) -> None:
 
 
 def test_a_check_puts_nothing_anywhere(backup: Path, tmp_path: Path) -> None:
-    done = nsqtw("restore", backup, tmp_path / "new", "--check")
-    assert (done.returncode, (tmp_path / "new").exists()) == (0, False)
-    assert " files are as they were at " in done.stdout
+    for words in ([tmp_path / "new"], []):
+        done = nsqtw("restore", backup, *words, "--check")
+        assert (done.returncode, (tmp_path / "new").exists()) == (0, False)
+        assert " files are as they were at " in done.stdout
+
+
+def test_a_restore_needs_a_place(backup: Path) -> None:
+    done = nsqtw("restore", backup)
+    assert (done.returncode, done.stderr.startswith("nsqtw restore: missing argument 'DATA_PATH' (try")) == (2, True)
 
 
 def test_a_torn_end_is_cut_off(start: Start, tmp_path: Path) -> None:
@@ -408,7 +599,7 @@ def test_a_hold_that_is_over_fails_the_backup(start: Start, tmp_path: Path) -> N
 
     class TooLate(Hold):
         def extend(self) -> None:
-            broker.http("POST", "/v2/backup/release?hold=1")
+            broker.http("POST", f"/v2/backup/release?hold={self._number}")
             self._extend_at = 0.0
             super().extend()
 

@@ -78,13 +78,15 @@ class ActionForm:
     read: Callable[[Fields], ActionCall]
     content: Callable[[PageRequest, Target, Fields], Awaitable[Content]] = _nothing
     needs_nsqtw: bool = False
+    has_preview: bool = False
+    """The form shows what would happen, and its own button is red when messages are lost."""
     wanted_pause: bool | None = None
     """The button is there only for a target that is paused, or is not."""
 
     @property
     def is_dangerous(self) -> bool:
-        """Whether messages or names are lost: the button is red."""
-        return ACTIONS[self.action].is_destructive
+        """Whether messages or names are lost: the button is red, unless the form first shows what would happen."""
+        return ACTIONS[self.action].is_destructive and not self.has_preview
 
     def may(self, page_request: PageRequest, target: Target) -> bool:
         """Return whether the viewer may perform the action."""
@@ -163,6 +165,7 @@ FORMS: dict[str, ActionForm] = {
             read=fields.seek,
             content=consequences.seeking,
             needs_nsqtw=True,
+            has_preview=True,
         ),
         *_over_kinds(
             "pause",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from twisted.web.iweb import IRequest
 
-from nsqtw.admin.actions import Performer
+from nsqtw.admin.actions import Performer, why_not_done
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages.action_forms import FORMS, ActionForm, target_url
 from nsqtw.admin.pages.fields import Fields
@@ -92,10 +92,21 @@ async def perform(
     except InvalidName:
         return await show(page_request, form, fields, _INVALID_NAME, 400)
     except ClusterError as error:
-        return await show(page_request, form, fields, f"It was not done: {error}", 502)
+        text = _not_done(str(error), error.is_outcome_unknown)
+        return await show(page_request, form, fields, text, 502)
+    if not result.value:
+        text = _not_done(why_not_done(result), result.is_outcome_unknown)
+        return await show(page_request, form, fields, text, 502)
     return Answer(
         location=form.next_page(page_request, target), text=_filled(form.done, target), details=tuple(result.warnings)
     )
+
+
+def _not_done(reason: str, is_unknown: bool) -> str:
+    """Return the text for an action that no server has reported as done."""
+    if is_unknown:
+        return f"It is not known whether it was done; look before you repeat it: {reason}"
+    return f"It was not done: {reason}"
 
 
 def _filled(text: str, target: Target) -> str:

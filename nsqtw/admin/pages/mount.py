@@ -18,10 +18,12 @@ from nsqtw.admin.pages import action_pages, channel, cluster_pages, live, nodes,
 from nsqtw.admin.pages.action_pages import Answer
 from nsqtw.admin.pages.assets import CACHE_CONTROL, Assets
 from nsqtw.admin.pages.links import Links
+from nsqtw.admin.pages.live_pages import RETRY_SECONDS, LivePages
 from nsqtw.admin.pages.notices import Notices
 from nsqtw.admin.pages.page import PAGES, Content, Page
 from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.pages.render import Renderer
+from nsqtw.admin.routing import plain
 from nsqtw.admin.sampler import Sampler
 from nsqtw.admin.server import WebRequest
 from nsqtw.admin.viewer import Role, Viewer
@@ -62,6 +64,7 @@ class Pages:
         self._links = Links.below(context.base_path)
         self._renderer = Renderer(self._assets, self._links, __version__)
         self._notices = Notices()
+        self._live_pages = LivePages(context.reactor, self._sampler.watch)
 
     def start(self) -> None:
         """Begin to sample the cluster."""
@@ -88,9 +91,7 @@ class Pages:
         """Answer a request for a page, or for its changes."""
         self._sampler.record_view()
         if live.is_wanted(request):
-            render = partial(self._render_event, page, request, path)
-            await live.LivePage(request, self._context.reactor, render).run(self._sampler.watch)
-            return b""
+            return await self._show_live(page, request, path)
         page_request = self._page_request(request, self._context.access.viewer(request), path)
         return self._written(
             request, page_request, await self._answer(page_request, partial(_content, page)), has_events=True
@@ -159,13 +160,28 @@ class Pages:
             _log.error("{error}", error=str(error))
             return _failure("No answer", str(error), 502)
 
+    async def _show_live(self, page: Page, request: WebRequest, path: Mapping[str, str]) -> bytes:
+        """Send a page as events, or refuse to when there are too many: the browser then loads it now and then."""
+        access = self._context.access
+        owner = access.viewer(request).name or access.client_ip(request)
+        if not self._live_pages.has_room(owner):
+            request.setHeader("Retry-After", str(RETRY_SECONDS))
+            return plain(request, "TOO_MANY_LIVE_PAGES", 503)
+        render = partial(self._render_event, page, request, path)
+        await live.LivePage(request, self._context.reactor, render).run(self._live_pages.watch_for(owner))
+        return b""
+
     async def _render_event(self, page: Page, request: WebRequest, path: Mapping[str, str]) -> str | None:
         viewer = await self._context.access.authenticate(request)
         if viewer is None:
             return None
-        page_request = self._page_request(request, viewer, path, is_event=True)
-        answer = await self._answer(page_request, partial(_content, page))
-        return self._html(request, page_request, answer, has_events=True)
+
+        async def make() -> str:
+            page_request = self._page_request(request, viewer, path, is_event=True)
+            answer = await self._answer(page_request, partial(_content, page))
+            return self._html(request, page_request, answer, has_events=True)
+
+        return await self._live_pages.shared((request.uri, viewer), make)
 
     def _written(
         self, request: WebRequest, page_request: PageRequest, answer: Answer, *, has_events: bool = False

@@ -4,6 +4,9 @@ The files of one topic's log, as the writer, the reader and trim share them.
 The list of files is never changed in place: a reader takes a `snapshot` and works on that. `lock` is held briefly: to
 publish a commit, to take a snapshot, and while a file is replaced, so that the new file is never opened for the old
 one.
+
+A file that is followed by another one never changes again, for a backup may have linked it (`nsqtw backup --link`):
+it does not grow when it becomes the last file, and as a spare file it is not written again.
 """
 
 from __future__ import annotations
@@ -134,9 +137,12 @@ class Log:
     def drop(self, dropped: Collection[LogFile]) -> None:
         """Let files be no part of the log any more; what they have on disk is the caller's."""
         with self.lock:
+            last = self.log_files[-1] if self.log_files else None
             for file in dropped:
                 file.is_removed = True
             self.log_files = [file for file in self.log_files if not file.is_removed]
+            if self.log_files and self.log_files[-1] is not last:
+                self.log_files[-1].closed = True
         for file in dropped:
             self.open_files.forget(file)
 
@@ -147,12 +153,15 @@ class Log:
             self.has_spare = True
 
     def take_spare(self, file: LogFile) -> bool:
-        """Make the spare file the file of a new one; False when there is none. OSError if that cannot be."""
+        """Make the spare file the file of a new one; False when there is none, or it is also in a backup. OSError."""
         with self.lock:
             if not self.has_spare:
                 return False
             self.has_spare = False
             try:
+                if self.files.links(self._spare_path) > 1:
+                    self.files.unlink(self._spare_path)
+                    return False
                 self.files.rename(self._spare_path, file.path)
             except FileNotFoundError:
                 return False

@@ -44,6 +44,8 @@ def open_log(log: Log, known_end: int = 0) -> Log:
         _list_files(log)
         while log.log_files and not _recover(log, log.log_files[-1], known_end):
             _remove_last(log, log.log_files[-1], known_end)
+        for last in log.log_files[-1:]:
+            last.closed = last.closed or log.files.links(last.path) > 1
     except OSError as error:
         raise backend_error(error, f"open of topic {log.topic}") from error
     return log

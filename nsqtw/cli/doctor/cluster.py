@@ -18,6 +18,7 @@ from nsqtw.cli.exit_codes import REFUSALS
 from nsqtw.cli.stdlib_http import HttpAnswer, get, may_have_secret, tls_context_of
 from nsqtw.client.lookup import host_and_port
 from nsqtw.cluster.texts import duration_text
+from nsqtw.cluster.trust import WITHHELD
 from nsqtw.errors import ConnectFailed
 from nsqtw.options.addresses import join_host_port
 
@@ -125,7 +126,7 @@ def _check_answer(
     if answer.status in REFUSALS:
         remedy = "give a secret with this permission (--secret-file, or in the context), or an https:// address"
         if not may_have_secret(access, address):
-            remedy = "add this address to those of the context: others get no secret over plain HTTP"
+            remedy = f"{WITHHELD}; or add this address to those of the context"
         return [subject.error(f"refuses the credentials, status {answer.status}", remedy)], None
     if answer.status != 200:
         return [subject.error(f"answers {path} with status {answer.status}", f"check that this is {program}")], None

@@ -59,7 +59,7 @@ def _findings(session: Session, data_path: str | None) -> Iterator[Finding]:
         yield from check_data_path(data_path)
     try:
         contexts = session.contexts
-        yield check_config(contexts)
+        yield check_config(contexts, session.context_name)
         access = session.access()
     except (OptionError, NotFound) as error:
         path = str(contexts_path(os.environ))

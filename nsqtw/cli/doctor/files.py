@@ -19,14 +19,14 @@ SOON = timedelta(days=30)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def check_config(contexts: Contexts) -> Finding:
-    """Check the config file, which was read without a mistake."""
+def check_config(contexts: Contexts, name: str) -> Finding:
+    """Check the config file, which was read without a mistake. `name` is the context in use, "" for none."""
     subject = CheckSubject("config file", str(contexts.path))
     if not contexts.path.exists():
         return subject.ok("there is none; 'nsqtw context add' makes it")
     if contexts.path.stat().st_mode & _OTHERS:
         return subject.warning("other users can read or change it", f"chmod 600 {contexts.path}")
-    return subject.ok(f"{len(contexts.by_name)} contexts, in use: {contexts.current or 'none'}")
+    return subject.ok(f"{len(contexts.by_name)} contexts, in use: {name or 'none'}")
 
 
 def check_secret(access: ClusterAccess) -> Iterator[Finding]:

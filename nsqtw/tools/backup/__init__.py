@@ -2,7 +2,7 @@
 `nsqtw backup` and `nsqtw restore`: a copy of a data path, made while its broker runs, and back.
 
     backup     hold ─▶ positions.db ─▶ names, manifest ─▶ messages ─▶ torn ends are cut ─▶ contents.json ─▶ rename
-    restore    contents.json ─▶ checksums ─▶ copy ─▶ fsck
+    restore    contents.json ─▶ checksums ─▶ copy ─▶ rename ─▶ fsck
 
 Theory of operation. What a broker has stored is right when its messages are at least as new as its positions: that is
 what a crash leaves, and what a start repairs. So positions.db is copied first, as one consistent snapshot (SQLite's

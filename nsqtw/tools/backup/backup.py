@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -12,12 +11,13 @@ from datetime import UTC, datetime
 from nsqtw import __version__
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.manifest import backends_with_messages, read_manifest
-from nsqtw.daemon.data_path import lock_data_path
+from nsqtw.daemon.data_path import data_path_identity, lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.options.files import read_secret
 from nsqtw.tools.backup.contents import Contents, StoredFile, checksum, write_contents
-from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_data_path, cut_torn_ends, data_path_bytes
+from nsqtw.tools.backup.copy import copy_data_path, cut_torn_ends, data_path_bytes
 from nsqtw.tools.backup.hold import Hold
+from nsqtw.tools.backup.partial import only_one, partial_directory
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.fsck.data_path import check_data_path, is_data_path
 from nsqtw.tools.fsck.finding import Finding
@@ -25,7 +25,6 @@ from nsqtw.tools.fsck.finding import Finding
 DONE = 0
 FAILED = 1
 DAMAGED = 3
-PARTIAL = ".partial"
 _BACKENDS = ("disk", "sqlite")
 
 
@@ -57,31 +56,17 @@ def make_backup(
     there is no backup.
     """
     directory, target = os.path.abspath(directory), os.path.abspath(target)
-    partial = target + PARTIAL
     try:
         if not is_data_path(directory):
             raise OptionError(f"{directory} is no nsqtw data path: no broker has stored anything there")
         check_target(target)
-        shutil.rmtree(partial, ignore_errors=True)  # of a backup that was killed
-        os.makedirs(partial, DIRECTORY_MODE)
+        with only_one(target):
+            check_target(target)
+            with partial_directory(target) as partial:
+                _copy(directory, partial, hold, links=links)
+                return _finish(partial, target)
     except OSError as failure:
         raise backend_error(failure, f"backup of {directory}") from failure
-    try:
-        with _held(directory, hold) as extend:
-            line = ProgressLine("backup", data_path_bytes(directory))
-            with closing(line):
-
-                def progress(count: int) -> None:
-                    extend()
-                    line(count)
-
-                copy_data_path(directory, partial, progress, links=links)
-            extend()
-        return _finish(partial, target)
-    except OSError as failure:
-        raise backend_error(failure, f"backup of {directory}") from failure
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def check_target(target: str) -> None:
@@ -92,13 +77,29 @@ def check_target(target: str) -> None:
         raise OptionError(f"{target} is not empty: a backup has a directory of its own")
 
 
+def _copy(directory: str, partial: str, hold: Hold | None, *, links: bool) -> None:
+    """Copy a data path while nothing of it is deleted. NsqtwError, OSError."""
+    with _held(directory, hold) as extend:
+        line = ProgressLine("backup", data_path_bytes(directory))
+        with closing(line):
+
+            def progress(count: int) -> None:
+                extend()
+                line(count)
+
+            copy_data_path(directory, partial, progress, links=links)
+        extend()
+
+
 @contextmanager
 def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
     """While nothing of the data path is deleted. Yields what is to be called now and then."""
     if hold is not None:
         with hold:
-            if not _are_same(hold.data_path, directory):
-                raise OptionError(f"the broker has the data path {hold.data_path}, not {directory}")
+            if hold.identity != data_path_identity(directory):
+                other = hold.data_path
+                difference = " of another machine or container" if other == directory else f", not {directory}"
+                raise OptionError(f"the broker has the data path {other}{difference}")
             yield hold.extend
         return
     try:
@@ -109,14 +110,6 @@ def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
         yield lambda: None
     finally:
         os.close(lock)
-
-
-def _are_same(one: str, other: str) -> bool:
-    """Return whether two paths lead to one directory; one of another machine or container leads nowhere here."""
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
 
 
 def _finish(partial: str, target: str) -> tuple[Contents, list[Finding]]:

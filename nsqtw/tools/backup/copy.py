@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
@@ -83,6 +84,18 @@ def copy_file(source: str, target: str, progress: Progress) -> None:
                 progress(len(chunk))
             writing.flush()
             os.fsync(writing.fileno())
+
+
+def give_to_owner(directory: str, of: os.stat_result) -> None:
+    """
+    Give a directory the mode of another one, and, as root, all in it the owner: the broker that uses the data path must
+    be able to read a copy that root makes. OSError.
+    """
+    os.chmod(directory, stat.S_IMODE(of.st_mode))
+    if os.geteuid() == 0:
+        for parent, _, names in os.walk(directory):
+            for path in (parent, *(os.path.join(parent, name) for name in names)):
+                os.chown(path, of.st_uid, of.st_gid, follow_symlinks=False)
 
 
 def sync_directories(directory: str) -> None:

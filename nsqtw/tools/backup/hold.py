@@ -40,11 +40,14 @@ class Hold:
         self._number = 0
         self._extend_at = 0.0
         self.data_path = ""
-        """The data path of the broker, as it names it."""
+        """The data path of the broker, as it names it,"""
+        self.identity = ""
+        """and its identity (`nsqtw.daemon.data_path`)."""
 
     def __enter__(self) -> Self:
         document = self._ask("hold", f"time={HOLD_SECONDS:.0f}s")
         self._number, self.data_path = int(document["hold"]), str(document["data_path"])
+        self.identity = str(document.get("identity", ""))
         self._extend_at = time.monotonic() + HOLD_SECONDS / 4
         return self
 

@@ -1,17 +1,25 @@
-"""`nsqtw restore BACKUP DATA_PATH`: the words, the lines, and the exit code."""
+"""
+`nsqtw restore BACKUP DATA_PATH`: the words, the lines, and the exit code.
+
+The files are copied to `DATA_PATH.partial`, which takes the place of the data path when it is complete. Where that
+cannot be, at a mount point or in a directory that may not be written to, they are copied into the data path: it must be
+empty, and until all of it is there, its manifest keeps a broker from starting with it.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 
-from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.files import Files, backend_error, replace_file
+from nsqtw.backends.manifest import MANIFEST_FILE, has_interrupted_restore, write_restore_mark
 from nsqtw.daemon.data_path import lock_data_path
-from nsqtw.errors import NsqtwError, OptionError
-from nsqtw.nsqd.build import POSITIONS_FILE
+from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.tools.backup.contents import Contents, check_files, read_contents
-from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_file, sync_directories
+from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_file, give_to_owner, sync_directories
+from nsqtw.tools.backup.partial import only_one, partial_directory
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.finding import Finding
@@ -20,6 +28,8 @@ DONE = 0
 FAILED = 1
 DAMAGED = 3
 REPLACED = ".replaced"
+_MOUNTS = "/proc/self/mountinfo"
+_PROGRAM = "nsqtw restore"
 
 
 def run(backup: str, directory: str, must_replace: bool, must_only_check: bool) -> int:
@@ -53,40 +63,124 @@ def check_backup(backup: str) -> Contents:
 def put_in_place(backup: str, contents: Contents, directory: str, *, must_replace: bool) -> tuple[list[Finding], str]:
     """
     Copy a checked backup to a data path, which must be empty unless `must_replace`: then what was there is moved beside
-    it. Returns what fsck finds, which was damaged before the backup, and where the old data path is. NsqtwError.
+    it. Returns what fsck finds, which was damaged before the backup, and where the old data path is. NsqtwError: the
+    data path is what it was, or the error says where that is, or no broker starts with it.
     """
-    directory = os.path.abspath(directory)
+    directory = os.path.realpath(directory)  # a symlink stays: systemd's StateDirectory= may be one
     try:
-        old = _make_room(directory, must_replace=must_replace)
-        lock = lock_data_path(directory)
+        if not os.path.isdir(directory):
+            if os.path.exists(directory):
+                raise OptionError(f"{directory} is no directory")
+            return _make(backup, contents, directory)
+        lock = lock_data_path(directory)  # no broker uses it
         try:
-            line = ProgressLine("restore", contents.total_bytes)
-            with closing(line):
-                # Positions last: without them a start would deliver everything again, and lose nothing.
-                for name in sorted(contents.files, key=lambda name: (name == POSITIONS_FILE, name)):
-                    path = os.path.join(directory, name)
-                    os.makedirs(os.path.dirname(path), DIRECTORY_MODE, exist_ok=True)
-                    copy_file(os.path.join(backup, name), path, line)
-            sync_directories(directory)
-            Files().sync_directory(os.path.dirname(directory))
-            return check_data_path(directory).findings(), old
+            is_empty = not os.listdir(directory) or has_interrupted_restore(directory)
+            if not is_empty and not must_replace:
+                raise OptionError(f"{directory} is not empty: --replace moves what is there aside")
+            why_not = _why_not_renamed(directory)
+            if not why_not:
+                return _make(backup, contents, directory)
+            if not is_empty:
+                raise OptionError(f"{directory} cannot be moved aside, for {why_not}: move what is in it elsewhere")
+            _fill(backup, contents, directory)
+            return check_data_path(directory).findings(), ""
         finally:
             os.close(lock)
     except OSError as failure:
         raise backend_error(failure, f"restore to {directory}") from failure
 
 
-def _make_room(directory: str, *, must_replace: bool) -> str:
-    """Have an empty directory there. Returns where the one that was there is now, if it was moved. NsqtwError."""
+def _why_not_renamed(directory: str) -> str:
+    """Return why no other directory can take the place of one; "" when it can."""
+    parent = os.path.dirname(directory)
+    if os.path.ismount(directory) or _is_bind_mount(directory):
+        return "it is a mount point"
+    if not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
+        return f"this user may not write to {parent}"
+    return ""
+
+
+def _is_bind_mount(directory: str) -> bool:
+    """Return whether a directory of the same file system is mounted there. Only Linux tells."""
+    escaped = "".join(f"\\{ord(char):03o}" if char in " \t\n\\" else char for char in directory)
+    with suppress(OSError), open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+        return any(line.split(" ")[4] == escaped for line in file)
+    return False
+
+
+def _make(backup: str, contents: Contents, directory: str) -> tuple[list[Finding], str]:
+    """Copy a backup beside a data path, and let it take its place. NsqtwError, OSError."""
+    with only_one(directory), partial_directory(directory) as partial:
+        lock = lock_data_path(partial, _PROGRAM)  # until it is checked in its place
+        try:
+            _copy(backup, contents, partial, list(contents.files))
+            if os.path.isdir(directory):
+                give_to_owner(partial, os.stat(directory))
+            old = _swap(partial, directory)
+            try:
+                return check_data_path(directory).findings(), old
+            except NsqtwError as error:
+                raise BackendError(f"{error}{_where(old)}") from error
+        finally:
+            os.close(lock)
+
+
+def _copy(backup: str, contents: Contents, directory: str, names: list[str]) -> None:
+    """Copy files of a backup; they are on stable storage on return. OSError."""
+    line = ProgressLine("restore", contents.total_bytes)
+    with closing(line):
+        for name in names:
+            path = os.path.join(directory, name)
+            os.makedirs(os.path.dirname(path), DIRECTORY_MODE, exist_ok=True)
+            copy_file(os.path.join(backup, name), path, line)
+    sync_directories(directory)
+
+
+def _swap(partial: str, directory: str) -> str:
+    """
+    Let a complete copy take the place of a data path. Returns where that is now, "" if nothing was in it. BackendError,
+    OSError.
+    """
     old = ""
     if os.path.isdir(directory) and os.listdir(directory):
-        if not must_replace:
-            raise OptionError(f"{directory} is not empty: --replace moves what is there aside")
-        os.close(lock_data_path(directory))  # no broker uses it
         number = 1
         while os.path.lexists(f"{directory}{REPLACED}.{number}"):
             number += 1
         old = f"{directory}{REPLACED}.{number}"
         os.rename(directory, old)
-    os.makedirs(directory, DIRECTORY_MODE, exist_ok=True)
+    try:
+        os.rename(partial, directory)
+    except OSError as failure:
+        error = backend_error(failure, f"rename of {partial}")
+        try:
+            if old:
+                os.rename(old, directory)
+        except OSError:
+            raise BackendError(f"{error}{_where(old)}") from failure
+        raise error from failure
+    Files().sync_directory(os.path.dirname(directory))
     return old
+
+
+def _where(old: str) -> str:
+    """Return where an old data path is, as the end of a line."""
+    return f"; what was there is in {old}" if old else ""
+
+
+def _fill(backup: str, contents: Contents, directory: str) -> None:
+    """Copy a backup into an empty data path, with which no broker starts until all of it is there. OSError."""
+    write_restore_mark(directory)
+    for entry in list(os.scandir(directory)):  # of a restore that was interrupted
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        elif entry.name != MANIFEST_FILE:
+            os.unlink(entry.path)
+    _copy(backup, contents, directory, [name for name in contents.files if name != MANIFEST_FILE])
+    path = os.path.join(directory, MANIFEST_FILE)
+    if MANIFEST_FILE in contents.files:
+        with open(os.path.join(backup, MANIFEST_FILE), "rb") as file:
+            replace_file(Files(), path, file.read())
+    else:
+        os.unlink(path)
+    give_to_owner(directory, os.stat(directory))
+    Files().sync_directory(directory)

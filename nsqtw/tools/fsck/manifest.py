@@ -9,7 +9,7 @@ from contextlib import suppress
 from attrs import define, field
 
 from nsqtw.backends.files import Files
-from nsqtw.backends.manifest import MANIFEST_FILE, Manifest, read_manifest
+from nsqtw.backends.manifest import MANIFEST_FILE, Manifest, has_interrupted_restore, read_manifest
 from nsqtw.backends.quarantine import Quarantine
 from nsqtw.backends.spare_space import SUFFIX
 from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
@@ -31,6 +31,8 @@ class ManifestCheck:
     manifest: Manifest | None = None
     problem: str = ""
     """Why it cannot be read."""
+    is_incomplete: bool = False
+    """A restore did not end: the rest of the data path is in the backup."""
     foreign: list[str] = field(factory=list)
     """Backends with messages that the manifest does not know."""
 
@@ -41,7 +43,9 @@ class ManifestCheck:
 
     def findings(self) -> Iterator[Finding]:
         """The findings."""
-        if self.problem:
+        if self.is_incomplete:
+            yield Finding("interrupted restore", self.path, f"{self.problem}; a start fails")
+        elif self.problem:
             yield Finding("unreadable manifest", self.path, f"{self.problem}; a start fails", "sets it aside")
         elif self.manifest is None:
             yield from self._of_two_backends()
@@ -78,6 +82,7 @@ def check_manifest(directory: str, on_disk: Logs, in_sqlite: Logs) -> ManifestCh
         check.manifest = read_manifest(directory)
     except BackendError as problem:
         check.problem = str(problem)
+        check.is_incomplete = has_interrupted_restore(directory)
     if check.manifest is not None:
         recorded = (check.manifest.backend, check.manifest.migrating_to, check.manifest.migrated_from)
         check.foreign = [backend for backend, logs in check.present.items() if logs and backend not in recorded]
@@ -86,7 +91,7 @@ def check_manifest(directory: str, on_disk: Logs, in_sqlite: Logs) -> ManifestCh
 
 def quarantine_foreign(check: ManifestCheck, files: Files, quarantine: Quarantine) -> None:
     """Move the files of backends that the manifest does not know, and a manifest that cannot be read. OSError."""
-    if check.problem:
+    if check.problem and not check.is_incomplete:
         quarantine.move(check.path)
     if "sqlite" in check.foreign:
         path = os.path.join(check.directory, SQLITE_FILE)

@@ -235,6 +235,50 @@ def test_a_finished_file_is_written_again(tmp_path: Path) -> None:
     assert sizes(crashed) == [path.limit, HEADER_BYTES + SIZE]
 
 
+def linked(path: DataPath) -> Callable[[], None]:
+    """Link all files that are followed by another one, as a backup does. Returns a check that these do not change."""
+    target = path.directory / "backup"
+    target.mkdir()
+    for log in path.logs()[:-1]:
+        (target / log.name).hardlink_to(log)
+    before = {copy.name: copy.read_bytes() for copy in target.iterdir()}
+
+    def check() -> None:
+        assert {copy.name: copy.read_bytes() for copy in target.iterdir()} == before
+
+    return check
+
+
+def test_a_finished_file_of_a_backup_is_not_written_again(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    check_backup = linked(path)
+    path.queue.trim(900, [])
+    path.commit(make_segment(1000, 10, size=90))
+    assert "spare.tmp" not in path.names()
+    assert path.sequences() == list(range(900, 1010))
+    check_backup()
+    path.queue.trim(1000, [])
+    path.commit_each(*[make_segment(first, 10, size=90) for first in range(1010, 1110, 10)])
+    assert sizes(path) == [path.limit, path.limit], "a file that no backup has is"
+    check_backup()
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_a_file_of_a_backup_that_is_the_last_one_again_does_not_grow(is_reopened: bool, tmp_path: Path) -> None:
+    """All files behind it are freed."""
+    path = DataPath(tmp_path, HEADER_BYTES + record_bytes(make_segment(0, 11, size=90_000)))
+    path.commit_each(*[make_segment(first, 10, size=90_000) for first in range(0, 60, 10)])
+    check_backup = linked(path)
+    for _ in range(3):
+        path.queue.trim(60, range(10))
+    assert path.sequences() == list(range(10)) and len(path.logs()) == 1
+    if is_reopened:
+        path.reopen()
+    path.commit(make_segment(60, 1, size=90))
+    assert path.sequences() == [*range(10), 60]
+    check_backup()
+
+
 def test_a_recycled_file_is_cut_when_it_is_full(tmp_path: Path) -> None:
     """Nothing old is left behind its last record."""
     path = filled(tmp_path)

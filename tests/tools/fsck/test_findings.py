@@ -13,7 +13,7 @@ from zlib import crc32
 import pytest
 
 from nsqtw.backends.disk.format import HEADER_BYTES, Entry, encode_entries, encode_head, encode_header
-from nsqtw.backends.manifest import Manifest, write_manifest
+from nsqtw.backends.manifest import Manifest, has_interrupted_restore, write_manifest, write_restore_mark
 from nsqtw.backends.positions.store import Positions
 from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, TopicState
@@ -285,6 +285,14 @@ def test_an_interrupted_migration_is_left_to_its_command(data_path: Path) -> Non
     assert finding.what == "interrupted migration"
     assert "'nsqtw migrate-backend disk sqlite' finishes it" in finding.costs
     assert repair_path(data_path) == found
+
+
+def test_an_interrupted_restore_is_left_to_the_next_one(data_path: Path) -> None:
+    """Without its mark a broker would start with a part of the messages."""
+    write_restore_mark(str(data_path))
+    assert whats(findings(data_path)) == ["interrupted restore"]
+    assert whats(repair_path(data_path)) == ["interrupted restore"]
+    assert has_interrupted_restore(str(data_path))
 
 
 def test_a_manifest_that_cannot_be_read_is_set_aside(data_path: Path) -> None:

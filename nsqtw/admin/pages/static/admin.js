@@ -7,6 +7,7 @@ import { drawCharts } from "./charts.js";
 
 const KEPT = new Set(["open", "data-drawn"]); // attributes that the reader changes, not the server
 const RETRY_MS = 2000;
+const RELOAD_MS = 10000;
 
 /** Changes `old` into `fresh`, and keeps every node that is in both. */
 function morph(old, fresh) {
@@ -71,16 +72,30 @@ function listen() {
   });
   source.addEventListener("leave", () => location.reload());
   source.addEventListener("error", () => {
-    say("lost", "Connection lost, trying again");
+    const isStill = pulse?.dataset.state === "still";
+    if (!isStill) say("lost", "Connection lost, trying again");
     if (source.readyState !== EventSource.CLOSED) return;
-    // The server answered with something else than events. It may want a login; a proxy may have lost the server.
+    // The server answered with something else than events. It may want a login, or have too many live pages; a proxy
+    // may have lost the server.
     clearTimeout(retry);
-    retry = setTimeout(async () => {
-      const answer = await fetch(location.href, { redirect: "manual", headers: { Accept: "text/html" } }).catch(() => null);
-      if (answer?.type === "opaqueredirect" || answer?.status === 403) location.reload();
-      else listen();
-    }, RETRY_MS);
+    retry = setTimeout(reload, isStill ? RELOAD_MS : RETRY_MS);
   });
+}
+
+/** Loads the page as a whole, and then tries again to have it live. */
+async function reload() {
+  const answer = await fetch(location.href, { redirect: "manual", headers: { Accept: "text/html" } }).catch(() => null);
+  if (answer?.type === "opaqueredirect" || answer?.status === 403) {
+    location.reload();
+    return;
+  }
+  if (answer?.ok) {
+    show(await answer.text());
+    say("still", "Not live, loaded every 10 seconds");
+  } else {
+    say("lost", "Connection lost, trying again");
+  }
+  listen();
 }
 
 function hush() {
