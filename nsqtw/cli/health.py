@@ -37,11 +37,11 @@ def health(session: Session, address: str, check: str, timeout: float, root_ca_f
         details = json.loads(body)
     return Document(
         {"address": address, "healthy": is_healthy, "path": path, "status": status, "details": details},
-        [_STATES[check] if is_healthy else f"not {_STATES[check]}: {_reasons(details) or f'status {status}'}"],
+        [_STATES[check] if is_healthy else f"not {_STATES[check]}: {reasons_text(details) or f'status {status}'}"],
     )
 
 
-def _reasons(details: object) -> str:
+def reasons_text(details: object) -> str:
     """Return the reasons of /readyz, or the answer of another daemon."""
     reasons = details.get("reasons") if isinstance(details, dict) else None
     if isinstance(reasons, dict):

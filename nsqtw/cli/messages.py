@@ -22,6 +22,7 @@ from nsqtw.options.types import parse_duration
 _SHOWN_CHARACTERS = 200
 _MOST_SHOWN = 1000
 _DAY_SECONDS = 86_400
+_UNITS = ((_DAY_SECONDS, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def time_text(nanoseconds: int | None) -> str:
@@ -136,8 +137,17 @@ def place_text(text: str, now: float | None = None) -> str:
     if not seconds:
         return f"to {text}"
     moment = datetime.fromtimestamp((time.time() if now is None else now) - seconds, UTC)
-    form = "%H:%M:%S UTC" if seconds < _DAY_SECONDS else "%Y-%m-%d %H:%M UTC"
-    return f"back to {moment:{form}} ({brief_duration_text(seconds)} ago)"
+    form = "%Y-%m-%d %H:%M UTC" if seconds >= _DAY_SECONDS else "%H:%M:%S UTC" if seconds % 60 else "%H:%M UTC"
+    return f"back to {moment:{form}} ({_length_text(seconds)} ago)"
+
+
+def _length_text(seconds: float) -> str:
+    """Return a duration in the largest unit of which it is a multiple."""
+    for length, unit in _UNITS:
+        count, rest = divmod(seconds, length)
+        if count and not rest:
+            return f"{count:.0f} {unit}{'' if count == 1 else 's'}"
+    return brief_duration_text(seconds)
 
 
 def _effect_text(replayed: int, skipped: int) -> str:

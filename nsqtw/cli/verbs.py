@@ -413,7 +413,7 @@ VERBS: tuple[Verb, ...] = (
             metavar="[DATA_PATH]",
             required=False,
         ),
-        flag("--replace must_replace", "Move what is in DATA_PATH aside, to DATA_PATH.replaced.1."),
+        flag("--replace must_replace", "Rename what is at DATA_PATH to DATA_PATH.replaced.1."),
         flag("--check must_only_check", "Only check the backup."),
         description="Read all of a backup and refuse it when anything in it has changed. Then copy it to DATA_PATH and"
         " check it as fsck does.",

@@ -206,8 +206,9 @@ def test_a_seek_without_kept_messages_names_the_remedy(on_nsqd: Nsqtw, topic: st
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1h", "back to 01:46:40 UTC (1.0 h ago)"),
-        ("2d", "back to 1970-01-09 02:46 UTC (2.0 d ago)"),
+        ("1h", "back to 01:46 UTC (1 hour ago)"),
+        ("2d", "back to 1970-01-09 02:46 UTC (2 days ago)"),
+        ("90s", "back to 02:45:10 UTC (90 seconds ago)"),
         ("latest", "to latest"),
         ("1767225600", "to 1767225600"),
     ],

@@ -350,7 +350,7 @@ def test_a_newer_format_is_named(backup: Path) -> None:
 
 def test_a_data_path_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
     data_path = tmp_path / "first/data"
-    with pytest.raises(OptionError, match="is not empty: --replace moves what is there aside$"):
+    with pytest.raises(OptionError, match=r"is not empty: --replace renames it to \S+\.replaced\.1$"):
         put_in_place(str(backup), check_backup(str(backup)), str(data_path), must_replace=False)
     before = {path.name for path in data_path.iterdir()}
     findings, old = put_in_place(str(backup), check_backup(str(backup)), str(data_path), must_replace=True)
@@ -586,7 +586,7 @@ def test_a_broker_that_is_killed_during_the_backup(start: Start, tmp_path: Path)
             if broker.runs:
                 broker.kill()
 
-    with pytest.raises(BackendError, match="does not answer"):
+    with pytest.raises(BackendError, match="does not answer: connection refused$"):
         make_backup(str(broker.data_path), str(tmp_path / "backup"), Killed(f"{HOST}:{broker.http_port}"))
     assert not (tmp_path / "backup").exists()
     make_backup(str(broker.data_path), str(tmp_path / "backup"), None)

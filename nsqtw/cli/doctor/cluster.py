@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -15,6 +17,7 @@ from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.doctor.files import check_certificate
 from nsqtw.cli.doctor.finding import CheckSubject, Finding
 from nsqtw.cli.exit_codes import REFUSALS
+from nsqtw.cli.health import reasons_text
 from nsqtw.cli.stdlib_http import HttpAnswer, get, may_have_secret, tls_context_of
 from nsqtw.client.lookup import host_and_port
 from nsqtw.cluster.texts import duration_text
@@ -24,6 +27,7 @@ from nsqtw.options.addresses import join_host_port
 
 _SECONDS = 3.0
 _WORKERS = 16
+_SHOWN_BYTES = 500
 _SMALL_SKEW, _LARGE_SKEW = 2.0, 60.0
 """Seconds between two clocks: a warning, an error."""
 
@@ -145,9 +149,18 @@ def _check_readiness(access: ClusterAccess, address: str) -> list[Finding]:
         if answer.status == 200:
             return [subject.ok("yes")]
         if answer.status != 404:
-            reasons = " ".join(answer.body[:500].decode("utf-8", "replace").split())
-            return [subject.error(f"no: {reasons}", "read the log of this nsqd; it refuses work until it is ready")]
+            return [
+                subject.error(f"no: {_reasons(answer)}", "read the log of this nsqd; it refuses work until it is ready")
+            ]
     return []
+
+
+def _reasons(answer: HttpAnswer) -> str:
+    """Return why a node is not ready."""
+    details: object = " ".join(answer.body[:_SHOWN_BYTES].decode("utf-8", "replace").split())
+    with suppress(ValueError):
+        details = json.loads(answer.body)
+    return reasons_text(details)
 
 
 def _check_name(address: str) -> list[Finding]:

@@ -26,7 +26,8 @@ def check_config(contexts: Contexts, name: str) -> Finding:
         return subject.ok("there is none; 'nsqtw context add' makes it")
     if contexts.path.stat().st_mode & _OTHERS:
         return subject.warning("other users can read or change it", f"chmod 600 {contexts.path}")
-    return subject.ok(f"{len(contexts.by_name)} contexts, in use: {name or 'none'}")
+    count = len(contexts.by_name)
+    return subject.ok(f"{count} context{'' if count == 1 else 's'}, in use: {name or 'none'}")
 
 
 def check_secret(access: ClusterAccess) -> Iterator[Finding]:

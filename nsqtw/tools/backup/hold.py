@@ -80,8 +80,12 @@ class Hold:
             response = connection.getresponse()
             body = response.read()
             detail = response.headers.get("X-Nsqtw-Detail", "")
-        except (OSError, http.client.HTTPException) as failure:
-            raise BackendError(f"the broker at {self._address} does not answer: {failure}") from failure
+        except http.client.HTTPException as failure:
+            text = "does not answer with HTTP; is this the HTTP port?"
+            raise BackendError(f"the broker at {self._address} {text}") from failure
+        except OSError as failure:
+            reason = (failure.strerror or str(failure)).lower()
+            raise BackendError(f"the broker at {self._address} does not answer: {reason}") from failure
         finally:
             connection.close()
         if response.status != 200:

@@ -29,6 +29,7 @@ FAILED = 1
 DAMAGED = 3
 REPLACED = ".replaced"
 _MOUNTS = "/proc/self/mountinfo"
+_DEFAULT_BACKEND = "disk"
 _PROGRAM = "nsqtw restore"
 
 
@@ -47,7 +48,10 @@ def run(backup: str, directory: str, must_replace: bool, must_only_check: bool) 
         print(finding)
     if old:
         print(f"what was there is in {old}")
-    print(f"{directory}: {len(contents.files)} files of {contents.created}; start it with --backend={contents.backend}")
+    backend = "" if contents.backend == _DEFAULT_BACKEND else f" --backend={contents.backend}"
+    print(
+        f"{directory}: {len(contents.files)} files of {contents.created}; start nsqd with --data-path={directory}{backend}"
+    )
     return DAMAGED if findings else DONE
 
 
@@ -76,7 +80,7 @@ def put_in_place(backup: str, contents: Contents, directory: str, *, must_replac
         try:
             is_empty = not os.listdir(directory) or has_interrupted_restore(directory)
             if not is_empty and not must_replace:
-                raise OptionError(f"{directory} is not empty: --replace moves what is there aside")
+                raise OptionError(f"{directory} is not empty: --replace renames it to {_free_name(directory)}")
             why_not = _why_not_renamed(directory)
             if not why_not:
                 return _make(backup, contents, directory)
@@ -136,6 +140,14 @@ def _copy(backup: str, contents: Contents, directory: str, names: list[str]) -> 
     sync_directories(directory)
 
 
+def _free_name(directory: str) -> str:
+    """Return the name that a data path gets when another one takes its place."""
+    number = 1
+    while os.path.lexists(f"{directory}{REPLACED}.{number}"):
+        number += 1
+    return f"{directory}{REPLACED}.{number}"
+
+
 def _swap(partial: str, directory: str) -> str:
     """
     Let a complete copy take the place of a data path. Returns where that is now, "" if nothing was in it. BackendError,
@@ -143,10 +155,7 @@ def _swap(partial: str, directory: str) -> str:
     """
     old = ""
     if os.path.isdir(directory) and os.listdir(directory):
-        number = 1
-        while os.path.lexists(f"{directory}{REPLACED}.{number}"):
-            number += 1
-        old = f"{directory}{REPLACED}.{number}"
+        old = _free_name(directory)
         os.rename(directory, old)
     try:
         os.rename(partial, directory)
