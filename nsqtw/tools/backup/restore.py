@@ -49,9 +49,8 @@ def run(backup: str, directory: str, must_replace: bool, must_only_check: bool) 
     if old:
         print(f"what was there is in {old}")
     backend = "" if contents.backend == _DEFAULT_BACKEND else f" --backend={contents.backend}"
-    print(
-        f"{directory}: {len(contents.files)} files of {contents.created}; start nsqd with --data-path={directory}{backend}"
-    )
+    flags = f"--data-path={directory}{backend}"
+    print(f"{directory}: {len(contents.files)} files of {contents.created}; start nsqd with {flags}")
     return DAMAGED if findings else DONE
 
 
