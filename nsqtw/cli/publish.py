@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import attrs
 
@@ -17,12 +18,28 @@ from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import StdinMessages, delimiter_of
 from nsqtw.client.event_loop import Future
 from nsqtw.client.twisted import Producer
-from nsqtw.errors import ClientLibraryError, CommandError, NsqtwError, OptionError, PermissionRefused, Refused
+from nsqtw.errors import (
+    ClientLibraryError,
+    CommandError,
+    NotConnected,
+    NsqtwError,
+    OptionError,
+    PermissionRefused,
+    Refused,
+)
 
 _IN_FLIGHT = 1000
 """Publishes without an answer."""
-_Waiting = tuple[int, Future[None]]
-"""The line of a message on stdin, from 1, or 0 for another message, and the answer to its publish."""
+_DEFAULT_MAX_BYTES = 1 << 20
+"""The default of nsqd's --max-msg-size."""
+
+
+class _Publish(NamedTuple):
+    """A publish: the number of its message on stdin, from 1, or 0 for another one; its size in bytes; its answer."""
+
+    number: int
+    size: int
+    answer: Future[None]
 
 
 async def publish(
@@ -49,24 +66,22 @@ async def publish(
         access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
     producer = Producer(await nsqd_addresses(access, topic), options=client_options(access))
     published = 0
-    waiting: list[_Waiting] = []
+    waiting: list[_Publish] = []
     bar = ProgressBar(f"publishing to {topic}", is_wanted=not (source is not None and is_terminal(sys.stdin)))
     try:
         await producer.start()
         messages = source if source is not None else _each(bodies)
         async for body in messages:
             for _ in range(count):
-                line = source.number if source is not None and source.has_delimiter else 0
-                waiting.append((line, producer.publish(topic, body, delay=delay)))
+                number = source.number if source is not None and source.has_delimiter else 0
+                waiting.append(_Publish(number, len(body), producer.publish(topic, body, delay=delay)))
                 if len(waiting) >= _IN_FLIGHT:
-                    published += await _answers(waiting)
+                    published = await _answers(waiting, published)
                     bar.show(published, None)
             if source is not None and source.is_idle:
-                published += await _answers(waiting)
+                published = await _answers(waiting, published)
                 bar.show(published, None)
-        published += await _answers(waiting)
-    except _Unpublished as error:
-        raise _failure(error, published + error.answered) from error.cause
+        published = await _answers(waiting, published)
     finally:
         bar.close()
         await producer.stop()
@@ -80,38 +95,32 @@ async def _each(bodies: tuple[str, ...]) -> AsyncIterator[bytes]:
         yield os.fsencode(body)
 
 
-async def _answers(waiting: list[_Waiting]) -> int:
-    """Wait for the answers to publishes. Returns their number. _Unpublished for the first that failed."""
-    failure: _Unpublished | None = None
-    answered = 0
+async def _answers(waiting: list[_Publish], published: int) -> int:
+    """
+    Wait for the answers to publishes. Returns the number of all messages that are published, which was `published`
+    before. The error of `_failure` for the first one that failed.
+    """
+    failed: tuple[_Publish, ClientLibraryError] | None = None
     taken, waiting[:] = waiting[:], []
-    for line, future in taken:
+    for publish in taken:
         try:
-            await future
-            answered += 1
+            await publish.answer
+            published += 1
         except ClientLibraryError as error:
-            failure = failure or _Unpublished(error, line)
-    if failure is not None:
-        failure.answered = answered
-        raise failure
-    return answered
+            failed = failed or (publish, error)
+    if failed is not None:
+        raise _failure(*failed, published) from failed[1]
+    return published
 
 
-class _Unpublished(Exception):
-    """A publish failed; that of a line of stdin, from 1, or 0. `answered` others of its batch succeeded."""
-
-    def __init__(self, cause: ClientLibraryError, line: int) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-        self.line = line
-        self.answered = 0
-
-
-def _failure(error: _Unpublished, published: int) -> NsqtwError:
+def _failure(publish: _Publish, error: ClientLibraryError, published: int) -> NsqtwError:
     """Return the error for the user: the message that failed, why, and how many were published."""
-    shown = explained(error.cause)
-    is_refused = isinstance(error.cause, Refused)  # another message might be accepted
-    place = f"message {error.line} of stdin: " if error.line and is_refused else ""
+    shown = explained(error)
+    is_refused = isinstance(error, Refused)  # another message might be accepted
+    place = f"message {publish.number} of stdin: " if publish.number and is_refused else ""
+    # nsqd closes the connection on a message that is too large: the error frame may be lost.
+    if isinstance(shown, NotConnected) and publish.size > _DEFAULT_MAX_BYTES:
+        shown = CommandError(f"{shown}; the message has {publish.size} bytes, and nsqd's --max-msg-size limits it")
     more = f"; {_messages_text(published)} {'was' if published == 1 else 'were'} published" if published else ""
     if not place and not more:
         return shown

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -33,6 +34,8 @@ from nsqtw.runtime.reactor import Reactor
 
 _MAX_IN_FLIGHT = 200
 _STOP_SECONDS = 5.0
+_SILENT_SECONDS = 1.0
+"""Time without a message after which a pause is looked for."""
 
 
 async def tail(
@@ -78,7 +81,7 @@ async def tail(
         problems.show()
         if is_terminal(sys.stderr) and is_terminal(sys.stdout):
             session.say(_introduction(topic, channel))
-        looking = Deferred.fromCoroutine(_tell_pause(session, topic, channel))
+        looking = Deferred.fromCoroutine(_tell_pause(session, printer, topic, channel))
         await consumer.wait_stopped()
     except CancelledError:
         if is_terminal(sys.stderr):  # the line has ^C on it
@@ -90,6 +93,7 @@ async def tail(
         if looking is not None:
             looking.addErrback(_ignore_cancellation)
             looking.cancel()
+            await looking
     if problems.refusal is not None:
         raise problems.refusal
     if isinstance(printer.failure, BrokenPipeError):
@@ -109,8 +113,11 @@ def _ignore_cancellation(failure: Failure) -> None:
     failure.trap(CancelledError)  # type: ignore[no-untyped-call]
 
 
-async def _tell_pause(session: Session, topic: str, channel: str | None) -> None:
-    """Tell the user when no message will come because of a pause. Nodes that cannot be asked are none."""
+async def _tell_pause(session: Session, printer: _Printer, topic: str, channel: str | None) -> None:
+    """Tell the user when no message comes because of a pause. Nodes that cannot be asked are none."""
+    await deferLater(session.reactor, _SILENT_SECONDS)
+    if printer.has_printed:
+        return
     with suppress(NsqtwError):
         async with session.cluster() as cluster:
             found = (await cluster.topic(topic)).value
@@ -164,6 +171,7 @@ class _Printer:
         self._is_terminal = is_terminal(sys.stdout)
         self.consumer: Consumer | None = None
         self.failure: OSError | None = None
+        self.has_printed = False
 
     def handle(self, message: Message) -> None:
         """Print a message. It is finished when this returns, and not when stdout failed."""
@@ -174,6 +182,7 @@ class _Printer:
         try:
             sys.stdout.buffer.write(self._line(message))
             sys.stdout.buffer.flush()
+            self.has_printed = True
         except OSError as error:
             self.failure = error
             message.requeue(0, backoff=False)

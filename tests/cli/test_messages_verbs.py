@@ -224,10 +224,15 @@ def test_a_topic_that_no_node_has(on_nsqd: Nsqtw, words: tuple[str, ...]) -> Non
 
 
 def test_a_message_of_stdin_that_is_refused_is_named(on_nsqd: Nsqtw, topic: str) -> None:
-    done = on_nsqd("pub", topic, stdin=b"a\n\n" + b"x" * (1 << 20) + b"x\n")
+    done = on_nsqd("pub", topic, "--defer", "2h", stdin=b"\nfirst\n")
     assert done.code == 1
-    assert done.err.startswith("nsqtw: message 3 of stdin: E_BAD_MESSAGE ")
-    assert "nsqd's --max-msg-size limits it; 1 message was published" in done.err
+    assert done.err.startswith("nsqtw: message 2 of stdin: E_INVALID ")
+
+
+def test_a_message_that_is_too_large_names_the_option(on_nsqd: Nsqtw, topic: str) -> None:
+    done = on_nsqd("pub", topic, stdin=b"a\n" + b"x" * (1 << 20) + b"x\n")
+    assert done.code == 1
+    assert "nsqd's --max-msg-size limits it" in done.err
 
 
 def test_a_delay_that_is_too_long_names_the_option(on_nsqd: Nsqtw, topic: str) -> None:
