@@ -184,4 +184,8 @@ def test_the_doctor_names_the_context_of_the_variable(
         monkeypatch.setenv("NSQTW_CONTEXT", variable)
         run_nsqtw(["doctor", *words])
         assert f"2 contexts, in use: {used}" in capsys.readouterr().out
+    monkeypatch.delenv("NSQTW_CONTEXT")
+    run_nsqtw(["context", "remove", "two"])
+    run_nsqtw(["doctor"])
+    assert "1 context, in use: one" in capsys.readouterr().out
     port.release()

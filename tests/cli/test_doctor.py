@@ -244,11 +244,21 @@ def test_a_clock_that_is_wrong(nsqtw: Nsqtw) -> None:
     assert (found, text.endswith(" behind this machine")) == ("error", True)
 
 
-def test_a_node_that_is_not_ready(nsqtw: Nsqtw) -> None:
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b'{"ready": false}', '{"ready": false}'),
+        (
+            b'{"ready": false, "reasons": {"draining": "the drain has begun", "disk": "full"}}',
+            "draining: the drain has begun; disk: full",
+        ),
+    ],
+)
+def test_a_node_that_is_not_ready(nsqtw: Nsqtw, answer: bytes, text: str) -> None:
     info = b'{"version": "1.3.0", "broadcast_address": "127.0.0.1", "tcp_port": 0, "http_port": 0}'
-    with serving("/info", info, more={"/readyz": (503, b'{"ready": false}')}) as nsqd:
+    with serving("/info", info, more={"/readyz": (503, answer)}) as nsqd:
         done = nsqtw("--nsqd-http-address", nsqd, "doctor", "-o", "json")
-        assert (done.code, findings(done, "ready")) == (1, [("error", 'no: {"ready": false}')])
+        assert (done.code, findings(done, "ready")) == (1, [("error", f"no: {text}")])
         health = nsqtw("health", nsqd, "-o", "json")
         assert (health.code, health.json["healthy"], health.json["status"]) == (1, False, 503)
         ping = nsqtw("health", nsqd, "--check", "ping")

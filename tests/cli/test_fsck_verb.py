@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from nsqtw.backends.disk.format import HEADER_BYTES
 from nsqtw.backends.manifest import check_backend
 from nsqtw.cli.main import run_nsqtw
+from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.testing.contracts import make_segment
 from tests.backends.data_path import DataPath, spoil
 
@@ -35,6 +37,16 @@ def test_a_data_path_without_messages_is_clean(tmp_path: Path, capsys: pytest.Ca
     for words in ([], ["--repair"]):
         assert run_nsqtw(["fsck", str(tmp_path), *words]) == 0
         assert capsys.readouterr().out == "0 topics, 0 log files, 0 good records, 0 messages, 0 bytes; 0 findings\n"
+
+
+def test_a_data_path_that_a_broker_uses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_backend(str(tmp_path), "disk")
+    lock = lock_data_path(str(tmp_path))
+    assert run_nsqtw(["fsck", str(tmp_path)]) == 1
+    os.close(lock)
+    said = capsys.readouterr().err
+    assert said.startswith(f"nsqtw fsck: failed to lock data-path: cannot flock directory {tmp_path} - ")
+    assert said.endswith("(possibly in use by another instance of nsqd); stop it first\n")
 
 
 def test_from_a_finding_to_a_clean_data_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,10 +20,11 @@ from nsqtw.client.consumer_policy import (
     Phase,
     Query,
 )
+from nsqtw.client.frames import Frame
 from nsqtw.client.lookup import Lookup
 from nsqtw.client.message import Message
 from nsqtw.client.options import ClientOptions
-from nsqtw.errors import ConnectFailed, LookupFailed
+from nsqtw.errors import ClientLibraryError, ConnectFailed, LookupFailed
 
 CLOSE_WAIT = b"\0\0\0\x0e\0\0\0\0CLOSE_WAIT"
 READY = b"\0\0\0\x06\0\0\0\0OK"
@@ -47,6 +48,7 @@ class Harness:
     def __init__(self, nsqds: tuple[str, ...] = ("a:1",), lookups: tuple[str, ...] = (), **options: Any) -> None:
         self.now = 100.0
         self.given_up: list[bytes] = []
+        self.problems: list[tuple[str, str]] = []
         self.policy = ConsumerPolicy(
             "t",
             "c",
@@ -58,8 +60,12 @@ class Harness:
             log=Log(),
             random=Random(1),
             on_give_up=lambda given_up: self.given_up.append(given_up.id),
+            on_problem=self._add_problem,
         )
         self.policy.start(self.now)
+
+    def _add_problem(self, address: str, error: ClientLibraryError) -> None:
+        self.problems.append((address, f"{type(error).__name__}: {error}"))
 
     def actions(self) -> list[Any]:
         return self.policy.take_actions()
@@ -190,6 +196,25 @@ def test_a_lost_nsqd_is_connected_to_again_ever_later() -> None:
         assert harness.actions() == [Connect("a:1")]
         harness.policy.connect_failed("a:1", ConnectFailed("a:1", "no"), harness.now)
     assert waits == [0.25, 0.5, 1.0, 2.0]
+
+
+def test_problems_are_told_while_the_consumer_runs() -> None:
+    harness = Harness()
+    made = harness.connect()
+    harness.policy.received(made, [], [Frame(True, b"E_UNAUTHORIZED no")], harness.now)
+    harness.policy.lost(made, "EOF", harness.now)
+    harness.policy.connect_failed("a:1", ConnectFailed("a:1", "no"), harness.now)
+    harness.policy.query_failed("http://x:1/lookup", LookupFailed("no answer"), harness.now)
+    told = [
+        ("a:1", "Refused: E_UNAUTHORIZED no"),
+        ("a:1", "NotConnected: connection lost - EOF"),
+        ("a:1", "ConnectFailed: no"),
+        ("http://x:1/lookup", "LookupFailed: no answer"),
+    ]
+    assert harness.problems == told
+    harness.policy.stop(harness.now)
+    harness.policy.query_failed("http://x:1/lookup", LookupFailed("no answer"), harness.now)
+    assert harness.problems == told
 
 
 def test_discovery_connects_to_what_is_found() -> None:

@@ -157,10 +157,11 @@ def _check_readiness(access: ClusterAccess, address: str) -> list[Finding]:
 
 def _reasons(answer: HttpAnswer) -> str:
     """Return why a node is not ready."""
-    details: object = " ".join(answer.body[:_SHOWN_BYTES].decode("utf-8", "replace").split())
     with suppress(ValueError):
         details = json.loads(answer.body)
-    return reasons_text(details)
+        if isinstance(details, dict) and details.get("reasons"):
+            return reasons_text(details)
+    return " ".join(answer.body[:_SHOWN_BYTES].decode("utf-8", "replace").split())
 
 
 def _check_name(address: str) -> list[Finding]:
