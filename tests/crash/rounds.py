@@ -263,7 +263,11 @@ class Campaign:
             client.sub(*channel, ready=number)
             messages = []
             for _ in range(number):
-                one = client.message()
+                try:
+                    one = client.message()
+                except TimeoutError:
+                    self._raise_for([f"{channel}: {number} messages wait, it says; {len(messages)} of them came"])
+                    raise
                 messages.append(one)
                 self.journal.record(Delivered(channel, one.id, one.body, one.attempts, connection, life, moment()))
             self._count(START, channel, number)

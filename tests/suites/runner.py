@@ -1,7 +1,7 @@
 """
 Installs a suite once and runs it, with our programs first on PATH.
 
-What is installed stays in `build/suites/` until the suite or what installs it changes. Many of these tests wait for a
+What is installed stays in `.suites/` until the suite or what installs it changes. Many of these tests wait for a
 time that a busy machine can miss: a suite that does not pass is run once more, alone, before it counts.
 """
 
@@ -24,7 +24,7 @@ from tests.wire import HOST
 
 from .suite import HERE, Suite, SuiteError
 
-BUILD = HERE.parent.parent / "build/suites"
+BUILD = HERE.parent.parent / ".suites"
 PROGRAMS = EXECUTABLE.parent
 _RUN_SECONDS = 200
 
