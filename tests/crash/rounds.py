@@ -38,7 +38,7 @@ from tests.crash.readers import DAWDLERS_TIMEOUT_MS, NEVER_MS, Reader
 from tests.crash.stored_ids import STORED_IDS
 from tests.crash.writers import Writer
 from tests.process import wait_until
-from tests.wire import ANSWER_SECONDS
+from tests.wire import ANSWER_SECONDS, Message
 
 CHANNELS = tuple(Channel(durability, name) for durability in CLASSES for name in "ab")
 WRITERS = 3
@@ -261,7 +261,7 @@ class Campaign:
         with self.harness.client() as client:
             client.identify(msg_timeout=NEVER_MS)
             client.sub(*channel, ready=number)
-            messages = []
+            messages: list[Message] = []
             for _ in range(number):
                 try:
                     one = client.message()
