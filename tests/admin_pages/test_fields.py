@@ -64,7 +64,7 @@ RETENTION = {"what": "retention"}
 @pytest.mark.parametrize(
     ("form", "arguments"),
     [
-        ({"time": "2", "unit": "days", "megabytes": "500"}, {"time": "172800s", "bytes": "500000000"}),
+        ({"time": "2", "unit": "days", "megabytes": "500"}, {"time": "172800s", "bytes": str(500 << 20)}),
         ({"time": "", "unit": "hours", "megabytes": ""}, {"time": "0s", "bytes": "0"}),
         ({"time": "x", "unit": "x", "default": "yes"}, {"time": "default", "bytes": "default"}),
     ],

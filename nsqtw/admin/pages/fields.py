@@ -15,7 +15,7 @@ ActionCall = tuple[str, Mapping[str, Any]]
 EARLIEST, LATEST, TIME, MESSAGE = "earliest", "latest", "time", "message"
 UNITS = {"minutes": 60, "hours": 3600, "days": 86_400}
 """The units of a time, in seconds."""
-BYTES_IN_MEGABYTE = 1_000_000
+BYTES_IN_MEGABYTE = 1 << 20
 NODE_DEFAULT = "default"
 """The setting of a topic that leaves the decision to the options of each node."""
 

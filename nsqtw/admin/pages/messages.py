@@ -22,8 +22,8 @@ from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
 from nsqtw.cluster.model import Message
 from nsqtw.errors import ClusterError
 
-SHOWN_BYTES = 8_000
-MAX_SHOWN_BYTES = 256_000
+SHOWN_BYTES = 8 * 1024
+MAX_SHOWN_BYTES = 256 * 1024
 LIMITS = (10, 25, 100)
 """The numbers of messages of a node that can be asked for."""
 AUTO, TEXT, JSON, HEX = "auto", "text", "json", "hex"
