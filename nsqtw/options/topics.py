@@ -30,7 +30,7 @@ DURABILITY_TEXTS = {
     "os": "when the operating system has it: it survives a crash of nsqd",
     "fsync": "when it is on the disk: it survives a power failure",
 }
-"""The durability classes. A text completes "A publish is acknowledged"."""
+"""The durability classes. A text completes "OK is sent"."""
 DURABILITIES = tuple(DURABILITY_TEXTS)
 EARLIEST, LATEST = STARTS = ("earliest", "latest")
 """

@@ -103,7 +103,7 @@ def test_a_session(guarded: AdminProcess) -> None:
 def test_a_wrong_secret_at_the_login(guarded: AdminProcess) -> None:
     reply = log_in(guarded, "mallory", "guess")
     assert reply.status == 401
-    assert b"wrong name or secret" in reply.body
+    assert b"Wrong name or secret." in reply.body
     assert "set-cookie" not in reply.headers
     assert guarded.await_audit("mallory") == f"mallory@{HOST} login: failed: wrong name or secret"
     assert "guess" not in guarded.said()

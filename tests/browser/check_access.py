@@ -126,7 +126,7 @@ def test_a_user_logs_in_and_out(login: Window) -> None:
     log_in(login, "ada", "ada's secret")
     assert login.text("h1").startswith("orders")
     login.await_live()
-    assert "ada admin" in login.text(".user")
+    assert "ada (role: admin)" in login.text(".user")
     login.page.get_by_role("button", name="Log out").click()
     expect(login.page.locator("h1")).to_have_text("Log in")
     login.go("/topics")

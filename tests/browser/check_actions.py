@@ -195,7 +195,7 @@ def test_durability_and_retention_are_set(shown: Window, cluster: BrowserCluster
     [found] = cluster.nsqds[1].stats(topic)
     assert (found["durability"], found["retention"]["time_ms"]) == ("fsync", 2 * 86_400_000)
     press(shown, "Change")
-    press(shown, "As the options of each node say")
+    press(shown, "Use the nodes' defaults")
     assert "not at all" in shown.text("#keeping")
 
 
@@ -210,7 +210,7 @@ def test_a_channel_is_replayed_from_the_oldest_message(shown: Window, cluster: B
     press(shown, "Replay")
     shown.page.get_by_label("At the oldest message that is kept").check()
     press(shown, "Show what would happen")
-    assert shown.text("#preview-title") == "3 messages come again"
+    assert shown.text("#preview-title") == "3 messages are delivered again"
     assert cluster.depth(topic, "work") == 0
     type_name(shown, "work")
     press(shown, "Move the channel")
@@ -222,7 +222,7 @@ def test_a_channel_is_moved_to_its_end(shown: Window, cluster: BrowserCluster, t
     shown.go(f"/actions/seek_channel?topic={topic}&channel=work")
     shown.page.get_by_label("At the end").check()
     press(shown, "Show what would happen")
-    assert shown.text("#preview-title") == "0 messages come again, 3 messages are skipped"
+    assert shown.text("#preview-title") == "0 messages are delivered again, 3 messages are skipped"
     type_name(shown, "work")
     press(shown, "Move the channel")
     assert cluster.depth(topic, "work") == 0
@@ -232,7 +232,7 @@ def test_a_channel_is_replayed_from_a_message(shown: Window, cluster: BrowserClu
     shown.go(f"/topics/{topic}/work?view=messages")
     shown.page.get_by_role("link", name="Replay from here").nth(1).click()
     expect(shown.page.get_by_label("At a message")).to_be_checked()
-    assert shown.text("#preview-title") == "0 messages come again, 1 message is skipped"
+    assert shown.text("#preview-title") == "0 messages are delivered again, 1 message is skipped"
     type_name(shown, "work")
     press(shown, "Move the channel")
     assert cluster.depth(topic, "work") == 2

@@ -51,7 +51,7 @@ async def show(
     """Return the page of a form. AccessDenied for a viewer without the right to its action."""
     target = target_in(fields)
     if not form.may(page_request, target):
-        raise AccessDenied("FORBIDDEN", "You may not do this.")
+        raise AccessDenied("FORBIDDEN", "you may not do this")
     content = await form.content(page_request, target, fields)
     place = target if form.has_target else Target()
     return Answer(

@@ -27,7 +27,7 @@ MAX_SHOWN_BYTES = 256 * 1024
 LIMITS = (10, 25, 100)
 """The numbers of messages of a node that can be asked for."""
 AUTO, TEXT, JSON, HEX = "auto", "text", "json", "hex"
-FORMS = ((AUTO, "Fitting form"), (TEXT, "Text"), (JSON, "JSON"), (HEX, "Hexadecimal"))
+FORMS = ((AUTO, "Automatic"), (TEXT, "Text"), (JSON, "JSON"), (HEX, "Hexadecimal"))
 STATES = ((READY, "Waiting"), (DEFERRED, "Deferred"), (IN_FLIGHT, "In flight"))
 _EMPTY = {READY: "No message waits.", DEFERRED: "No message is deferred.", IN_FLIGHT: "No message is in flight."}
 _NS = 1_000_000_000
@@ -71,7 +71,7 @@ async def message_content(
     may_see_bodies = page_request.viewer.may_see_bodies_of(topic, channel)
     found: list[Message] = []
     has_more = False
-    empty_text = _EMPTY[state] if channel else "No message waits for the channels of the topic."
+    empty_text = _EMPTY[state] if channel else "No message waits in the topic itself. A channel shows its own."
     if not page_request.is_event:
         try:
             answer = await page_request.cluster.messages(topic, channel, state=state, limit=limit, node=node)
