@@ -355,9 +355,8 @@ def test_a_running_broker_keeps_fsck_out(nsqd: NsqdProcess, capsys: pytest.Captu
         assert run_nsqtw(["fsck", str(nsqd.data_path), *words]) == 1
         said = capsys.readouterr()
         assert said.out == ""
-        assert re.fullmatch(
-            r"nsqtw fsck: failed to lock data-path: .*\(possibly in use by another instance of nsqd\)\n", said.err
-        )
+        reason = r"\(possibly in use by another instance of nsqd\); stop it first"
+        assert re.fullmatch(rf"nsqtw fsck: failed to lock data-path: .*{reason}\n", said.err)
     assert content(nsqd.data_path) == before
     nsqd.stop()
     assert run_nsqtw(["fsck", str(nsqd.data_path)]) == 0
