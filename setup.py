@@ -102,7 +102,8 @@ class BuildWithConnector(build_py):
     def finalize_options(self) -> None:
         super().finalize_options()
         if not self.editable_mode:
-            self.packages = [*self.packages, CONNECTOR]
+            inside = [f"{CONNECTOR}.{name}" for name in find_packages(f"contrib/spark/{CONNECTOR}")]
+            self.packages = [*self.packages, CONNECTOR, *inside]
             self.package_dir[CONNECTOR] = f"contrib/spark/{CONNECTOR}"
 
 

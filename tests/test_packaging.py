@@ -73,7 +73,7 @@ print(*(f"{directory}/{name}" for _, directory, _, names in build.data_files for
     assert done.returncode == 0, done.stderr
     built = {os.path.normpath(name) for name in done.stdout.splitlines()}
     connector = ROOT / "contrib/spark/pyspark_nsq"
-    ours = [*(ROOT / "nsqtw").rglob("*.py"), *connector.glob("*.py"), connector / "py.typed"]
+    ours = [*(ROOT / "nsqtw").rglob("*.py"), *connector.rglob("*.py"), connector / "py.typed"]
     pages = ROOT / "nsqtw/admin/pages"
     ours += [path for place in ("static", "templates") for path in (pages / place).rglob("*") if path.is_file()]
     modules = {str(module.relative_to(ROOT)) for module in [*ours, connector / "log4j2.properties"]}

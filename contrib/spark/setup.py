@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
@@ -14,7 +14,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.11",
-    packages=["pyspark_nsq"],
+    packages=find_packages(include=["pyspark_nsq", "pyspark_nsq.*"]),
     # A plain path entry also with `pip install -e`: Spark finds data sources by walking sys.path,
     # which sees nothing of an editable install done by an import hook.
     package_dir={"": "."},

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark_nsq.channel_consumer import ChannelConsumer
+from pyspark_nsq.channel.consumer import ChannelConsumer
+from pyspark_nsq.channel.intake import Intake
+from pyspark_nsq.channel.sample import take
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.intake import Intake
-from pyspark_nsq.log_client import LogClient
-from pyspark_nsq.log_options import LogOptions
-from pyspark_nsq.reactor_thread import running_reactor
-from pyspark_nsq.read_options import ReadOptions
-from pyspark_nsq.sample import take
+from pyspark_nsq.http.reactor_thread import running_reactor
+from pyspark_nsq.log.client import LogClient
+from pyspark_nsq.options.channel import ChannelOptions
+from pyspark_nsq.options.log import LogOptions
 from twisted.internet.threads import blockingCallFromThread
 
 from tests.process import LookupdProcess, NsqdProcess, Start, starting, wait_until
@@ -90,10 +90,10 @@ def broker(start: Start) -> NsqdProcess:
     return process
 
 
-def options(*lookupds: FakeLookupd | str, **more: str) -> ReadOptions:
+def options(*lookupds: FakeLookupd | str, **more: str) -> ChannelOptions:
     addresses = ",".join(one if isinstance(one, str) else one.address for one in lookupds)
     given = {"lookupdHttpAddresses": addresses, "topic": "t", "channel": "c", "idleTimeoutMs": "100"}
-    return ReadOptions.parse(given | {"lookupdPollMs": "20"} | more)
+    return ChannelOptions.parse(given | {"lookupdPollMs": "20"} | more)
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import pickle
 from pathlib import Path
 
 import pytest
-from pyspark_nsq.channel_rows import InlinePartition, SharedPartition, cuts, inline
+from pyspark_nsq.channel.rows import InlinePartition, SharedPartition, cuts, inline
+from pyspark_nsq.channel.spool import Spool
+from pyspark_nsq.channel.v2_message import Message
 from pyspark_nsq.errors import SpoolError
-from pyspark_nsq.read_options import ReadOptions
-from pyspark_nsq.spool import Spool
-from pyspark_nsq.v2_message import Message
+from pyspark_nsq.options.channel import ChannelOptions
 
-OPTIONS = ReadOptions.parse({"nsqdTcpAddresses": "a:1", "topic": "t", "channel": "c"})
+OPTIONS = ChannelOptions.parse({"nsqdTcpAddresses": "a:1", "topic": "t", "channel": "c"})
 
 
 @pytest.fixture

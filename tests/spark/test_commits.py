@@ -4,7 +4,7 @@ import json
 import logging
 
 import pytest
-from pyspark_nsq.commits import NsqCommit, tell_sum
+from pyspark_nsq.sink.commits import NsqCommit, tell_sum
 
 DONE = [NsqCommit(0, 0, 10, 2, 1, 500), None, NsqCommit(2, 1, 5, 1, 0, 100)]
 

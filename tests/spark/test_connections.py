@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from pyspark_nsq.connections import OnePiece
+from pyspark_nsq.http.connections import OnePiece
 
 HEAD = [b"POST /mpub HTTP/1.1\r\n", b"Content-Length: 6\r\n", b"\r\n"]
 HEAD_BYTES = b"".join(HEAD)

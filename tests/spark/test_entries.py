@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_nsq import entries as entries_module
-from pyspark_nsq.entries import entries_of
+from pyspark_nsq.sink import entries as entries_module
+from pyspark_nsq.sink.entries import entries_of
 
 from tests.spark.fake_nsqd import unpack
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark_nsq.channel.intake import Intake
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.intake import Intake
-from pyspark_nsq.read_options import ReadOptions
+from pyspark_nsq.options.channel import ChannelOptions
 
 from tests.process import NsqdProcess, Start, starting, wait_until
 
@@ -31,7 +31,7 @@ def _with_a_message(start: Start) -> NsqdProcess:
 
 def intake(nsqd: NsqdProcess, path: str) -> Intake:
     given = {"nsqdTcpAddresses": f"127.0.0.1:{nsqd.tcp_port}", "topic": "t", "channel": "c", "spoolPath": path}
-    return Intake(ReadOptions.parse(given), path)
+    return Intake(ChannelOptions.parse(given), path)
 
 
 def failure_of(one: Intake) -> ReadError | None:
@@ -43,7 +43,9 @@ def failure_of(one: Intake) -> ReadError | None:
     return None
 
 
-@pytest.mark.parametrize("method", ["pyspark_nsq.spool.Spool.append", "pyspark_nsq.v2_connection.V2Connection.finish"])
+@pytest.mark.parametrize(
+    "method", ["pyspark_nsq.channel.spool.Spool.append", "pyspark_nsq.channel.v2_connection.V2Connection.finish"]
+)
 def test_an_unexpected_error_reaches_the_query(
     nsqd: NsqdProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.log_sections import Section, cut, fit, sections
+from pyspark_nsq.log.sections import Section, cut, fit, sections
 
 FIRST = 1 << 40
 

@@ -2,15 +2,15 @@
 
 import pytest
 from pyspark_nsq.errors import OptionError
-from pyspark_nsq.option_kinds import is_name
-from pyspark_nsq.options import MAX_BATCH_SIZE, MAX_BODY_BYTES, Options
-from pyspark_nsq.security_options import Security
+from pyspark_nsq.options.kinds import is_name
+from pyspark_nsq.options.security import Security
+from pyspark_nsq.options.sink import MAX_BATCH_SIZE, MAX_BODY_BYTES, SinkOptions
 
 REQUIRED = {"nsqdHttpAddresses": "127.0.0.1:4151"}
 
 
 def test_the_defaults() -> None:
-    expected = Options(
+    expected = SinkOptions(
         addresses=("http://127.0.0.1:4151",),
         topic=None,
         batch_size=5000,
@@ -22,7 +22,7 @@ def test_the_defaults() -> None:
         max_backoff_ms=5000,
         on_empty="fail",
     )
-    assert expected == Options.parse(REQUIRED)
+    assert expected == SinkOptions.parse(REQUIRED)
 
 
 def test_everything_set_with_keys_in_lower_case_as_spark_hands_them_over() -> None:
@@ -38,7 +38,7 @@ def test_everything_set_with_keys_in_lower_case_as_spark_hands_them_over() -> No
         "maxbackoffms": "2",
         "onempty": "SKIP",
     }
-    expected = Options(
+    expected = SinkOptions(
         addresses=("http://nsq-1:4151", "https://nsq-2:4152", "http://[::1]:4151"),
         topic="clicks.eu#ephemeral",
         batch_size=10,
@@ -50,12 +50,12 @@ def test_everything_set_with_keys_in_lower_case_as_spark_hands_them_over() -> No
         max_backoff_ms=2,
         on_empty="skip",
     )
-    assert expected == Options.parse(given)
+    assert expected == SinkOptions.parse(given)
 
 
 def test_no_address() -> None:
     with pytest.raises(OptionError, match='"nsqdHttpAddresses" is required'):
-        Options.parse({"topic": "t"})
+        SinkOptions.parse({"topic": "t"})
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_no_address() -> None:
 )
 def test_a_bad_address_is_named(address: str) -> None:
     with pytest.raises(OptionError, match="nsqdHttpAddresses") as caught:
-        Options.parse({"nsqdHttpAddresses": address})
+        SinkOptions.parse({"nsqdHttpAddresses": address})
     assert address.strip(" ,") in str(caught.value)
 
 
@@ -89,18 +89,18 @@ def test_a_bad_address_is_named(address: str) -> None:
 )
 def test_a_bad_value_is_named(name: str, text: str, said: str) -> None:
     with pytest.raises(OptionError, match=said) as caught:
-        Options.parse(REQUIRED | {name: text})
+        SinkOptions.parse(REQUIRED | {name: text})
     assert f'option "{name}"' in str(caught.value)
 
 
 def test_an_unknown_option_is_an_error_that_guesses_what_was_meant() -> None:
     with pytest.raises(OptionError, match='unknown option "batchsizes"; did you mean "batchSize"'):
-        Options.parse(REQUIRED | {"batchsizes": "3"})
+        SinkOptions.parse(REQUIRED | {"batchsizes": "3"})
 
 
 def test_an_unknown_option_unlike_any_lists_all() -> None:
     with pytest.raises(OptionError, match='unknown option "zzz"; known are: .*nsqdHttpAddresses, topic, '):
-        Options.parse(REQUIRED | {"zzz": "3"})
+        SinkOptions.parse(REQUIRED | {"zzz": "3"})
 
 
 @pytest.mark.parametrize("name", ["a", "A.b-c_9", "x" * 64, "t#ephemeral"])
@@ -120,7 +120,7 @@ def test_security() -> None:
         "tls.cafile": "ca.pem",
         "tls.certfile": "c.pem",
     }
-    options = Options.parse(given)
+    options = SinkOptions.parse(given)
     assert Security(auth_secret="s3cret", ca_file="ca.pem", cert_file="c.pem") == options.security
     assert "s3cret" not in repr(options) + repr(options.security)
 
@@ -140,9 +140,9 @@ def test_security() -> None:
 )
 def test_security_that_cannot_be(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said) as caught:
-        Options.parse(REQUIRED | given)
+        SinkOptions.parse(REQUIRED | given)
     assert "line" not in str(caught.value)
 
 
 def test_what_spark_adds_for_itself_is_no_mistake() -> None:
-    assert Options.parse(REQUIRED) == Options.parse(REQUIRED | {"checkpointlocation": "/tmp/c"})
+    assert SinkOptions.parse(REQUIRED) == SinkOptions.parse(REQUIRED | {"checkpointlocation": "/tmp/c"})

@@ -3,8 +3,8 @@
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_nsq.entries import Entries, entries_of
-from pyspark_nsq.packing import Packer, Request, TopicPacker, deferred_request
+from pyspark_nsq.sink.entries import Entries, entries_of
+from pyspark_nsq.sink.packing import Packer, Request, TopicPacker, deferred_request
 
 from tests.spark.fake_nsqd import unpack
 

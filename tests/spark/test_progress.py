@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark_nsq.channel_batch import ChannelBatchReader
-from pyspark_nsq.channel_stream import ChannelStreamReader
-from pyspark_nsq.log_options import LogOptions
-from pyspark_nsq.log_stream import LogBatchReader
-from pyspark_nsq.options import Options
-from pyspark_nsq.read_options import ReadOptions
-from pyspark_nsq.rows import Columns
-from pyspark_nsq.writer import NsqBatchWriter, NsqStreamWriter
+from pyspark_nsq.channel.batch import ChannelBatchReader
+from pyspark_nsq.channel.stream import ChannelStreamReader
+from pyspark_nsq.log.stream import LogBatchReader
+from pyspark_nsq.options.channel import ChannelOptions
+from pyspark_nsq.options.log import LogOptions
+from pyspark_nsq.options.sink import SinkOptions
+from pyspark_nsq.sink.rows import Columns
+from pyspark_nsq.sink.writer import NsqBatchWriter, NsqStreamWriter
 
 from tests.process import NOTHING, Counts, NsqdProcess
 from tests.spark.fake_nsqd import FakeNsqd
@@ -38,16 +38,16 @@ def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
     return real_nsqd
 
 
-def channel(broker: NsqdProcess, **more: str) -> ReadOptions:
+def channel(broker: NsqdProcess, **more: str) -> ChannelOptions:
     given = {"nsqdTcpAddresses": f"{HOST}:{broker.tcp_port}", "topic": "t", "channel": "c"}
-    return ReadOptions.parse(given | {"showProgress": "true"} | more)
+    return ChannelOptions.parse(given | {"showProgress": "true"} | more)
 
 
 @pytest.mark.parametrize("batch", [None, 7])
 def test_the_sink_tells_of_each_batch(nsqd: FakeNsqd, capfd: pytest.CaptureFixture[str], batch: int | None) -> None:
     nsqd.script.append((503, b"EXITING"))
     given = {"nsqdHttpAddresses": nsqd.address, "topic": "t", "batchSize": "200", "backoffMs": "1"}
-    options = Options.parse(given | {"showProgress": "true"})
+    options = SinkOptions.parse(given | {"showProgress": "true"})
     rows = pa.record_batch({"value": pa.array(BODIES)})
     columns = Columns(value=0, topic=None, defer=None)
     if batch is None:

@@ -5,11 +5,11 @@ import struct
 
 import pyarrow as pa
 import pytest
-from pyspark_nsq.entries import entries_of
 from pyspark_nsq.errors import PublishError
-from pyspark_nsq.options import Options
-from pyspark_nsq.packing import Request, TopicPacker
-from pyspark_nsq.publisher import Publisher
+from pyspark_nsq.options.sink import SinkOptions
+from pyspark_nsq.sink.entries import entries_of
+from pyspark_nsq.sink.packing import Request, TopicPacker
+from pyspark_nsq.sink.publisher import Publisher
 
 from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
 
@@ -20,10 +20,10 @@ def batch(*messages: bytes) -> Request:
     return request
 
 
-def options(*nsqds: FakeNsqd | str, **more: str) -> Options:
-    """Options for these nsqds with pauses that do not slow the tests down."""
+def options(*nsqds: FakeNsqd | str, **more: str) -> SinkOptions:
+    """SinkOptions for these nsqds with pauses that do not slow the tests down."""
     addresses = ",".join(n if isinstance(n, str) else n.address for n in nsqds)
-    return Options.parse({"nsqdHttpAddresses": addresses, "backoffMs": "1", "maxBackoffMs": "5"} | more)
+    return SinkOptions.parse({"nsqdHttpAddresses": addresses, "backoffMs": "1", "maxBackoffMs": "5"} | more)
 
 
 @pytest.fixture

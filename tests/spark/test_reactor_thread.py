@@ -4,12 +4,12 @@ import subprocess
 import sys
 import threading
 
-from pyspark_nsq.reactor_thread import running_reactor
+from pyspark_nsq.http.reactor_thread import running_reactor
 
 FORK = """
 import os
 from pyspark_nsq.errors import ForkedReactorError
-from pyspark_nsq.reactor_thread import running_reactor
+from pyspark_nsq.http.reactor_thread import running_reactor
 
 running_reactor()
 child = os.fork()

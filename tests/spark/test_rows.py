@@ -6,17 +6,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_nsq.errors import RowError, SchemaError
-from pyspark_nsq.options import MAX_MESSAGE_BYTES, Options
-from pyspark_nsq.rows import Columns, RowReader
+from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES, SinkOptions
+from pyspark_nsq.sink.rows import Columns, RowReader
 
 from tests.spark.fake_nsqd import unpack
 
-ONE_TOPIC = Options(addresses=("http://x:1",), topic="t")
-BY_COLUMN = Options(addresses=("http://x:1",))
-SKIPPING = Options(addresses=("http://x:1",), topic="t", on_empty="skip")
+ONE_TOPIC = SinkOptions(addresses=("http://x:1",), topic="t")
+BY_COLUMN = SinkOptions(addresses=("http://x:1",))
+SKIPPING = SinkOptions(addresses=("http://x:1",), topic="t", on_empty="skip")
 
 
-def find(columns: dict[str, str], options: Options = ONE_TOPIC) -> Columns:
+def find(columns: dict[str, str], options: SinkOptions = ONE_TOPIC) -> Columns:
     """`columns`: name to type, by the names Spark gives its types."""
     schema = StructType()
     for name, kind in columns.items():
@@ -24,7 +24,7 @@ def find(columns: dict[str, str], options: Options = ONE_TOPIC) -> Columns:
     return Columns.find(schema, options)
 
 
-def reader(batch: pa.RecordBatch, options: Options) -> RowReader:
+def reader(batch: pa.RecordBatch, options: SinkOptions) -> RowReader:
     names = batch.schema.names
     places = [names.index(name) if name in names else None for name in ("value", "topic", "defer")]
     assert places[0] is not None
@@ -34,7 +34,7 @@ def reader(batch: pa.RecordBatch, options: Options) -> RowReader:
 Read = tuple[dict[str, list[bytes]], list[tuple[str, bytes, int]]]
 
 
-def read(options: Options = ONE_TOPIC, **columns: pa.Array | list[object]) -> Read:
+def read(options: SinkOptions = ONE_TOPIC, **columns: pa.Array | list[object]) -> Read:
     """The messages to be published now, by topic, and those for later."""
     batch = pa.record_batch(columns)
     messages = reader(batch, options).read(batch)

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
-from pyspark_nsq.channel_stream import ChannelStreamReader
+from pyspark_nsq.channel.sample import take
+from pyspark_nsq.channel.stream import ChannelStreamReader
 from pyspark_nsq.errors import PublishError, ReadError
-from pyspark_nsq.log_options import LogOptions
-from pyspark_nsq.log_stream import LogBatchReader
-from pyspark_nsq.options import Options
-from pyspark_nsq.packing import deferred_request
-from pyspark_nsq.publisher import Publisher
-from pyspark_nsq.read_options import ReadOptions
-from pyspark_nsq.sample import take
+from pyspark_nsq.log.stream import LogBatchReader
+from pyspark_nsq.options.channel import ChannelOptions
+from pyspark_nsq.options.log import LogOptions
+from pyspark_nsq.options.sink import SinkOptions
+from pyspark_nsq.sink.packing import deferred_request
+from pyspark_nsq.sink.publisher import Publisher
 
 from nsqtw.auth.secret_hash import Recipe
 from tests.certificates import Certificates
@@ -64,7 +64,7 @@ class Secured:
                 answer.read()
 
     def publish(self, body: bytes, **more: str) -> None:
-        options = Options.parse(self.by_sink | more)
+        options = SinkOptions.parse(self.by_sink | more)
         with Publisher(options) as publisher:
             publisher.submit(deferred_request(str(options.topic), body, 0))
 
@@ -100,7 +100,7 @@ def is_told_in_a_line(caught: pytest.ExceptionInfo[Exception]) -> bool:
 def test_what_is_published_through_tls_comes_back_both_ways(secured: Secured) -> None:
     secured.publish(b"one")
     secured.publish(b"two")
-    assert [b"one", b"two"] == [row.body for row in take(ReadOptions.parse(secured.by_tcp | {"maxMessages": "2"}))]
+    assert [b"one", b"two"] == [row.body for row in take(ChannelOptions.parse(secured.by_tcp | {"maxMessages": "2"}))]
     reader = LogBatchReader(LogOptions.parse(secured.by_log))
     read = [
         value
@@ -119,8 +119,8 @@ def test_who_is_not_let_in_hears_why_at_once(
     with pytest.raises(PublishError, match=said) as publishing:
         secured.publish(b"x", **given)
     with pytest.raises(ReadError, match=f"nsqd localhost:.*{said}") as sampling:
-        take(ReadOptions.parse(secured.by_tcp | given))
-    stream = ChannelStreamReader(ReadOptions.parse(secured.by_tcp | given | {"spoolPath": str(tmp_path / "spool")}))
+        take(ChannelOptions.parse(secured.by_tcp | given))
+    stream = ChannelStreamReader(ChannelOptions.parse(secured.by_tcp | given | {"spoolPath": str(tmp_path / "spool")}))
     with pytest.raises(ReadError, match=said) as streaming:
         stream.prepareForTriggerAvailableNow()
     stream.stop()
@@ -135,14 +135,14 @@ def test_who_shows_nothing_hears_what_is_asked_for(secured: Secured, option: str
     left_out = {option, "tls.caFile"} if option == "tls" else {option}
     given = {name: text for name, text in secured.by_tcp.items() if name not in left_out}
     with pytest.raises(ReadError, match=said) as caught:
-        take(ReadOptions.parse(given))
+        take(ChannelOptions.parse(given))
     assert is_told_in_a_line(caught)
 
 
 def test_a_broker_without_tls(real_nsqd: NsqdProcess) -> None:
     given = {"nsqdTcpAddresses": f"{HOST}:{real_nsqd.tcp_port}", "topic": "t", "channel": "c", "tls": "true"}
     with pytest.raises(ReadError, match='offers no TLS; the option "tls" is true'):
-        take(ReadOptions.parse(given))
+        take(ChannelOptions.parse(given))
 
 
 @pytest.mark.parametrize("way", ["by_tcp", "by_log"])

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark_nsq.channel.spool import Row, Spool, read_rows
+from pyspark_nsq.channel.spool_lock import SpoolLock
+from pyspark_nsq.channel.v2_message import Message
 from pyspark_nsq.errors import SpoolError
-from pyspark_nsq.spool import Row, Spool, read_rows
-from pyspark_nsq.spool_lock import SpoolLock
-from pyspark_nsq.v2_message import Message
 
 NOW = 1_000_000
 
@@ -99,7 +99,7 @@ def test_each_message_once_whatever_comes_again(deliveries: list[list[int]]) -> 
 
 
 def _in_memory() -> sqlite3.Connection:
-    from pyspark_nsq import spool
+    from pyspark_nsq.channel import spool
 
     connection = sqlite3.connect(":memory:")
     connection.executescript(spool._SCHEMA.format(uuid="u"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 from pyspark_nsq.errors import OptionError, PublishError
-from pyspark_nsq.publisher import Publisher
+from pyspark_nsq.sink.publisher import Publisher
 
 from tests.spark.fake_nsqd import FakeNsqd
 from tests.spark.test_publisher import batch, options

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 from pyspark_nsq.errors import PublishError
-from pyspark_nsq.options import Options
-from pyspark_nsq.rows import Columns
-from pyspark_nsq.writer import NsqBatchWriter
+from pyspark_nsq.options.sink import SinkOptions
+from pyspark_nsq.sink.rows import Columns
+from pyspark_nsq.sink.writer import NsqBatchWriter
 
 from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
 
@@ -14,7 +14,7 @@ BODIES = [b"%03d" % number for number in range(300)]
 
 def write(nsqd: FakeNsqd, **more: str) -> None:
     given = {"nsqdHttpAddresses": nsqd.address, "topic": "t", "batchSize": "100", "backoffMs": "1"} | more
-    writer = NsqBatchWriter(Options.parse(given), Columns(value=0, topic=None, defer=None))
+    writer = NsqBatchWriter(SinkOptions.parse(given), Columns(value=0, topic=None, defer=None))
     writer.write(pa.record_batch({"value": pa.array(BODIES[at : at + 50])}) for at in range(0, 300, 50))
 
 

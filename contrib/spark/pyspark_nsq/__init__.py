@@ -7,7 +7,7 @@ session on the machine therefore pays for this import: it loads neither Twisted 
 
 from pyspark_nsq.datasource import NsqDataSource
 from pyspark_nsq.errors import NotSupportedError, NsqSparkError, OptionError, PublishError, RowError, SchemaError
-from pyspark_nsq.options import Options
+from pyspark_nsq.options.sink import SinkOptions
 
 DefaultSource = NsqDataSource
 
@@ -17,7 +17,7 @@ __all__ = [
     "NsqDataSource",
     "NsqSparkError",
     "OptionError",
-    "Options",
+    "SinkOptions",
     "PublishError",
     "RowError",
     "SchemaError",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from pyspark_nsq.channel_batch import ChannelBatchReader
-from pyspark_nsq.channel_rows import SCHEMA
-from pyspark_nsq.channel_stream import ChannelStreamReader
+from pyspark_nsq.channel.batch import ChannelBatchReader
+from pyspark_nsq.channel.rows import SCHEMA
+from pyspark_nsq.channel.stream import ChannelStreamReader
 from pyspark_nsq.errors import NotSupportedError
-from pyspark_nsq.log_options import LogOptions
-from pyspark_nsq.log_rows import LOG_SCHEMA
-from pyspark_nsq.log_stream import LogBatchReader, LogStreamReader
-from pyspark_nsq.options import Options
-from pyspark_nsq.read_options import ReadOptions
-from pyspark_nsq.rows import Columns
-from pyspark_nsq.writer import NsqBatchWriter, NsqStreamWriter
+from pyspark_nsq.log.rows import LOG_SCHEMA
+from pyspark_nsq.log.stream import LogBatchReader, LogStreamReader
+from pyspark_nsq.options.channel import ChannelOptions
+from pyspark_nsq.options.log import LogOptions
+from pyspark_nsq.options.sink import SinkOptions
+from pyspark_nsq.sink.rows import Columns
+from pyspark_nsq.sink.writer import NsqBatchWriter, NsqStreamWriter
 
 
 class NsqDataSource(DataSource):
@@ -23,7 +23,7 @@ class NsqDataSource(DataSource):
     stream: ``df.writeStream.format("nsq").start()``. Reads a channel, or with ``replay=log``
     a topic's log: ``spark.read``, ``spark.readStream``.
 
-    The options are those of `pyspark_nsq.options`, the columns those of `pyspark_nsq.rows`. Everything
+    The options are those of `pyspark_nsq.options.sink`, the columns those of `pyspark_nsq.sink.rows`. Everything
     that can be known before the job starts is checked before it starts.
     """
 
@@ -41,8 +41,8 @@ class NsqDataSource(DataSource):
         """`overwrite`: Spark's output mode "complete", which publishes all rows anew each time. Raises as `writer`."""
         return NsqStreamWriter(*self._checked(schema))
 
-    def _checked(self, schema: StructType) -> tuple[Options, Columns]:
-        options = Options.parse(dict(self.options))
+    def _checked(self, schema: StructType) -> tuple[SinkOptions, Columns]:
+        options = SinkOptions.parse(dict(self.options))
         return options, Columns.find(schema, options)
 
     def schema(self) -> StructType:
@@ -59,6 +59,6 @@ class NsqDataSource(DataSource):
         options = self._read_options()
         return LogStreamReader(options) if isinstance(options, LogOptions) else ChannelStreamReader(options)
 
-    def _read_options(self) -> LogOptions | ReadOptions:
+    def _read_options(self) -> LogOptions | ChannelOptions:
         given = dict(self.options)
-        return LogOptions.parse(given) if "replay" in given else ReadOptions.parse(given)
+        return LogOptions.parse(given) if "replay" in given else ChannelOptions.parse(given)

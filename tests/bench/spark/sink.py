@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
-from pyspark_nsq.commits import NsqCommit
 from pyspark_nsq.datasource import NsqDataSource
-from pyspark_nsq.writer import NsqBatchWriter, requests_of
+from pyspark_nsq.sink.commits import NsqCommit
+from pyspark_nsq.sink.writer import NsqBatchWriter, requests_of
 
 from ..errors import WrongCount
 from ..server import Broker

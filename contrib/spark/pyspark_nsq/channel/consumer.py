@@ -1,0 +1,177 @@
+"""
+A consumer of one channel on any number of nsqds, in the reactor's thread.
+
+It keeps a connection to each nsqd it was told of, or that a nsqlookupd names, and connects again when one is gone. A
+nsqlookupd is asked every `lookupdPollMs`, and at once when it says that something changed (lookup_watch). An nsqd that
+no nsqlookupd names any more is consumed from as long as it is there, and not looked for again. What arrives
+goes to `received`, which finishes it some time later through the connection it came over. `allow` says how many
+messages may be unfinished over all connections.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from twisted.application.internet import ClientService, backoffPolicy
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.endpoints import HostnameEndpoint
+from twisted.internet.protocol import Factory
+from twisted.internet.task import LoopingCall
+
+from pyspark_nsq.channel.v2_connection import V2Connection
+from pyspark_nsq.channel.v2_message import Message
+from pyspark_nsq.errors import ReadError
+from pyspark_nsq.http.lookup import Lookup, LookupFailed
+from pyspark_nsq.http.lookup_watch import LookupWatch
+from pyspark_nsq.options.channel import ChannelOptions
+
+if TYPE_CHECKING:
+    from twisted.internet.base import ReactorBase
+
+_log = logging.getLogger("pyspark_nsq")
+
+_CONNECT_SECONDS = 10.0
+_MAX_BACKOFF_SECONDS = 15.0
+#: How long nsqd may take to say CLOSE_WAIT before the connection is just closed.
+_GIVE_BACK_SECONDS = 5.0
+
+Address = tuple[str, int]
+
+
+class ChannelConsumer:
+    """`failure` is set when an nsqd refused what it was asked, which no retry would change."""
+
+    def __init__(
+        self, reactor: ReactorBase, options: ChannelOptions, received: Callable[[V2Connection, list[Message]], None]
+    ) -> None:
+        self.failure: ReadError | None = None
+        self.trouble: str | None = None
+        """The last thing that kept it from an nsqd or nsqlookupd; it goes on trying."""
+        self._reactor = reactor
+        self._options = options
+        self._received = received
+        self._allowed = 0
+        self._services: dict[Address, ClientService] = {}
+        self._connections: dict[V2Connection, None] = {}
+        self._lookup = Lookup(reactor, options.security) if options.lookupds else None
+        self._looking: LoopingCall | None = None
+        self._watches: list[LookupWatch] = []
+        self._named: dict[str, set[Address]] = {}
+        self._stopping = False
+
+    def start(self) -> None:
+        """Connect, and go on connecting."""
+        for address in self._options.nsqds:
+            self._add(address)
+        if self._lookup is not None:
+            self._looking = LoopingCall(self._look_up, self._lookup)
+            self._looking.clock = self._reactor
+            self._looking.start(self._options.lookupd_poll_ms / 1000)
+            self._watches = [self._watch(self._lookup, lookupd) for lookupd in self._options.lookupds]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every known nsqd is consumed from, and there is one."""
+        return 0 < len(self._services) == len(self._connections)
+
+    @property
+    def connected(self) -> bool:
+        """Whether any nsqd is consumed from."""
+        return bool(self._connections)
+
+    def allow(self, count: int) -> None:
+        """At most so many messages may be unfinished."""
+        self._allowed = count
+        self._share()
+
+    def stop(self) -> Deferred[Any]:
+        """Hand back what is not finished, and close. Fires when all connections are gone."""
+        self._stopping = True
+        if self._looking is not None and self._looking.running:
+            self._looking.stop()
+        for watch in self._watches:
+            watch.stop()
+        given_back = [connection.give_back() for connection in self._connections]
+        closed = DeferredList(given_back).addTimeout(_GIVE_BACK_SECONDS, self._reactor)
+        closed.addErrback(lambda _: None)
+        return closed.addCallback(
+            lambda _: DeferredList([service.stopService() for service in self._services.values()])
+        )
+
+    def _share(self) -> None:
+        """Everybody's part of RDY; 0 for some when there is not enough for all."""
+        connections = list(self._connections)
+        for number, connection in enumerate(connections):
+            part, rest = divmod(self._allowed, len(connections))
+            connection.set_rdy(part + (number < rest))
+
+    def _add(self, address: Address) -> None:
+        if self._stopping or address in self._services:
+            return
+        host, port = address
+        service = ClientService(
+            HostnameEndpoint(self._reactor, host, port, timeout=_CONNECT_SECONDS),
+            Factory.forProtocol(lambda: V2Connection(address, self._options, self._ready, self._received, self._ended)),
+            retryPolicy=backoffPolicy(0.1, _MAX_BACKOFF_SECONDS),
+            clock=self._reactor,
+        )
+        self._services[address] = service
+        service.whenConnected(failAfterFailures=1).addErrback(
+            lambda failure: self._record_failure(address, str(failure.value))
+        )
+        service.startService()
+
+    def _record_failure(self, address: Address, why: str) -> None:
+        if address in self._services:
+            self.trouble = f"nsqd {address[0]}:{address[1]}: {why}"
+            _log.warning("%s; trying again", self.trouble)
+
+    def _ready(self, connection: V2Connection) -> None:
+        self._connections[connection] = None
+        self._share()
+
+    def _ended(self, connection: V2Connection, refused: ReadError | None) -> None:
+        if refused is not None and self.failure is None:
+            self.failure = refused
+        if self._connections.pop(connection, self) is None:
+            self._share()
+
+    def _look_up(self, lookup: Lookup) -> Deferred[Any]:
+        """Ask all of them; the next time comes when all have answered."""
+        return DeferredList([Deferred.fromCoroutine(self._ask(lookup, one)) for one in self._options.lookupds])
+
+    def _watch(self, lookup: Lookup, lookupd: str) -> LookupWatch:
+        options = self._options
+        watch = LookupWatch(
+            self._reactor,
+            options.security,
+            lookupd,
+            options.topic,
+            options.lookupd_poll_ms / 1000,
+            lambda: Deferred.fromCoroutine(self._ask(lookup, lookupd)),
+        )
+        watch.start()
+        return watch
+
+    async def _ask(self, lookup: Lookup, lookupd: str) -> None:
+        try:
+            found = await lookup.producers_of(lookupd, self._options.topic)
+        except LookupFailed as failed:
+            self.trouble = f"nsqlookupd {failed}"
+            _log.warning("%s; trying again", self.trouble)
+            return
+        if not found:
+            self.trouble = f"nsqlookupd {lookupd} knows no nsqd with the topic {self._options.topic}"
+        self._named[lookupd] = {(one.host, one.tcp_port) for one in found}
+        for address in sorted(self._named[lookupd]):
+            self._add(address)
+        self._drop_unnamed()
+
+    def _drop_unnamed(self) -> None:
+        """A nsqlookupd that did not answer counts with what it said last."""
+        wanted = set[Address]().union(*self._named.values()) | {one.address for one in self._connections}
+        for address in self._services.keys() - wanted:
+            _log.info("nsqd %s:%d is gone, and no nsqlookupd names it", *address)
+            self._services.pop(address).stopService()

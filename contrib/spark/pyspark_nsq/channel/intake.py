@@ -1,0 +1,176 @@
+"""
+From NSQ into the spool: the consumer in the reactor's thread, a thread that appends, and the query's thread, which
+asks.
+
+What the connections receive is collected; the appending thread takes all of it at a time, so the fsync of one
+transaction serves everything that came during the one before. Only then are the messages finished. RDY follows the room
+in the spool.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.threads import blockingCallFromThread
+
+from pyspark_nsq.channel.consumer import ChannelConsumer
+from pyspark_nsq.channel.silence import wait_for_silence
+from pyspark_nsq.channel.spool import Row, Spool
+from pyspark_nsq.channel.spool_lock import SpoolLock
+from pyspark_nsq.channel.v2_connection import V2Connection
+from pyspark_nsq.channel.v2_message import Message
+from pyspark_nsq.errors import NsqSparkError, ReadError
+from pyspark_nsq.http.reactor_thread import running_reactor
+from pyspark_nsq.options.channel import ChannelOptions
+
+_WRITER_SECONDS = 60.0
+
+
+class Intake:
+    """
+    Opens the spool, starts to consume. Methods are for the query's thread.
+
+    Raises SpoolError when the spool is another query's, or cannot be used.
+    """
+
+    def __init__(self, options: ChannelOptions, path: str) -> None:
+        self._options = options
+        self._lock = SpoolLock(path)
+        self._spool = Spool.open(path)
+        self._spool_use = threading.Lock()
+        self.repeated = 0
+        """How many messages came again, and were dropped, so far."""
+        self._failure: NsqSparkError | None = None
+        self._pending: list[tuple[V2Connection, list[Message]]] = []
+        self._news = threading.Condition()
+        self._stopping = False
+        self._received_at = time.monotonic()
+        self._reactor = running_reactor()
+        self._consumer = ChannelConsumer(self._reactor, options, self._received)
+        self._writer = threading.Thread(target=self._write, name="pyspark-nsq-spool", daemon=True)
+        self._writer.start()
+        self._in_reactor(self._start)
+
+    @property
+    def uuid(self) -> str:
+        return self._spool.uuid
+
+    def first(self) -> int:
+        """The number of the first row that is there, one past the last if there is none."""
+        with self._spool_use:
+            return self._spool.first()
+
+    def end(self) -> int:
+        """The number of the last row. Raises the error that has stopped the intake: SpoolError, ReadError."""
+        self._must_work()
+        return self._spool.end
+
+    def rows(self, after: int, end: int) -> list[Row]:
+        """From above `after` up to and with `end`."""
+        with self._spool_use:
+            return list(self._spool.rows(after, end))
+
+    def fit(self, after: int, end: int, most_bytes: int) -> int:
+        with self._spool_use:
+            return self._spool.fit(after, end, most_bytes)
+
+    def body_bytes(self, after: int, end: int) -> int:
+        """How many bytes the values have."""
+        with self._spool_use:
+            return self._spool.body_bytes(after, end)
+
+    def forget(self, end: int) -> None:
+        """Spark needs nothing up to and with `end` any more."""
+        with self._spool_use:
+            self._spool.forget(end, int(time.time()) - self._options.id_window_seconds)
+        self._in_reactor(self._share_room)
+
+    def drain(self) -> None:
+        """
+        Take what NSQ has: until nothing came for a while, the spool is full, or it took too long. Then stop. Raises
+        ReadError when no nsqd could be reached.
+        """
+        wait_for_silence(self._options, self._consumer, lambda: self._received_at, lambda: self._room() <= 0)
+        self._must_work()
+        self.stop()
+
+    def stop(self) -> None:
+        """Append and finish what came, hand the rest back, close the connections. The spool can still be read."""
+        if self._stopping:
+            return
+        self._in_reactor(self._consumer.allow, 0)
+        with self._news:
+            self._stopping = True
+            self._news.notify()
+        self._writer.join(_WRITER_SECONDS)
+        self._in_reactor(self._consumer.stop)
+
+    def close(self) -> None:
+        """Stop, and let another query have the spool."""
+        self.stop()
+        with self._spool_use:
+            self._spool.close()
+        self._lock.release()
+
+    def _in_reactor(self, work: Callable[..., Any], *arguments: object) -> Any:
+        return blockingCallFromThread(self._reactor, work, *arguments)
+
+    def _must_work(self) -> None:
+        failure = self._failure or self._consumer.failure
+        if failure is not None:
+            raise failure
+
+    def _start(self) -> None:
+        self._share_room()
+        self._consumer.start()
+
+    def _room(self) -> int:
+        with self._spool_use:
+            return self._options.max_spool_rows - (self._spool.end - self._spool.first() + 1)
+
+    def _share_room(self) -> None:
+        if not self._stopping:
+            self._consumer.allow(max(0, min(self._options.max_in_flight, self._room())))
+
+    def _received(self, connection: V2Connection, messages: list[Message]) -> None:
+        self._received_at = time.monotonic()
+        with self._news:
+            self._pending.append((connection, messages))
+            self._news.notify()
+
+    def _write(self) -> None:
+        while True:
+            with self._news:
+                while not self._pending and not self._stopping:
+                    self._news.wait()
+                deliveries, self._pending = self._pending, []
+            if not deliveries:
+                return
+            try:
+                with self._spool_use:
+                    named = ((one.nsqd, messages) for one, messages in deliveries)
+                    fresh = self._spool.append(named, int(time.time()))
+                self.repeated += sum(len(messages) for _, messages in deliveries) - fresh
+                self._reactor.callFromThread(self._finish, deliveries)
+            except Exception as error:
+                self._fail(error, "appending to the spool")
+                return
+
+    def _finish(self, deliveries: list[tuple[V2Connection, list[Message]]]) -> None:
+        try:
+            for connection, messages in deliveries:
+                connection.finish([one.id for one in messages])
+            self._share_room()
+        except Exception as error:
+            self._fail(error, "finishing messages")
+
+    def _fail(self, error: Exception, action: str) -> None:
+        """Keep the error for the query's thread, which raises it instead of waiting for rows that never come."""
+        if isinstance(error, NsqSparkError):
+            self._failure = error
+            return
+        self._failure = ReadError(f"{action} failed: {type(error).__name__}: {error}")
+        self._failure.__cause__ = error

@@ -1,0 +1,172 @@
+"""
+A stream from a channel. Spark's offset is a place in the spool: ``{"spool": uuid, "seq": number of the last row}``.
+
+This lives in one process of Python on the driver for as long as the query runs; a second one is made to plan, and
+pickled to the tasks. So the spool and the connections are opened by the first question that needs them.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pyspark_nsq.channel.rows import MOST_INLINE_BYTES, InlinePartition, SharedPartition, cuts, inline
+from pyspark_nsq.errors import OptionError, SpoolError
+from pyspark_nsq.options.channel import ChannelOptions
+from pyspark_nsq.progress import tell
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_nsq.channel.intake import Intake
+
+Offset = dict[str, Any]
+
+
+class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of the channel that `options` name."""
+
+    def __init__(self, options: ChannelOptions) -> None:
+        self._options = options
+        self._intake: Intake | None = None
+        self._target: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_intake": None, "_target": None}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what NSQ has now; nothing more comes into this run. Raises ReadError."""
+        intake = self._open()
+        intake.drain()
+        self._target = intake.end()
+
+    def initialOffset(self) -> Offset:
+        intake = self._open()
+        return {"spool": intake.uuid, "seq": intake.first() - 1}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Raises ReadError or SpoolError for what has stopped the consumer or the spool."""
+        intake = self._open()
+        self._check(start)
+        end = intake.end() if self._target is None else self._target
+        after = int(start["seq"])
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, after + limit.max_rows)
+        if self._options.max_bytes is not None and end > after:
+            end = intake.fit(after, end, self._options.max_bytes)
+        return {"spool": intake.uuid, "seq": max(end, after)}
+
+    def reportLatestOffset(self) -> Offset:
+        """What is in the spool, taken by Spark or not."""
+        intake = self._open()
+        return {"spool": intake.uuid, "seq": intake.end()}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Raises SpoolError when the spool does not have the rows, unless failOnDataLoss is false."""
+        intake = self._open()
+        after, last = self._range(intake, start, end)
+        if last <= after:
+            return []
+        found: list[InputPartition]
+        if self._options.spool_mode == "shared":
+            # A task works in a folder of its own.
+            path = str(Path(str(self._options.spool_path)).absolute())
+            names = self._options.topic, self._options.channel, path, intake.uuid
+            found = [SharedPartition(*names, *cut) for cut in cuts(after, last, self._options.partitions)]
+        else:
+            found = list(self._inline(intake, after, last))
+        self._tell(intake, after, last, len(found))
+        return found
+
+    def _tell(self, intake: Intake, after: int, last: int, tasks: int) -> None:
+        tell(
+            "taken",
+            self._options.show_progress,
+            topic=self._options.topic,
+            channel=self._options.channel,
+            after=after,
+            end=last,
+            rows=last - after,
+            bytes=intake.body_bytes(after, last),
+            repeated=intake.repeated,
+            waiting=intake.end() - last,
+            tasks=tasks,
+        )
+
+    def _inline(self, intake: Intake, after: int, last: int) -> Iterator[InlinePartition]:
+        for low, high in cuts(after, last, self._options.partitions):
+            while low < high:
+                stop = intake.fit(low, high, MOST_INLINE_BYTES)
+                yield inline(self._options, intake.rows(low, stop))
+                low = stop
+
+    def _range(self, intake: Intake, start: Offset, end: Offset) -> tuple[int, int]:
+        """What of the offsets is there: above, up to and with."""
+        self._check(start)
+        self._check(end)
+        after, last = int(start["seq"]), int(end["seq"])
+        first, kept_last = intake.first(), intake.end()
+        if start["spool"] != intake.uuid:  # told, and not to be failed on
+            return first - 1, kept_last
+        if (after + 1 < first or last > kept_last) and last > after:
+            self._lose(f"rows {after + 1} to {last} are asked for; it has {first} to {kept_last}")
+        return max(after, first - 1), min(last, kept_last)
+
+    def _check(self, offset: Offset) -> None:
+        intake = self._open()
+        if offset["spool"] != intake.uuid:
+            self._lose("it does not belong to this checkpoint")
+
+    def _lose(self, why: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise SpoolError(
+                f'the spool {self._options.spool_path}: {why}; set the option "failOnDataLoss" to "false" to go on '
+                "with what there is"
+            )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, InlinePartition | SharedPartition)
+        return partition.batches()
+
+    def commit(self, end: Offset) -> None:
+        """Spark is done with everything up to here."""
+        intake = self._open()
+        if end["spool"] == intake.uuid:
+            intake.forget(int(end["seq"]))
+
+    def stop(self) -> None:
+        """Hand back what is not in the spool."""
+        if self._intake is not None:
+            self._intake.close()
+            self._intake = None
+
+    def _open(self) -> Intake:
+        if self._intake is None:
+            from pyspark_nsq.channel.intake import Intake
+
+            if self._options.spool_path is None:
+                raise OptionError(
+                    'option "spoolPath" is required for a stream, for example "/var/lib/spark/clicks.spool"'
+                )
+            self._intake = Intake(self._options, self._options.spool_path)
+            _leave_in_order()
+        return self._intake
+
+
+def _leave_in_order() -> None:
+    """Spark ends this process with SIGTERM. As an exception, that still lets Spark's loop call `stop`."""
+
+    def leave(_signal: int, _frame: object) -> None:
+        raise SystemExit
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, leave)

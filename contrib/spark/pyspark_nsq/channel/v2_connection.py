@@ -1,0 +1,195 @@
+"""A connection to one nsqd that consumes a channel: from the first bytes to giving back what is not finished.
+
+    connect, IDENTIFY, [TLS], [AUTH], SUB, then RDY as told; ...; RDY 0, CLS, REQ of the unfinished, close
+
+nsqd does not give the messages of a connection that is gone to somebody else before their time is over. So an orderly
+end hands them back one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionClosed
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.protocols.policies import TimeoutMixin
+from twisted.python.failure import Failure
+
+from pyspark_nsq.channel import v2_commands as commands
+from pyspark_nsq.channel.v2_frames import HEARTBEAT, FrameReader, InvalidFrame
+from pyspark_nsq.channel.v2_message import Message
+from pyspark_nsq.errors import OptionError, ReadError
+from pyspark_nsq.http.tls import HttpsPolicy, told
+from pyspark_nsq.options.channel import ChannelOptions
+
+_HEARTBEAT_MS = 15_000
+#: A peer that was silent for so many heartbeats is gone, or stands still.
+_MISSED_HEARTBEATS = 3
+#: Answers to what was sent too late, and no more than that.
+_HARMLESS = (b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED")
+_MAX_RDY = 2500
+_CLOSE_WAIT = b"CLOSE_WAIT"
+#: nsqd sends no larger message than its --max-msg-size; anything near this is not NSQ.
+_MOST_FRAME_BYTES = 1 << 30
+
+
+class V2Connection(Protocol, TimeoutMixin):
+    """
+    `ready` is called once subscribed; `received` then gets what each read brought; `ended` is called when the
+    connection is gone, with a ReadError when nsqd has refused.
+    """
+
+    transport: Any
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        options: ChannelOptions,
+        ready: Callable[[V2Connection], None],
+        received: Callable[[V2Connection, list[Message]], None],
+        ended: Callable[[V2Connection, ReadError | None], None],
+    ) -> None:
+        self.address = address
+        self.nsqd = f"{address[0]}:{address[1]}"
+        self.unfinished: set[bytes] = set()
+        self.max_rdy = _MAX_RDY
+        self._options = options
+        self._ready, self._received, self._ended = ready, received, ended
+        self._frames = FrameReader(_MOST_FRAME_BYTES)
+        self._expecting: Callable[[bytes], None] = self._identified
+        self._rdy = 0
+        self._refused: ReadError | None = None
+        self._closing: Deferred[None] | None = None
+
+    def connectionMade(self) -> None:
+        self.transport.setTcpNoDelay(True)
+        about = {
+            "client_id": socket.gethostname(),
+            "hostname": socket.getfqdn(),
+            "user_agent": "pyspark-nsq/0.1",
+            "feature_negotiation": True,
+            "heartbeat_interval": _HEARTBEAT_MS,
+            "msg_timeout": self._options.msg_timeout_ms,
+            "tls_v1": self._options.tls,
+        }
+        self.transport.write(commands.MAGIC + commands.identify(about))
+        self.setTimeout(_MISSED_HEARTBEATS * _HEARTBEAT_MS / 1000)  # type: ignore[no-untyped-call]
+
+    def timeoutConnection(self) -> None:
+        self.transport.abortConnection()
+
+    def dataReceived(self, data: bytes) -> None:
+        self.resetTimeout()  # type: ignore[no-untyped-call]
+        try:
+            messages, frames = self._frames.feed(data, Message)
+        except InvalidFrame as failure:
+            self._refuse(f"it does not talk NSQ: {failure}")
+            return
+        self.unfinished.update([message.id for message in messages])
+        for frame in frames:
+            if frame.is_error:
+                self._error(frame.data)
+            elif frame.data == HEARTBEAT:
+                self.transport.write(commands.NOP)
+            else:
+                self._expecting(frame.data)
+        if messages:
+            self._received(self, messages)
+
+    def _identified(self, payload: bytes) -> None:
+        try:
+            about = json.loads(payload)
+            self.max_rdy = int(about["max_rdy_count"])
+            has_tls = bool(about["tls_v1"])
+        except (ValueError, KeyError, TypeError):
+            self._refuse(f"IDENTIFY was answered with {payload[:100]!r}")
+            return
+        if self._options.tls and not has_tls:
+            self._refuse('it offers no TLS; the option "tls" is true')
+        elif self._options.tls:
+            self._expecting = self._secured
+            try:
+                policy = HttpsPolicy(self._options.security)
+            except OptionError as failure:
+                self._refuse(str(failure))
+                return
+            host, port = self.address
+            self.transport.startTLS(policy.creatorForNetloc(host.encode("ascii"), port))
+        else:
+            self._introduce()
+
+    def _secured(self, payload: bytes) -> None:
+        self._introduce()
+
+    def _introduce(self) -> None:
+        if self._options.auth_secret is not None:
+            self._expecting = self._authorized
+            self.transport.write(commands.auth(self._options.auth_secret))
+        else:
+            self._subscribe()
+
+    def _authorized(self, payload: bytes) -> None:
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        self._expecting = self._subscribed
+        self.transport.write(commands.sub(self._options.topic, self._options.channel))
+
+    def _subscribed(self, payload: bytes) -> None:
+        self._expecting = self._told
+        self._ready(self)
+
+    def _told(self, payload: bytes) -> None:
+        if payload == _CLOSE_WAIT:
+            self.transport.write(b"".join([commands.req(one, 0) for one in self.unfinished]))
+            self.unfinished.clear()
+            self.transport.loseConnection()
+
+    def _error(self, payload: bytes) -> None:
+        if not payload.startswith(_HARMLESS):
+            self._refuse(payload.decode("utf-8", "replace"))
+
+    def _refuse(self, why: str) -> None:
+        self._refused = ReadError(f"nsqd {self.nsqd}: {why}")
+        self.transport.loseConnection()
+
+    def set_rdy(self, count: int) -> None:
+        """How many messages may be unfinished at a time; nsqd sends more only below that."""
+        count = min(count, self.max_rdy)
+        if count != self._rdy:
+            self._rdy = count
+            self.transport.write(commands.rdy(count))
+
+    def finish(self, ids: Iterable[bytes]) -> None:
+        """Those of `ids` that came over this connection and are not finished yet."""
+        mine = [one for one in ids if one in self.unfinished]
+        if mine:
+            self.unfinished.difference_update(mine)
+            self.transport.write(b"".join(map(commands.fin, mine)))
+
+    def give_back(self) -> Deferred[None]:
+        """Take nothing more, hand back what is not finished, close. Fires when the connection is gone."""
+        if self._closing is None:
+            self._closing = Deferred()
+            if self._expecting == self._told:
+                self.set_rdy(0)
+                self.transport.write(commands.CLS)
+            else:
+                self.transport.loseConnection()
+        return self._closing
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.setTimeout(None)  # type: ignore[no-untyped-call]
+        self.unfinished.clear()
+        failed = reason.value
+        if self._expecting == self._secured and failed is not None and not isinstance(failed, ConnectionClosed):
+            # One side does not trust the other, and will not the next time.
+            self._refused = ReadError(f"nsqd {self.nsqd}: {told(failed)}")
+        self._ended(self, self._refused)
+        if self._closing is None:
+            self._closing = Deferred()
+        self._closing.callback(None)

@@ -1,0 +1,1 @@
+../../../../nsqtw/client/frames.py

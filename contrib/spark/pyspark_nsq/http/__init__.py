@@ -1,0 +1,1 @@
+"""HTTP requests to nsqd and nsqlookupd, from a reactor in a thread of its own."""

@@ -1,0 +1,195 @@
+"""One request to one nsqd: it is answered well, or `AttemptFailed` says why not and whether to try again."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from hyperlink import EncodedURL
+from treq.client import HTTPClient
+from twisted.internet import error
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.interfaces import IConsumer
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from twisted.web.client import (
+    Agent,
+    RequestTransmissionFailed,
+    ResponseDone,
+    ResponseFailed,
+)
+from twisted.web.http import PotentialDataLoss
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IBodyProducer
+from zope.interface import implementer
+
+from pyspark_nsq.http.connections import Endpoints, shared_connections
+from pyspark_nsq.http.tls import told
+from pyspark_nsq.options.security import Security
+
+if TYPE_CHECKING:
+    from twisted.internet.base import ReactorBase
+
+_TOO_MANY_REQUESTS = 429
+_SHOWN_CHARACTERS = 200
+
+#: The network's failures. Whether nsqd took the request is unknown after some of them: hence at-least-once.
+_NETWORK_FAILURES = (
+    CancelledError,
+    RequestTransmissionFailed,
+    ResponseFailed,
+    error.ConnectError,
+    error.ConnectionClosed,
+    error.DNSLookupError,
+)
+
+
+class AttemptFailed(Exception):
+    """One attempt failed. `again` says whether another one may do better; `status` is there when nsqd has answered."""
+
+    def __init__(self, reason: str, again: bool, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.again = again
+        self.status = status
+
+
+class Answered(NamedTuple):
+    """A good answer."""
+
+    headers: Headers
+    body: bytes
+
+
+def pause_seconds(attempt: int, backoff_ms: int, max_backoff_ms: int) -> float:
+    """How long to wait before retry number `attempt`, from 0. The jitter keeps tasks from coming back in step."""
+    # 2**30 is far above any maxBackoffMs; the bound keeps the number small.
+    milliseconds = backoff_ms * (1 << min(attempt, 30)) * random.uniform(0.5, 1.5)
+    return min(milliseconds, max_backoff_ms) / 1000
+
+
+class Requester:
+    """Asks on the process's pool of connections, so that those of one task serve the next.
+
+    Lives in the reactor's thread, but may be made in any.
+    """
+
+    def __init__(self, reactor: ReactorBase, security: Security, timeout_ms: int, max_in_flight: int) -> None:
+        """Raises OptionError when a file of `security` is of no use."""
+        self._reactor = reactor
+        self._timeout_ms = timeout_ms
+        self._headers = Headers({b"Content-Type": [b"application/octet-stream"]})
+        if security.auth_secret is not None:
+            self._headers.setRawHeaders(b"Authorization", [b"Bearer " + security.auth_secret.encode("ascii")])
+        pool, policy = shared_connections(reactor, security)
+        pool.maxPersistentPerHost = max(pool.maxPersistentPerHost, max_in_flight)
+        endpoints = Endpoints(reactor, policy, connect_seconds=timeout_ms / 1000)
+        agent = Agent.usingEndpointFactory(reactor, endpoints, pool)  # type: ignore[no-untyped-call]
+        self._client = HTTPClient(agent)
+
+    def post(self, url: str, body: bytes) -> Deferred[Answered]:
+        """Fires when nsqd has taken `body`. Fails with AttemptFailed.
+
+        The time limit is round the whole attempt: connecting, sending, and reading all of the answer.
+        """
+        return self._attempt("POST", url, body)
+
+    def get(self, url: str) -> Deferred[Answered]:
+        """Fires with the answer. Fails with AttemptFailed; the time limit is as for `post`."""
+        return self._attempt("GET", url, None)
+
+    def _attempt(self, method: str, url: str, body: bytes | None) -> Deferred[Answered]:
+        attempt = Deferred.fromCoroutine(self._ask(method, url, body))
+
+        def timed_out(result: Any, _seconds: float) -> Any:
+            if isinstance(result, Failure):
+                raise AttemptFailed(f"no answer within {self._timeout_ms} ms", again=True)
+            return result
+
+        return attempt.addTimeout(self._timeout_ms / 1000, self._reactor, timed_out)
+
+    async def _ask(self, method: str, url: str, body: bytes | None) -> Answered:
+        try:
+            producer = None if body is None else _WholeBody(body)
+            response = await self._client.request(
+                method, _prepared(url), data=producer, headers=self._headers, allow_redirects=False, unbuffered=True
+            )
+            reader = _BodyReader()
+            response.deliverBody(reader)
+            answer = await reader.body
+        except _NETWORK_FAILURES as failure:
+            raise AttemptFailed(_reason(failure), again=True) from failure
+        if response.code // 100 != 2:
+            again = response.code == _TOO_MANY_REQUESTS or response.code // 100 == 5
+            text = answer.decode("utf-8", "replace").strip()
+            raise AttemptFailed(f"{response.code} {text[:_SHOWN_CHARACTERS]}", again, response.code)
+        return Answered(response.headers, answer)
+
+
+class _PreparedUrl(EncodedURL):
+    """A URL as it travels. treq parses and encodes one for each request, a fifth of its work: it finds that done."""
+
+    wire: str
+
+    def to_uri(self) -> EncodedURL:
+        return self
+
+    def to_text(self, with_password: bool = False) -> str:
+        return self.wire
+
+
+@lru_cache(maxsize=1024)
+def _prepared(url: str) -> EncodedURL:
+    wire = EncodedURL.from_text(url).to_uri().to_text()
+    prepared = cast("_PreparedUrl", _PreparedUrl.from_text(wire))
+    prepared.wire = wire
+    return prepared
+
+
+@implementer(IBodyProducer)
+class _WholeBody:
+    """A request's body in one write. treq's own producer takes a turn of the reactor for every 64 KiB."""
+
+    def __init__(self, body: bytes) -> None:
+        self.length = len(body)
+        self._body = body
+
+    def startProducing(self, consumer: IConsumer) -> Deferred[None]:
+        consumer.write(self._body)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:
+        """It is all with the transport already."""
+
+    resumeProducing = stopProducing = pauseProducing
+
+
+class _BodyReader(Protocol):
+    """Collects an answer's body. Cancelling `body` closes the connection; Twisted's readBody does not."""
+
+    def __init__(self) -> None:
+        self.body: Deferred[bytes] = Deferred(self._cancel)
+        self._parts: list[bytes] = []
+
+    def dataReceived(self, data: bytes) -> None:
+        self._parts.append(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self.body.called:
+            return
+        # PotentialDataLoss: no Content-Length, the connection's end is the body's end.
+        if isinstance(reason.value, (ResponseDone, PotentialDataLoss)):
+            self.body.callback(b"".join(self._parts))
+        else:
+            self.body.errback(reason)
+
+    def _cancel(self, _body: Deferred[bytes]) -> None:
+        if self.transport is not None:
+            self.transport.loseConnection()
+
+
+def _reason(failure: BaseException) -> str:
+    """A line for people. Twisted wraps what happened in lists of failures."""
+    while isinstance(failure, (RequestTransmissionFailed, ResponseFailed)) and failure.reasons:
+        failure = failure.reasons[0].value
+    return told(failure)

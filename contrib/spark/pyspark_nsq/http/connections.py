@@ -1,0 +1,138 @@
+"""Connections to HTTP servers: kept from task to task, and written to in as few system calls as it takes.
+
+    Agent --URI--> _Endpoints --> endpoint, with TLS for https
+                       |
+                       +--------> _OnePieceEndpoint, for http: its connections write through a OnePiece
+
+Twisted's transport copies a request's head and body into one buffer, waits for the next turn of the reactor, and then
+sends 128 KiB a turn: nine turns for a body of 1 MiB, and each of them runs Python whose code and data the body has
+pushed out of the CPU's caches. `OnePiece` hands head and body to the socket at once, from where they are; what the
+socket does not take, Twisted sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.internet.interfaces import IProtocol, IProtocolFactory, IStreamClientEndpoint
+from twisted.web.client import URI, HTTPConnectionPool
+from twisted.web.iweb import IAgentEndpointFactory
+from zope.interface import implementer
+
+from pyspark_nsq.http.tls import HttpsPolicy
+from pyspark_nsq.options.security import Security
+
+if TYPE_CHECKING:
+    from twisted.internet.base import ReactorBase
+
+#: Servers commonly close connections idle for 60 s. A POST on one just closed is a lost answer: be first.
+_IDLE_SECONDS = 30
+
+
+class Connections(NamedTuple):
+    """Connections of one security, and how new ones check who they meet."""
+
+    pool: HTTPConnectionPool
+    policy: HttpsPolicy
+
+
+#: The worker's, from task to task.
+_connections: dict[Security, Connections] = {}
+
+
+def shared_connections(reactor: ReactorBase, security: Security) -> Connections:
+    """Those of all tasks in this process. Raises OptionError when a file of `security` is of no use."""
+    known = _connections.get(security)
+    if known is None:
+        pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
+        pool.cachedConnectionTimeout = _IDLE_SECONDS
+        # Twisted would repeat a request by itself; retries are counted and paced by the publisher.
+        pool.retryAutomatically = False
+        pool.maxPersistentPerHost = 0
+        known = _connections[security] = Connections(pool, HttpsPolicy(security))
+    return known
+
+
+@implementer(IAgentEndpointFactory)
+class Endpoints:
+    """Where an Agent connects to. Made once for each place: Twisted's own encodes the host by IDNA for each request."""
+
+    def __init__(self, reactor: ReactorBase, policy: HttpsPolicy, connect_seconds: float) -> None:
+        self._reactor = reactor
+        self._policy = policy
+        self._connect_seconds = connect_seconds
+        self._known: dict[tuple[bytes, bytes, int], Any] = {}
+
+    def endpointForURI(self, uri: URI) -> Any:
+        place = (uri.scheme, uri.host, uri.port)
+        endpoint = self._known.get(place)
+        if endpoint is None:
+            endpoint = self._known[place] = self._endpoint(*place)
+        return endpoint
+
+    def _endpoint(self, scheme: bytes, host: bytes, port: int) -> Any:
+        plain = HostnameEndpoint(self._reactor, host.decode("ascii"), port, timeout=self._connect_seconds)
+        if scheme == b"https":
+            return wrapClientTLS(self._policy.creatorForNetloc(host, port), plain)
+        return _OnePieceEndpoint(self._reactor, plain)
+
+
+@implementer(IStreamClientEndpoint)
+class _OnePieceEndpoint:
+    """Connects, and puts a `OnePiece` between the protocol and its transport."""
+
+    def __init__(self, reactor: ReactorBase, endpoint: HostnameEndpoint) -> None:
+        self._reactor = reactor
+        self._endpoint = endpoint
+
+    def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
+        def connected(protocol: Any) -> Any:
+            protocol.transport = OnePiece(self._reactor, protocol.transport)
+            return protocol
+
+        return self._endpoint.connect(factory).addCallback(connected)
+
+
+class OnePiece:
+    """A TCP transport of requests: the head of one waits for its body, and both go to the socket in one call.
+
+    `reactor` says whether earlier bytes still wait in `transport`, which must not be overtaken.
+    """
+
+    def __init__(self, reactor: Any, transport: Any) -> None:
+        self._reactor = reactor
+        self._transport = transport
+        self._head = b""
+
+    def writeSequence(self, lines: Sequence[bytes]) -> None:
+        """Twisted writes heads, and only these, with this."""
+        if any(line.startswith(b"Content-Length:") for line in lines):
+            self._head = b"".join(lines)
+        else:
+            self._transport.writeSequence(lines)
+
+    def write(self, body: bytes) -> None:
+        """All of a request's body."""
+        head, self._head = self._head, b""
+        sent = self._send(head, body)
+        if sent < len(head):
+            self._transport.writeSequence((head[sent:], body))
+        elif sent < len(head) + len(body):
+            self._transport.write(body[sent - len(head) :])
+
+    def _send(self, head: bytes, body: bytes) -> int:
+        """How many bytes the socket took."""
+        if self._transport in self._reactor.getWriters():
+            return 0
+        try:
+            return int(self._transport.getHandle().sendmsg((head, body)))
+        except OSError:  # full, or broken: the transport finds out itself
+            return 0
+        except AttributeError:  # Twisted has let go of the socket, or is on Windows, where sockets have no sendmsg
+            return 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

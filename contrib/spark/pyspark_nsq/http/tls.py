@@ -1,0 +1,108 @@
+"""Who nsqd has to be, and who the connector is, on connections with TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from OpenSSL import SSL, crypto
+from service_identity import VerificationError
+from twisted.internet import ssl
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
+from twisted.web.iweb import IPolicyForHTTPS
+from zope.interface import implementer
+
+from pyspark_nsq.errors import OptionError
+from pyspark_nsq.options.security import Security
+
+
+def told(error: BaseException) -> str:
+    """What went wrong with a connection, TLS or not, in a line for people."""
+    if isinstance(error, SSL.Error):
+        reasons = [str(entry[-1]) for entry in error.args[0]] if error.args and error.args[0] else []
+        return f"TLS: {'; '.join(reasons) or 'the handshake failed'}"
+    if isinstance(error, VerificationError):
+        return "TLS: its certificate is for another host"
+    return f"{type(error).__name__}: {error}"
+
+
+@implementer(IPolicyForHTTPS)
+class HttpsPolicy:
+    """The context of each HTTPS connection, by the options of `security`.
+
+    Raises OptionError for a file that cannot be read, or holds something else.
+    """
+
+    def __init__(self, security: Security) -> None:
+        self._trust = _authorities(security)
+        self._own = _own_certificate(security)
+        self._verify = security.verify
+
+    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
+        if self._verify:
+            return ssl.optionsForClientTLS(hostname.decode("ascii"), self._trust, self._own)
+        return _AnyServer(self._own)
+
+
+@implementer(IOpenSSLClientConnectionCreator)
+class _AnyServer:
+    """Takes whatever certificate the server has."""
+
+    def __init__(self, own: ssl.PrivateCertificate | None) -> None:
+        made = own.options() if own else ssl.CertificateOptions()  # type: ignore[no-untyped-call]
+        self._context: SSL.Context = made.getContext()
+        self._context.set_verify(SSL.VERIFY_NONE, lambda *_: True)
+
+    def clientConnectionForTLS(self, protocol: Any) -> SSL.Connection:
+        return SSL.Connection(self._context, None)
+
+
+def _authorities(security: Security) -> Any:
+    """Those of `tls.caFile`; None for the machine's."""
+    if security.ca_file is None:
+        return None
+    path, text = _read("tls.caFile", security.ca_file)
+    marker = b"-----END CERTIFICATE-----"
+    try:
+        certificates = [ssl.Certificate.loadPEM(part + marker) for part in text.split(marker)[:-1]]
+    except (SSL.Error, crypto.Error, ValueError):
+        certificates = []
+    if not certificates:
+        raise OptionError(f'option "tls.caFile": {path} holds no certificate in PEM form')
+    return ssl.trustRootFromCertificates(certificates)  # type: ignore[no-untyped-call]
+
+
+def _own_certificate(security: Security) -> ssl.PrivateCertificate | None:
+    if security.cert_file is None:
+        return None
+    _, certificate = _read("tls.certFile", security.cert_file)
+    path, key = _read("tls.keyFile", security.key_file or security.cert_file)
+    try:
+        return ssl.PrivateCertificate.loadPEM(key + b"\n" + certificate)  # type: ignore[no-untyped-call,no-any-return]
+    except (SSL.Error, crypto.Error, ValueError):
+        raise OptionError(
+            f'options "tls.certFile" and "tls.keyFile": {path} and its certificate cannot be used; they must be PEM '
+            "files that belong together, the key without a password"
+        ) from None
+
+
+def _read(name: str, place: str) -> tuple[Path, bytes]:
+    path = Path(place)
+    if not path.exists():
+        path = _among_sparks_files(place) or path
+    try:
+        return path, path.read_bytes()
+    except OSError as error:
+        raise OptionError(f'option "{name}": cannot read {path}: {error.strerror}') from None
+
+
+def _among_sparks_files(name: str) -> Path | None:
+    """Files that came with ``--files`` lie in a folder of Spark's, on every machine another one."""
+    from pyspark import SparkFiles
+
+    try:
+        folder = SparkFiles.getRootDirectory()
+    except Exception:  # no Spark in this process
+        return None
+    path = Path(folder, name)
+    return path if path.exists() else None

@@ -1,0 +1,1 @@
+"""Reading a topic's log of nsqtw by position."""

@@ -1,0 +1,1 @@
+"""The options of ``format("nsq")``: a module for each kind of reading and writing."""

@@ -1,0 +1,65 @@
+"""What the user of ``df.write.format("nsq")`` may set, checked in one place.
+
+| option               | default  | meaning                                                              |
+|----------------------|----------|----------------------------------------------------------------------|
+| nsqdHttpAddresses    | required | ``host:port,...``; ``https://host:port`` too. Tasks start at         |
+|                      |          | different ones and move on to the next when one fails                |
+| topic                | none     | where all rows go; overrides the column ``topic``                    |
+| batchSize            | 5000     | most messages in one request                                         |
+| batchBytes           | 1048576  | most bytes in one request; a bigger single message travels alone     |
+| maxInFlight          | 2        | requests under way at a time, for each task                          |
+| requestTimeoutMs     | 10000    | for one whole attempt, the reading of the answer included            |
+| retries              | 5        | attempts after the first one                                         |
+| backoffMs            | 100      | pause before the first retry, doubled for each next one              |
+| maxBackoffMs         | 5000     | longest such pause                                                   |
+| onEmpty              | fail     | ``fail`` or ``skip`` rows whose value is null or empty               |
+| showProgress         | false    | ``true`` prints a line of JSON for each job or micro-batch           |
+
+and those of `security_options`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from pyspark_nsq.errors import OptionError
+from pyspark_nsq.options.kinds import HOUR_MS, Choice, HttpAddresses, Name, WholeNumber, YesNo, option, read_options
+from pyspark_nsq.options.security import Security
+
+#: nsqd's --max-msg-size and --max-body-size as it ships; both in bytes.
+MAX_MESSAGE_BYTES = 1024 * 1024
+MAX_BODY_BYTES = 5 * 1024 * 1024
+#: A request body of MAX_BODY_BYTES holds no more messages than this: 4 bytes of count, then 4 + 1 for each.
+MAX_BATCH_SIZE = (MAX_BODY_BYTES - 4) // 5
+
+#: What Spark hands to a sink of a stream although it is Spark's own.
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions(Security):
+    """The options of one write. Use `parse`: it is what checks them."""
+
+    #: Base URLs without a trailing slash, at least one.
+    addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses())
+    topic: str | None = option("topic", Name("topic"), None)
+    batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 5000)
+    batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 1024 * 1024)
+    max_in_flight: int = option("maxInFlight", WholeNumber(1, 1000), 2)
+    request_timeout_ms: int = option("requestTimeoutMs", WholeNumber(1, HOUR_MS), 10_000)
+    retries: int = option("retries", WholeNumber(0, 1000), 5)
+    backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100)
+    max_backoff_ms: int = option("maxBackoffMs", WholeNumber(0, HOUR_MS), 5000)
+    on_empty: str = option("onEmpty", Choice(("fail", "skip")), "fail")
+    show_progress: bool = option("showProgress", YesNo(), False)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        """The options in `given`, whose keys Spark may have put into lower case.
+
+        Raises OptionError for an option that is missing, unknown or has a bad value.
+        """
+        options = read_options(cls, given, _SPARKS_OWN)
+        if options.sets_tls and not any(address.startswith("https://") for address in options.addresses):
+            raise OptionError('options "tls." are set, but no address in "nsqdHttpAddresses" is https://host:port')
+        return options

@@ -1,0 +1,1 @@
+"""Writing: rows of Spark become messages, which are published to nsqd."""

@@ -1,0 +1,184 @@
+"""Spark's rows become messages: which columns the sink takes, and what it asks of each row.
+
+| column  | type                    | meaning                                                               |
+|---------|-------------------------|-----------------------------------------------------------------------|
+| value   | string or binary        | the message                                                           |
+| topic   | string                  | where it goes; needed unless the option ``topic`` says so for all     |
+| defer   | byte, short, int, long  | optional: milliseconds to hold it back; null and 0 mean not at all    |
+
+Any other column is an error: a message has no place for it. The work is done column by column on Arrow
+data; single rows are looked at only where they are deferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from pyspark_nsq.errors import RowError, SchemaError
+from pyspark_nsq.options.kinds import is_name
+from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES, SinkOptions
+from pyspark_nsq.sink.entries import Entries, entries_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
+    "value": (StringType, BinaryType),
+    "topic": (StringType,),
+    "defer": (ByteType, ShortType, IntegerType, LongType),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where the sink's columns are in the DataFrame."""
+
+    value: int
+    topic: int | None
+    defer: int | None
+
+    @classmethod
+    def find(cls, schema: StructType, options: SinkOptions) -> Self:
+        """Raises SchemaError when the DataFrame does not fit."""
+        places: dict[str, int] = {}
+        for index, column in enumerate(schema.fields):
+            name = column.name.lower()
+            if name not in _ACCEPTED:
+                raise SchemaError(f'column "{column.name}" has no place in a message; {_HOW}')
+            if name in places:
+                raise SchemaError(f'column "{column.name}" is there twice')
+            if not isinstance(column.dataType, _ACCEPTED[name]):
+                accepted = " or ".join(kind.typeName() for kind in _ACCEPTED[name])
+                found = column.dataType.simpleString()
+                raise SchemaError(f'column "{column.name}" is {found}, but must be {accepted}')
+            places[name] = index
+        if "value" not in places:
+            raise SchemaError(f'column "value" is missing; {_HOW}')
+        if "topic" not in places and options.topic is None:
+            raise SchemaError('no topic: set the option "topic" or add a column "topic"')
+        return cls(places["value"], places.get("topic"), places.get("defer"))
+
+
+_HOW = (
+    'the columns are "value", and optionally "topic" and "defer"; to put many columns into one value '
+    "use to_json(struct(...)) as value"
+)
+
+
+@dataclass
+class Messages:
+    """The messages of one Arrow batch."""
+
+    #: (topic, messages), those of one topic in the order of the rows.
+    now: list[tuple[str, Entries]] = field(default_factory=list)
+    #: (topic, message, milliseconds), in the order of the rows.
+    later: list[tuple[str, bytes, int]] = field(default_factory=list)
+
+
+class RowReader:
+    """Reads the Arrow batches of one partition."""
+
+    def __init__(self, columns: Columns, options: SinkOptions, partition: int = 0) -> None:
+        self._partition = partition
+        self._columns = columns
+        self._topic = options.topic
+        self._skip_empty = options.on_empty == "skip"
+        self._known_topics: set[str] = set()
+        self._rows_before = 0
+
+    def read(self, batch: pa.RecordBatch) -> Messages:
+        """The batch's messages. Raises RowError for a row that cannot become one."""
+        rows = batch.num_rows
+        batch = self._without_empties(batch)
+        self._check_lengths(batch)
+        messages = Messages()
+        batch = self._take_later(batch, messages)
+        if self._topic is not None:
+            messages.now += [(self._topic, entries) for entries in entries_of(batch.column(self._columns.value))]
+        else:
+            messages.now += self._by_topic(batch)
+        self._rows_before += rows
+        return messages
+
+    def _without_empties(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow.compute as pc
+
+        filled = pc.fill_null(pc.greater(pc.binary_length(batch.column(self._columns.value)), 0), False)
+        if pc.all(filled, min_count=0).as_py():
+            return batch
+        if self._skip_empty:
+            return batch.filter(filled)
+        place = self._rows_before + pc.index(filled, False).as_py()
+        raise RowError(
+            f'row {place} of partition {self._partition}: "value" is null or empty, which NSQ has no message for; '
+            'set the option "onEmpty" to "skip" to leave such rows out'
+        )
+
+    def _check_lengths(self, batch: pa.RecordBatch) -> None:
+        import pyarrow.compute as pc
+
+        longest = pc.max(pc.binary_length(batch.column(self._columns.value))).as_py() or 0
+        if longest > MAX_MESSAGE_BYTES:
+            raise RowError(f'a "value" has {longest} bytes; a message has {MAX_MESSAGE_BYTES} at most')
+
+    def _take_later(self, batch: pa.RecordBatch, messages: Messages) -> pa.RecordBatch:
+        """Put the deferred rows into `messages`; returns the others."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self._columns.defer is None:
+            return batch
+        defers = pc.fill_null(batch.column(self._columns.defer), 0)
+        shortest = pc.min(defers).as_py() or 0
+        if shortest < 0:
+            raise RowError(f'"defer" is {shortest} ms in a row; it cannot be negative')
+        is_later = pc.greater(defers, 0)
+        later = batch.filter(is_later)
+        bodies = later.column(self._columns.value).cast(pa.large_binary()).to_pylist()
+        milliseconds = later.column(self._columns.defer).to_pylist()
+        messages.later += zip(self._topics(later).to_pylist(), bodies, milliseconds, strict=True)
+        return batch.filter(pc.invert(is_later))
+
+    def _topics(self, batch: pa.RecordBatch) -> pa.Array:
+        """The topic of each row; all are known to be good names."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self._topic is not None:
+            return pa.repeat(self._topic, batch.num_rows)
+        assert self._columns.topic is not None
+        topics = batch.column(self._columns.topic)
+        for topic in set(pc.unique(topics).to_pylist()) - self._known_topics:
+            if topic is None:
+                raise RowError('"topic" is null in a row, and the option "topic" is not set')
+            if not is_name(topic):
+                raise RowError(f'"{topic}" in the column "topic" is no topic name')
+            self._known_topics.add(topic)
+        return topics
+
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Entries]]:
+        """The rows of each topic. Sorting keeps the order of the rows within one."""
+        import pyarrow.compute as pc
+
+        topics = self._topics(batch)
+        order = pc.array_sort_indices(topics)
+        values = batch.column(self._columns.value).take(order)
+        runs = pc.run_end_encode(topics.take(order))
+        start = 0
+        for topic, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            for entries in entries_of(values.slice(start, stop - start)):
+                yield topic, entries
+            start = stop

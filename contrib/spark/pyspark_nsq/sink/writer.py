@@ -1,0 +1,95 @@
+"""The sinks: each task publishes its partition's rows, and is done when nsqd has taken them all.
+
+At least once: a task that Spark runs again, an answer that got lost, and a micro-batch that is repeated after a crash
+publish rows twice. A job that fails leaves what it had published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyspark_nsq.options.sink import SinkOptions
+from pyspark_nsq.sink.commits import NsqCommit, tell_sum
+from pyspark_nsq.sink.packing import Packer, Request, deferred_request
+from pyspark_nsq.sink.rows import Columns, RowReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What one task may hold for topics whose requests are not full yet.
+_MAX_HELD_BYTES = 16 * 1024 * 1024
+
+
+def publish_partition(options: SinkOptions, columns: Columns, batches: Iterator[pa.RecordBatch]) -> NsqCommit:
+    """Publish one partition. Nothing is in flight when this returns or raises.
+
+    Raises RowError for a row that cannot be a message, PublishError for messages no nsqd has taken.
+    """
+    from pyspark_nsq.sink.publisher import Publisher
+
+    context = TaskContext.get()
+    partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
+    with Publisher(options, first_address=partition + attempt) as publisher:
+        for request in requests_of(options, columns, batches, partition):
+            publisher.submit(request)
+    tally = publisher.tally
+    return NsqCommit(partition, attempt, tally.rows, tally.requests, tally.retried, tally.body_bytes)
+
+
+def requests_of(
+    options: SinkOptions, columns: Columns, batches: Iterator[pa.RecordBatch], partition: int = 0
+) -> Iterator[Request]:
+    """The requests that publish one partition. Raises RowError for a row that cannot be a message."""
+    reader = RowReader(columns, options, partition)
+    packer = Packer(options.batch_size, options.batch_bytes, _MAX_HELD_BYTES)
+    for batch in batches:
+        messages = reader.read(batch)
+        for topic, entries in messages.now:
+            yield from packer.extend(topic, entries)
+        for topic, body, defer_ms in messages.later:
+            yield deferred_request(topic, body, defer_ms)
+    yield from packer.flush()
+
+
+class NsqBatchWriter(DataSourceArrowWriter):
+    """Made on the driver, sent to every task; must pickle."""
+
+    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> NsqCommit:
+        """As `publish_partition`."""
+        return publish_partition(self._options, self._columns, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Runs once, after the last task, in a process of its own."""
+        tell_sum("published", None, messages, show=self._options.show_progress)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """The job failed. What has been published stays published."""
+        tell_sum("failed", None, messages, show=self._options.show_progress)
+
+
+class NsqStreamWriter(DataSourceStreamArrowWriter):
+    """The same for each micro-batch of a stream."""
+
+    def __init__(self, options: SinkOptions, columns: Columns) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> NsqCommit:
+        """As `publish_partition`."""
+        return publish_partition(self._options, self._columns, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Runs after the last task of a micro-batch. It may come again for the same one, after a crash."""
+        tell_sum("published", batchId, messages, show=self._options.show_progress)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """The micro-batch failed. What has been published stays published, and the next try repeats it."""
+        tell_sum("failed", batchId, messages, show=self._options.show_progress)

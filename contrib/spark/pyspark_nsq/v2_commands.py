@@ -1,1 +1,0 @@
-../../../nsqtw/client/commands.py
