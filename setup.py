@@ -176,6 +176,7 @@ setup(
             "nsqlookupd=nsqtw.tap_lookupd:main_nsqlookupd",
             "nsqadmin=nsqtw.tap_admin:main_nsqadmin",
             "nsqtw=nsqtw.cli.main:main",
+            "nsqtw-spark=nsqtw.cli.spark_jobs:main",
             *[f"{tool}=nsqtw.tools.{tool}:main" for tool in TOOLS],
         ],
         "pytest11": ["nsqtw=nsqtw.testing.pytest_plugin"],

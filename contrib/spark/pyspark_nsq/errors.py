@@ -15,11 +15,15 @@ NsqSparkError
 
 
 class NsqSparkError(Exception):
-    """Whatever the connector itself reports."""
+    """Whatever the connector itself reports. `is_usage`: the one who wrote the job has to change it."""
+
+    is_usage = False
 
 
 class OptionError(NsqSparkError):
     """An option is missing, unknown or has a bad value. Found before the job starts."""
+
+    is_usage = True
 
 
 class SchemaError(NsqSparkError):

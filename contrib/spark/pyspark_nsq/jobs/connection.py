@@ -1,0 +1,65 @@
+"""The options of a job that say where NSQ is, and the options of ``format("nsq")`` that they set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DECLARED: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        "--nsqd-http-address",
+        "nsqdHttpAddresses",
+        {"multiple": True, "metavar": "HOST:PORT", "help": "An nsqd; may be given several times."},
+    ),
+    (
+        "--lookupd-http-address",
+        "lookupdHttpAddresses",
+        {
+            "multiple": True,
+            "metavar": "HOST:PORT",
+            "help": "An nsqlookupd that knows the nsqds; may be given several times.",
+        },
+    ),
+    ("--auth-secret-file", "authSecretFile", {"metavar": "FILE", "help": "A file with the secret of AUTH."}),
+    (
+        "--tls-ca-file",
+        "tls.caFile",
+        {"metavar": "FILE", "help": "PEM file of the authorities that sign certificates of nsqd."},
+    ),
+    ("--tls-cert-file", "tls.certFile", {"metavar": "FILE", "help": "PEM file of the client's certificate."}),
+    ("--tls-key-file", "tls.keyFile", {"metavar": "FILE", "help": "PEM file of the certificate's key."}),
+)
+"""Each option with the option of ``format("nsq")`` that it sets."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The options of ``format("nsq")`` that say where NSQ is."""
+
+    options: dict[str, str]
+
+
+def connection_options(function: F) -> F:
+    """Give a command the options of a connection; its function gets a `Connection` as `connection`."""
+
+    def wrapped(**given: Any) -> Any:
+        values = {theirs: given.pop(_parameter(flag)) for flag, theirs, _ in _DECLARED}
+        texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        if bool(texts["nsqdHttpAddresses"]) == bool(texts["lookupdHttpAddresses"]):
+            raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
+        return function(connection=Connection({name: text for name, text in texts.items() if text}), **given)
+
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    for flag, _, settings in reversed(_DECLARED):
+        wrapped = click.option(flag, **settings)(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+def _parameter(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")

@@ -1,0 +1,76 @@
+"""The console script ``nsqtw-spark``. Every error is one line on stderr.
+
+A job is a click command in a module of its own and one line in `_COMMANDS`. Modules of jobs are imported when their
+command runs, so that ``nsqtw-spark --help`` starts without Spark.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from pyspark_nsq.errors import NsqSparkError
+from pyspark_nsq.jobs import PROGRAM
+from pyspark_nsq.jobs.failures import explained
+
+#: Each command with its line in the help. The module of the same name has the command under that name.
+_COMMANDS: dict[str, str] = {}
+
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Jobs(click.Group):
+    """The commands of the table."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"pyspark_nsq.jobs.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Jobs"):
+            formatter.write_dl(list(_COMMANDS.items()) or [("(none)", "")])
+
+
+@click.command(cls=_Jobs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def root(debug: bool) -> None:
+    """Run a data pipeline between NSQ and a data lake on Apache Spark."""
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what the words say. Return the exit code; an error is one line on stderr."""
+    try:
+        return int(root.main(list(words), PROGRAM, standalone_mode=False) or DONE)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return WRONG_USAGE
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else PROGRAM
+        _complain(path, error.format_message())
+        return WRONG_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:
+        if "--debug" in words:
+            traceback.print_exc()
+        _complain(PROGRAM, explained(error))
+        return WRONG_USAGE if isinstance(error, NsqSparkError) and error.is_usage else FAILED
+
+
+def _complain(path: str, text: str) -> None:
+    print(f"{path}: {' '.join(text.split())}", file=sys.stderr)

@@ -1,0 +1,76 @@
+"""The Spark session of a job: the one that ``spark-submit`` prepared, or a local one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class SparkChoice:
+    """Where a job runs. `master` is empty for the cluster of ``spark-submit``, or else this machine."""
+
+    name: str
+    master: str
+    settings: dict[str, str]
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """Start a session, and stop it at the end. Raises JavaNotFoundError."""
+        from pyspark.sql import SparkSession
+
+        from pyspark_nsq.session import local_session
+
+        if self.master or _is_submitted():
+            builder = SparkSession.builder.appName(self.name)
+            if self.master:
+                builder = builder.master(self.master)
+            for key, value in self.settings.items():
+                builder = builder.config(key, value)
+            session = builder.getOrCreate()
+        else:
+            session = local_session(self.name, threads=os.cpu_count() or 1, settings=self.settings)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def spark_options(function: F) -> F:
+    """Give a command --master and --conf; its function gets a `SparkChoice` as `spark`."""
+
+    def wrapped(master: str, conf: tuple[str, ...], **given: Any) -> Any:
+        settings = dict(_setting(text) for text in conf)
+        return function(spark=SparkChoice(f"nsqtw-spark {function.__name__}", master, settings), **given)
+
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = click.option(
+        "--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be given several times."
+    )(wrapped)
+    wrapped = click.option(
+        "--master", default="", metavar="URL", help="Spark's master; the default is all cores of this machine."
+    )(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f'--conf "{text}" is not NAME=VALUE')
+    return name, value
+
+
+def _is_submitted() -> bool:
+    """Whether ``spark-submit`` started this process: its gateway is in the environment."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
