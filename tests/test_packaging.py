@@ -35,6 +35,7 @@ def test_the_console_scripts_are_nsqs_and_our_own() -> None:
         "nsqlookupd": "nsqtw.tap_lookupd:main_nsqlookupd",
         "nsqadmin": "nsqtw.tap_admin:main_nsqadmin",
         "nsqtw": "nsqtw.cli.main:main",
+        "nsqtw-spark": "nsqtw.cli.spark_jobs:main",
     }
 
 
