@@ -1,13 +1,34 @@
 """`make bench-spark` in a form that takes seconds: every count is checked, the figures mean little."""
 
+from pathlib import Path
+
 from pyspark.sql import SparkSession
 
+from tests.bench.spark import growth
 from tests.bench.spark.__main__ import arguments, measured
 
 
 def test_every_case_of_the_bench_counts_right(spark: SparkSession) -> None:
     lines = measured(spark, arguments(["--rows", "3000", "--rounds", "1", "--warm", "0"])).splitlines()
     cases = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("|")][2:]
-    publishing = ["packs, apart", "publishes, apart", "packs, shared", "publishes, shared", "one each"]
-    assert [*publishing, "log, counted", "log to parquet", "channel to parquet"] == cases
-    assert 2 == sum(line.startswith("publishes / packs, ") for line in lines)
+    publishing = ["packs, apart", "publishes, apart", "packs, shared", "publishes, shared", "gnsq, shared"]
+    logs = ["log, counted", "log to noop", "log to parquet", "parquet to noop", "parquet to parquet"]
+    assert [*publishing, "http.client, shared", "one each", *logs, "channel to parquet"] == cases
+    goals = [line.partition(":")[0] for line in lines if line.endswith((": met", ": below"))]
+    assert goals == [
+        "publishes, apart / packs, apart",
+        "publishes, shared / packs, shared",
+        "log to noop / parquet to noop",
+        "log to parquet / parquet to parquet",
+        "channel to parquet",
+    ]
+
+
+def test_growth_measures_each_size_and_draws_it(spark: SparkSession, tmp_path: Path) -> None:
+    figures = growth.measured(spark, growth.arguments(["--rows", "300,600", "--partitions", "1,2"]))
+    found = [(one["work"], one.get("rows", one.get("partitions"))) for one in figures]
+    works = ("sink", "replay", "channel")
+    assert found == [*((work, rows) for rows in (300, 600) for work in works), ("partitions", 1), ("partitions", 2)]
+    assert all(one["java_mb"] > 100 for one in figures)
+    growth.draw(figures, "a test", tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").stat().st_size > 10_000

@@ -1,14 +1,17 @@
 """
 ``python -m tests.bench.spark``: rows of 200 B a second through the connector, and what they cost, in one session.
 
-packs      the sink's job up to the finished request bodies, which are thrown away
-publishes  the sink
-one each   the sink with a message in each request, for scale; a hundredth of the rows
-log        ``replay=log``: counted, and into parquet
-channel    a stream from a channel, through the spool into parquet, its start and its end included, 3 s of it
-           silence
+packs               the sink's job up to the finished request bodies, which are thrown away
+publishes           the sink
+one each            the sink with a message in each request, for scale; a hundredth of the rows
+gnsq, http.client   ``foreachPartition`` with a client and 1,000 rows a request, the alternative to the sink
+log                 ``replay=log``: counted, to nowhere (noop), and into parquet
+parquet             the same rows read from files of parquet, to nowhere, and into parquet
+channel             a stream from a channel, through the spool into parquet, its start and its end included, less the
+                    silence that tells its end
+archive             the job ``nsqtw-spark archive --once``: its stream, its files and its commits
 
-Packing and publishing alternate. "apart": all of Spark has one core and the broker another one. "shared": both have all
+The works of a round alternate. "apart": all of Spark has one core and the broker another one. "shared": both have all
 cores. What arrives is counted in every round. Medians of the rounds; ±: half the distance from slowest to fastest.
 """
 
@@ -19,120 +22,72 @@ import os
 import shlex
 import sys
 import tempfile
-import time
-from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 from pyspark_nsq.session import local_session
 
 from .. import report
 from ..errors import BenchError
-from ..server import Broker, default_executable, running
-from . import cpus, sink, sources
+from ..server import default_executable, running
+from . import alternatives, sink, sources
+from .measure import Bench
 
 _PROJECT = Path(__file__).resolve().parent.parent.parent.parent
 _WAYS = ("apart", "shared")
 _LEAST_CORES = 2
 
 
-class Sample(NamedTuple):
-    """One round: rows a second, and the CPU of a row, in us, in Spark with its Python and in the broker."""
-
-    rate: float
-    spark_us: float
-    broker_us: float
-
-
-class Bench:
-    """Runs things on Spark and a broker, and keeps the figures by name."""
-
-    def __init__(self, spark: SparkSession, broker: Broker) -> None:
-        self.spark, self.broker = spark, broker
-        self.samples: defaultdict[str, list[Sample]] = defaultdict(list)
-
-    def measure(self, name: str, rows: int, work: Callable[[], None], *, keep: bool = True) -> None:
-        """`keep` is false while things warm up."""
-        before, ours, start = self._cpu_seconds(), cpus.cpu_seconds([self.broker.pid]), time.perf_counter()
-        work()
-        seconds = time.perf_counter() - start
-        spark_seconds, broker_seconds = self._cpu_seconds() - before, cpus.cpu_seconds([self.broker.pid]) - ours
-        if keep:
-            self.samples[name].append(Sample(rows / seconds, spark_seconds / rows * 1e6, broker_seconds / rows * 1e6))
-
-    def place(self, way: str) -> None:
-        """Who may run where; see the module."""
-        everything = set(range(os.cpu_count() or 1))
-        apart = way == "apart"
-        cpus.pin(self._sparks(), {0} if apart else everything)
-        cpus.pin([self.broker.pid], {1} if apart else everything)
-
-    def _sparks(self) -> list[int]:
-        return cpus.processes(os.getpid(), without=self.broker.pid)
-
-    def _cpu_seconds(self) -> float:
-        return cpus.cpu_seconds(self._sparks())
-
-    def table(self) -> str:
-        rows = [["", "rows/s", "± %", "Spark, us of CPU a row", "broker, us of CPU a row"], ["---"] * 5]
-        for name, samples in self.samples.items():
-            rates = [one.rate for one in samples]
-            rate = median(rates)
-            spread = (max(rates) - min(rates)) / 2 / rate * 100
-            costs = (median(one.spark_us for one in samples), median(one.broker_us for one in samples))
-            rows.append([name, f"{rate:,.0f}", f"{spread:.0f}", *(f"{cost:.2f}" for cost in costs)])
-        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-    def ratio(self, way: str) -> str:
-        """Of the medians of one way: of the rates, and of Spark's CPU."""
-        packs, publishes = (self.samples[f"{what}, {way}"] for what in ("packs", "publishes"))
-        rates = [median(one.rate for one in samples) for samples in (publishes, packs)]
-        costs = [median(one.spark_us for one in samples) for samples in (packs, publishes)]
-        return (
-            f"publishes / packs, {way}: {rates[0] / rates[1]:.2f} of the rate; "
-            f"packs / publishes in Spark's CPU: {costs[0] / costs[1]:.2f}"
-        )
-
-
 def write(bench: Bench, given: argparse.Namespace) -> None:
-    """All that goes into NSQ."""
+    """Measure all that goes into NSQ."""
     rows = sink.rows_in_memory(bench.spark, given.rows)
     options = {"batchSize": str(given.batch_size)} if given.batch_size else {}
+    works: dict[str, Callable[..., None]] = {
+        "packs": lambda rows, broker, topic: sink.pack(rows, broker, topic, **options),
+        "publishes": lambda rows, broker, topic: sink.publish(rows, broker, topic, **options),
+    }
+    others: dict[str, Callable[..., None]] = {
+        "gnsq": alternatives.publish_with_gnsq,
+        "http.client": alternatives.publish_with_http,
+    }
     for number in range(given.warm + given.rounds):
         for way in _WAYS:
             bench.place(way)
-            topic = f"round{number}.{way}"
-            for what, work in (("packs", sink.pack), ("publishes", sink.publish)):
-                bench.measure(
-                    f"{what}, {way}",
-                    given.rows,
-                    lambda: work(rows, bench.broker, topic, **options),  # noqa: B023 - called at once
-                    keep=number >= given.warm,
-                )
-            sink.check(bench.broker, topic, given.rows)
-            bench.broker.delete(topic)
+            for what, work in (works | (others if way == "shared" else {})).items():
+                topic = f"round{number}.{what}.{way}"
+                name = f"{what}, {way}"
+                bench.measure(name, given.rows, partial(work, rows, bench.broker, topic), keep=number >= given.warm)
+                if what != "packs":
+                    sink.check(bench.broker, topic, given.rows)
+                    bench.broker.delete(topic)
     few = rows.limit(max(1, given.rows // 100)).repartition(2).cache()
     count = few.count()
-    bench.measure("one each", count, lambda: sink.publish(few, bench.broker, "each", batchSize="1"))
+    bench.measure("one each", count, partial(sink.publish, few, bench.broker, "each", batchSize="1"))
     sink.check(bench.broker, "each", count)
 
 
 def read(bench: Bench, given: argparse.Namespace, folder: Path) -> None:
-    """All that comes out of it. What is read is in the log once a round more, and in the channel once."""
+    """Measure all that comes out of it. The rows are in the log once a round more, and in the channel once."""
     rows = sink.rows_in_memory(bench.spark, given.rows)
+    spark, broker, count = bench.spark, bench.broker, given.rows
+    works: dict[str, Callable[[], float | None]] = {
+        "log, counted": partial(sources.count_log, spark, broker, count),
+        "log to noop": partial(sources.log_to_noop, spark, broker),
+        "log to parquet": partial(sources.log_to_parquet, spark, broker, folder),
+        "parquet to noop": partial(alternatives.read_parquet, spark, folder / "log"),
+        "parquet to parquet": partial(alternatives.copy_parquet, spark, folder / "log", folder / "copy"),
+        "channel to parquet": partial(sources.channel_to_parquet, spark, broker, folder),
+    }
     for number in range(given.warm + given.rounds):
-        sources.prepare(bench.broker)
-        sink.publish(rows, bench.broker, sources.TOPIC)
-        spark, broker, count, keep = bench.spark, bench.broker, given.rows, number >= given.warm
-        bench.measure("log, counted", count, lambda: sources.count_log(spark, broker, count), keep=keep)  # noqa: B023
-        bench.measure("log to parquet", count, lambda: sources.log_to_parquet(spark, broker, folder), keep=keep)  # noqa: B023
+        sources.prepare(broker)
+        sink.publish(rows, broker, sources.TOPIC)
+        for name, work in works.items():
+            bench.measure(name, count, work, keep=number >= given.warm)
         sources.check(spark, folder, "log", count)
-        bench.measure("channel to parquet", count, lambda: sources.channel_to_parquet(spark, broker, folder), keep=keep)  # noqa: B023
         sources.check(spark, folder, "channel", count)
-        bench.broker.delete(sources.TOPIC)
+        broker.delete(sources.TOPIC)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -145,21 +100,19 @@ def run(given: argparse.Namespace) -> None:
 
 
 def measured(spark: SparkSession, given: argparse.Namespace) -> str:
-    """The table. Raises BenchError when something was miscounted."""
+    """Return the table and the goals. Raises BenchError when something was miscounted."""
     spark.dataSource.register(sink.PackingSource)
     with (
         running(given.nsqd, shlex.split(given.args)) as broker,
         tempfile.TemporaryDirectory(prefix="nsqtw-bench-") as folder,
     ):
         bench = Bench(spark, broker)
-        lines = []
         if given.only != "read":
             write(bench, given)
-            lines += [bench.ratio(way) for way in _WAYS]
         bench.place("shared")
         if given.only != "write":
             read(bench, given, Path(folder))
-        return "\n".join([bench.table(), "", *lines])
+        return "\n".join([bench.table(), "", *bench.goals()])
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""CPU affinity and CPU time of a process and of everything it has started. Linux only."""
+"""CPU affinity, CPU time and memory of a process and of everything it has started. Linux only."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ def cpu_seconds(pids: list[int]) -> float:
         with suppress(OSError):
             ticks += sum(int(field) for field in _fields(pid)[_FIRST_TIME:_END_OF_TIMES])
     return ticks / _TICKS
+
+
+def memory(pid: int) -> tuple[str, float]:
+    """Return the name of a process and its memory in MB, of shared pages its share; 0 when it has ended."""
+    with suppress(OSError):
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return name, int(line.split()[1]) / 1000
+    return "", 0.0
 
 
 def pin(pids: list[int], cores: set[int]) -> None:

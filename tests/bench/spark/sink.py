@@ -38,11 +38,16 @@ class PackingWriter(NsqBatchWriter):
 
 def rows_in_memory(spark: SparkSession, count: int) -> DataFrame:
     """Different rows of 200 bytes, in memory when this returns."""
-    # The length of an md5 in hex is 32.
-    value = f"substring(repeat(md5(cast(id AS string)), {BODY_BYTES // 32 + 1}), 1, {BODY_BYTES}) AS value"
-    rows = spark.range(0, count, numPartitions=2).selectExpr(value).cache()
+    rows = made_rows(spark, count).cache()
     rows.count()
     return rows
+
+
+def made_rows(spark: SparkSession, count: int) -> DataFrame:
+    """Different rows of 200 bytes, made when they are needed."""
+    # The length of an md5 in hex is 32.
+    value = f"substring(repeat(md5(cast(id AS string)), {BODY_BYTES // 32 + 1}), 1, {BODY_BYTES}) AS value"
+    return spark.range(0, count, numPartitions=2).selectExpr(value)
 
 
 def pack(rows: DataFrame, broker: Broker, topic: str, **options: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,8 @@ from ..errors import WrongCount
 from ..server import Broker
 
 TOPIC, CHANNEL = "read", "spark"
+#: Long enough that a pause of a busy machine is not taken for the end.
+_SILENCE_SECONDS = 3
 
 
 def prepare(broker: Broker) -> None:
@@ -29,8 +32,16 @@ def log_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> None:
     _log(spark, broker).write.mode("overwrite").parquet(str(folder / "log"))
 
 
-def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> None:
-    """A stream that takes all there is in the channel, through the spool, into files; 3 s of silence are its end."""
+def log_to_noop(spark: SparkSession, broker: Broker, **more: str) -> None:
+    """``replay=log``, all columns, which are thrown away."""
+    _log(spark, broker, more).write.format("noop").mode("overwrite").save()
+
+
+def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> float:
+    """A stream that takes all there is in the channel, through the spool, into files.
+
+    Return the seconds of silence that end it.
+    """
     place = folder / "channel"
     shutil.rmtree(place, ignore_errors=True)
     options = {
@@ -39,13 +50,13 @@ def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> Non
         "channel": CHANNEL,
         "spoolPath": str(place / "spool"),
         "maxSpoolRows": "2000000",
-        # Long enough that a busy machine's silence is not taken for the end.
-        "idleTimeoutMs": "3000",
+        "idleTimeoutMs": str(_SILENCE_SECONDS * 1000),
     }
     stream = spark.readStream.format("nsq").options(**options).load()
     writer = stream.writeStream.format("parquet").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(place / "checkpoint")).start(str(place / "out"))
     query.awaitTermination()
+    return _SILENCE_SECONDS
 
 
 def check(spark: SparkSession, folder: Path, name: str, expected: int) -> None:
@@ -54,9 +65,9 @@ def check(spark: SparkSession, folder: Path, name: str, expected: int) -> None:
     _must_be(f"{name} to parquet", expected, spark.read.parquet(str(place)).select("id").distinct().count())
 
 
-def _log(spark: SparkSession, broker: Broker) -> DataFrame:
+def _log(spark: SparkSession, broker: Broker, more: Mapping[str, str] | None = None) -> DataFrame:
     options = {"replay": "log", "nsqdHttpAddresses": f"127.0.0.1:{broker.http_port}", "topic": TOPIC}
-    return spark.read.format("nsq").options(**options).load()
+    return spark.read.format("nsq").options(**options, **(more or {})).load()
 
 
 def _must_be(what: str, expected: int, found: int) -> None:
