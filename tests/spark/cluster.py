@@ -117,6 +117,7 @@ class Cluster:
 
     def start(self) -> None:
         """The master and the workers. A job has one executor at each worker."""
+        self._run("zip", _command("zipfile", {})).finish()
         master = self._run(
             "master", f"{_command('deploy.master.Master', {'10.0.0.5': HOST, '7077': '0'})} --webui-port 0"
         )
@@ -128,7 +129,6 @@ class Cluster:
 
     def submit(self, *job: str) -> Program:
         """A driver: `job` is its program's file, and what it is given."""
-        self._run("zip", _command("zipfile", {})).finish()
         words = [*(f"--conf={name}={value}" for name, value in _SETTINGS.items()), *job]
         return self._run("driver", _command("spark-submit", {_MASTER: self._url, "job.py": shlex.join(words)}))
 
