@@ -1,9 +1,8 @@
-"""Which nsqds have a topic, as the nsqlookupds know."""
+"""Which nsqds there are, and which have a topic, as the nsqlookupds know."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -22,11 +21,17 @@ class LookupFailed(Exception):
 
 
 class Producer(NamedTuple):
-    """An nsqd that has the topic."""
+    """An nsqd."""
 
     host: str
     tcp_port: int
     http_port: int
+
+    @property
+    def url(self) -> str:
+        """The base URL of its HTTP side. nsqlookupd does not know of ports for HTTPS."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.http_port}"
 
 
 class Lookup:
@@ -34,15 +39,22 @@ class Lookup:
 
     def __init__(self, reactor: ReactorBase, security: Security) -> None:
         """Raises OptionError when a file of `security` is of no use."""
-        self._requester = Requester(reactor, replace(security, auth_secret=None), _TIMEOUT_MS, max_in_flight=1)
+        self._requester = Requester(reactor, security.without_secret(), _TIMEOUT_MS, max_in_flight=1)
 
     async def producers_of(self, lookupd: str, topic: str) -> set[Producer]:
         """The nsqds that `lookupd` names for the topic. Raises LookupFailed."""
+        return await self._producers(lookupd, f"/lookup?topic={quote(topic)}")
+
+    async def nodes(self, lookupd: str) -> set[Producer]:
+        """All nsqds that `lookupd` knows. Raises LookupFailed."""
+        return await self._producers(lookupd, "/nodes")
+
+    async def _producers(self, lookupd: str, path: str) -> set[Producer]:
         try:
-            answered = await self._requester.get(f"{lookupd}/lookup?topic={quote(topic)}")
+            answered = await self._requester.get(lookupd + path)
         except AttemptFailed as failed:
             if failed.status == _NOT_FOUND:
-                return set()  # nobody has published to it yet
+                return set()  # nobody has published to the topic yet
             raise LookupFailed(f"{lookupd}: {failed}") from failed
         try:
             found = json.loads(answered.body)

@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from pyspark_nsq.errors import OptionError
 HOUR_MS = 3_600_000
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 _MAX_NAME_LENGTH = 64
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRINTABLE = re.compile(r"[!-~]+")
 
 T = TypeVar("T")
@@ -35,10 +37,16 @@ def option(name: str, kind: Kind, default: Any = dataclasses.MISSING, *, secret:
     return field(default=default, repr=not secret, metadata={"name": name, "kind": kind})
 
 
-def read_options(cls: type[T], given: Mapping[str, str], not_ours: Container[str] = ()) -> T:
+def read_options(
+    cls: type[T],
+    given: Mapping[str, str],
+    not_ours: Container[str] = (),
+    remedies: Mapping[str, str] = MappingProxyType({}),
+) -> T:
     """
     The options in `given`, whose keys Spark may have put into lower case. `not_ours`: keys in lower case that are there
-    for somebody else. Raises OptionError for an option that is missing, unknown or has a bad value.
+    for somebody else. `remedies`: what to say of an unknown option, by its key in lower case, or by the part of the key
+    up to its first dot. Raises OptionError for an option that is missing, unknown or has a bad value.
     """
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     by_key = {each.metadata["name"].lower(): each for each in fields}
@@ -48,6 +56,10 @@ def read_options(cls: type[T], given: Mapping[str, str], not_ours: Container[str
         if known is not None:
             values[known.name] = known.metadata["kind"].read(known.metadata["name"], text)
         elif key.lower() not in not_ours:
+            prefix = key.lower().partition(".")[0] + "."
+            remedy = remedies.get(key.lower()) or remedies.get(prefix)
+            if remedy is not None:
+                raise OptionError(f'unknown option "{key}": {remedy}')
             raise OptionError(_unknown(key, [each.metadata["name"] for each in fields]))
     for each in fields:
         if each.default is dataclasses.MISSING and each.name not in values:
@@ -120,6 +132,15 @@ class FilePath:
     def read(self, name: str, text: str) -> str:
         if not text:
             raise OptionError(f'option "{name}" names no file')
+        return text
+
+
+class Variable:
+    """The name of an environment variable."""
+
+    def read(self, name: str, text: str) -> str:
+        if _VARIABLE.fullmatch(text) is None:
+            raise OptionError(f'option "{name}" must be the name of an environment variable')
         return text
 
 
