@@ -72,6 +72,7 @@ def finish(places: Places, name: str, query: StreamingQuery) -> None:
 def work(spark: SparkSession, places: Places, folder: Path, tcp: str, http: str) -> None:
     key = folder / "key.pem"
     nsqd = {"nsqdHttpAddresses": f"127.0.0.1:{http}", "topic": "t"}
+    channel = {"nsqdTcpAddresses": f"127.0.0.1:{tcp}", "topic": "t", "channel": "c"}
     ways = {
         "option": {"authSecret": SECRET},
         "file": {"authSecretFile": str(folder / "secret")},
@@ -83,18 +84,20 @@ def work(spark: SparkSession, places: Places, folder: Path, tcp: str, http: str)
         log = spark.read.format("nsq").options(replay="log", **nsqd, **secret).load()
         assert log.count() > 0
         places.look(f"{way}-log-plan", explained(log))
-        channel = {"nsqdTcpAddresses": f"127.0.0.1:{tcp}", "topic": "t", "channel": "c"} | secret
-        sampled = spark.read.format("nsq").options(**channel, idleTimeoutMs="100", ackMode="peek").load()
+        sampled = spark.read.format("nsq").options(**channel | secret, idleTimeoutMs="100", ackMode="peek").load()
         places.look(f"{way}-channel-plan", explained(sampled))
-        stream = (
-            spark.readStream.format("nsq").options(replay="log", startingOffsets="earliest", **nsqd, **secret).load()
-        )
-        places.look(f"{way}-stream-plan", explained(stream))
-        writer = stream.select("value").writeStream.format("nsq").options(**nsqd | {"topic": "u"} | secret)
-        writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{way}")).trigger(availableNow=True)
-        finish(places, f"{way}-stream", writer.start())
-        failure(places, f"{way}-refused", rows, nsqd | secret | {"nsqdHttpAddresses": "127.0.0.1:1", "retries": "0"})
         failure(places, f"{way}-unknown", rows, nsqd | secret | {"bachSize": "1"})
+    failure(places, "refused", rows, nsqd | ways["option"] | {"nsqdHttpAddresses": "127.0.0.1:1", "retries": "0"})
+    spool = {"spoolPath": str(folder / "spool"), "idleTimeoutMs": "100"}
+    for name, source, secret in (
+        ("log", nsqd | {"replay": "log", "startingOffsets": "earliest"}, ways["option"]),
+        ("channel", channel | spool, ways["file"]),
+    ):
+        stream = spark.readStream.format("nsq").options(**source | secret).load()
+        places.look(f"{name}-stream-plan", explained(stream))
+        writer = stream.select("value").writeStream.format("nsq").options(**nsqd | {"topic": "u"} | secret)
+        writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{name}")).trigger(availableNow=True)
+        finish(places, f"{name}-stream", writer.start())
     tls = {"tls.certFile": str(key), "nsqdHttpAddresses": f"https://127.0.0.1:{http}", "topic": "t", "retries": "0"}
     failure(places, "tls", rows, tls | {"tls.verify": "false"})
     failure(places, "tls-wrong-file", rows, tls | {"tls.caFile": str(folder / "secret")})
@@ -140,7 +143,7 @@ def main(folder: Path, tcp: str, http: str) -> None:
         "spark.eventLog.compress": "false",
         "spark.sql.ui.retainedExecutions": "1000",
     }
-    spark = local_session(f"secrets {CONTROL}", settings=settings)
+    spark = local_session(CONTROL, settings=settings)
     places = Places([SECRET, FROM_FILE, FROM_ENV, middle_of_key])
     try:
         work(spark, places, folder, tcp, http)
