@@ -75,7 +75,7 @@ def work(spark: SparkSession, places: Places, folder: Path, tcp: str, http: str)
     channel = {"nsqdTcpAddresses": f"127.0.0.1:{tcp}", "topic": "t", "channel": "c"}
     ways = {
         "option": {"authSecret": SECRET},
-        "file": {"authSecretFile": str(folder / "secret")},
+        "file": {"authSecretFile": "nsq.secret"},
         "env": {"authSecretEnv": "NSQ_SECRET"},
     }
     rows = spark.range(10).selectExpr("cast(id AS string) AS value")
@@ -91,7 +91,8 @@ def work(spark: SparkSession, places: Places, folder: Path, tcp: str, http: str)
     spool = {"spoolPath": str(folder / "spool"), "idleTimeoutMs": "100"}
     for name, source, secret in (
         ("log", nsqd | {"replay": "log", "startingOffsets": "earliest"}, ways["option"]),
-        ("channel", channel | spool, ways["file"]),
+        # Spark does not tell the process of a stream's source where its files are.
+        ("channel", channel | spool, {"authSecretFile": str(folder / "nsq.secret")}),
     ):
         stream = spark.readStream.format("nsq").options(**source | secret).load()
         places.look(f"{name}-stream-plan", explained(stream))
@@ -100,7 +101,7 @@ def work(spark: SparkSession, places: Places, folder: Path, tcp: str, http: str)
         finish(places, f"{name}-stream", writer.start())
     tls = {"tls.certFile": str(key), "nsqdHttpAddresses": f"https://127.0.0.1:{http}", "topic": "t", "retries": "0"}
     failure(places, "tls", rows, tls | {"tls.verify": "false"})
-    failure(places, "tls-wrong-file", rows, tls | {"tls.caFile": str(folder / "secret")})
+    failure(places, "tls-wrong-file", rows, tls | {"tls.caFile": "nsq.secret"})
     failure(places, "bad-secret", rows, nsqd | {"authSecret": f"{SECRET} {SECRET}"})
     failure(places, "two-secrets", rows, nsqd | {"authSecret": SECRET, "authSecretEnv": "NSQ_SECRET"})
     given = ", ".join(f"{name} '{text}'" for name, text in (nsqd | {"replay": "log", "authSecret": SECRET}).items())
@@ -125,7 +126,7 @@ def _get(url: str) -> str:
 
 
 def main(folder: Path, tcp: str, http: str) -> None:
-    (folder / "secret").write_text(FROM_FILE)
+    (folder / "nsq.secret").write_text(FROM_FILE)
     os.environ["NSQ_SECRET"] = FROM_ENV
     trustme.CA().issue_cert("spark@example.org").private_key_and_cert_chain_pem.write_to_path(folder / "key.pem")
     middle_of_key = (folder / "key.pem").read_text().splitlines()[1]
@@ -141,6 +142,8 @@ def main(folder: Path, tcp: str, http: str) -> None:
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": logs.as_uri(),
         "spark.eventLog.compress": "false",
+        "spark.files": (folder / "nsq.secret").as_uri(),
+        "spark.executorEnv.NSQ_SECRET": FROM_ENV,
         "spark.sql.ui.retainedExecutions": "1000",
     }
     spark = local_session(CONTROL, settings=settings)

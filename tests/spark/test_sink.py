@@ -96,6 +96,6 @@ def test_mistakes_are_told_before_the_job_starts(
     spark: SparkSession, nsqd: FakeNsqd, columns: str, mode: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(AnalysisException) as caught:
-        write(spark.createDataFrame([("a",)], columns), nsqd, mode, **options)
+        write(spark.createDataFrame([("a",) * len(columns.split(","))], columns), nsqd, mode, **options)
     assert said in str(caught.value)
     assert 0 == nsqd.requests
