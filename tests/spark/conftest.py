@@ -1,6 +1,7 @@
 """Fixtures of the Spark tests: a fake nsqd or a real one for each test, one Spark session for all of them."""
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,14 @@ _PROJECT = Path(__file__).resolve().parent.parent.parent
 def nsqd() -> Iterator[FakeNsqd]:
     with FakeNsqd() as fake:
         yield fake
+
+
+@pytest.fixture
+def dead_address() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture

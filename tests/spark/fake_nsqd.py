@@ -50,6 +50,7 @@ class FakeNsqd(HttpThread):
         self.batches: list[int] = []
         self.requests = 0
         self.connections = 0
+        self.closed = 0
         self.authorizations: set[str | None] = set()
         self.at_once = 0
         self.most_at_once = 0
@@ -103,6 +104,10 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.server.nsqd.connections += 1
+
+    def finish(self) -> None:
+        super().finish()
+        self.server.nsqd.closed += 1
 
     def do_POST(self) -> None:
         nsqd = self.server.nsqd

@@ -54,7 +54,7 @@ def test_everything_set_with_keys_in_lower_case_as_spark_hands_them_over() -> No
 
 
 def test_no_address() -> None:
-    with pytest.raises(OptionError, match='"nsqdHttpAddresses" is required'):
+    with pytest.raises(OptionError, match='"nsqdHttpAddresses" and "lookupdHttpAddresses" is required'):
         SinkOptions.parse({"topic": "t"})
 
 
@@ -99,7 +99,9 @@ def test_an_unknown_option_is_an_error_that_guesses_what_was_meant() -> None:
 
 
 def test_an_unknown_option_unlike_any_lists_all() -> None:
-    with pytest.raises(OptionError, match='unknown option "zzz"; known are: .*nsqdHttpAddresses, topic, '):
+    with pytest.raises(
+        OptionError, match='unknown option "zzz"; known are: .*nsqdHttpAddresses, lookupdHttpAddresses, '
+    ):
         SinkOptions.parse(REQUIRED | {"zzz": "3"})
 
 
@@ -142,6 +144,54 @@ def test_security_that_cannot_be(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said) as caught:
         SinkOptions.parse(REQUIRED | given)
     assert "line" not in str(caught.value)
+
+
+def test_nsqds_by_nsqlookupd() -> None:
+    options = SinkOptions.parse({"lookupdHttpAddresses": "a:4161,https://b:4161", "lookupdPollMs": "5"})
+    assert ((), ("http://a:4161", "https://b:4161"), 5) == (
+        options.addresses,
+        options.lookupds,
+        options.lookupd_poll_ms,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lookupdHttpAddresses": "b:4161"}, '"nsqdHttpAddresses" and "lookupdHttpAddresses" exclude each other'),
+        ({"lookupdPollMs": "5"}, '"lookupdPollMs" is of no use without "lookupdHttpAddresses"'),
+        ({"maxTopics": "0"}, "between 1 and"),
+        ({"authSecret": "a", "authSecretFile": "b"}, '"authSecret" and "authSecretFile" exclude each other'),
+        ({"authSecretFile": "a", "authSecretEnv": "B"}, '"authSecretFile" and "authSecretEnv" exclude each other'),
+        ({"authSecretFile": ""}, '"authSecretFile" names no file'),
+        ({"authSecretEnv": "TWO WORDS"}, '"authSecretEnv" must be the name of an environment variable'),
+        ({"authSecretConf": "spark.nsq.secret"}, 'use "authSecretFile" or "authSecretEnv"'),
+        ({"kafka.bootstrap.servers": "h:9092"}, 'option of Kafka\'s; "nsqdHttpAddresses" or'),
+        ({"KAFKA.security.protocol": "SSL"}, "option of Kafka's"),
+        ({"nsqdTcpAddresses": "h:4150"}, 'use "nsqdHttpAddresses", usually with port 4151'),
+        ({"lookupdTcpAddresses": "h:4160"}, 'use "lookupdHttpAddresses", usually with port 4161'),
+        ({"tls": "true"}, "write https:// before the addresses"),
+        ({"channel": "c"}, "all of its channels get them"),
+        ({"spoolPath": "/x"}, "it is for reading"),
+        ({"replay": "log"}, "it is for reading"),
+        ({"numPartitions": "4"}, r"use repartition\(n\)"),
+        ({"includeHeaders": "true"}, "have no headers"),
+        ({"topics": "t"}, 'did you mean "topic"'),
+        ({"nsqdHttpAdresses": "h:4151"}, 'did you mean "nsqdHttpAddresses"'),
+        ({"tls.caFiles": "ca.pem"}, 'did you mean "tls.caFile"'),
+    ],
+)
+def test_each_mistake_is_one_line_with_a_remedy(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said) as caught:
+        SinkOptions.parse(REQUIRED | given)
+    assert "\n" not in str(caught.value)
+
+
+def test_tls_options_need_an_https_nsqlookupd() -> None:
+    given = {"lookupdHttpAddresses": "a:4161", "tls.caFile": "ca.pem"}
+    with pytest.raises(OptionError, match='no address in "lookupdHttpAddresses" is https'):
+        SinkOptions.parse(given)
+    assert SinkOptions.parse(given | {"lookupdHttpAddresses": "https://a:4161"}).sets_tls
 
 
 def test_what_spark_adds_for_itself_is_no_mistake() -> None:

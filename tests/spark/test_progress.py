@@ -21,6 +21,7 @@ from tests.spark.fake_nsqd import FakeNsqd
 from tests.wire import HOST
 
 Told = list[dict[str, str | int | None]]
+_NOT_COUNTED = {"waitedMs", "retried429", "retriedTimeout", "retriedRefused", "retriedLost"}
 BODIES = [b"%04d" % number for number in range(300)]
 
 
@@ -57,7 +58,11 @@ def test_the_sink_tells_of_each_batch(nsqd: FakeNsqd, capfd: pytest.CaptureFixtu
         stream_writer = NsqStreamWriter(options, columns)
         stream_writer.commit([stream_writer.write(iter([rows]))], batch)
     counted = {"rows": 300, "requests": 2, "retried": 1, "bytes": 300 * 8 + 2 * 4, "tasks": 1}
-    assert [{"event": "published", "batch": batch} | counted] == shown(capfd)
+    [line] = shown(capfd)
+    assert {"event": "published", "batch": batch, "retried5xx": 1} | counted == {
+        name: value for name, value in line.items() if name not in _NOT_COUNTED
+    }
+    assert 0 < int(line["waitedMs"] or 0)
 
 
 def test_a_stream_from_a_channel_tells_of_each_micro_batch(

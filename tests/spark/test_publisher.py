@@ -1,17 +1,19 @@
 """The publisher against an HTTP server that takes, refuses, drops and keeps silent."""
 
-import socket
 import struct
 
 import pyarrow as pa
 import pytest
 from pyspark_nsq.errors import PublishError
+from pyspark_nsq.http.attempt import Requester
+from pyspark_nsq.http.causes import Cause
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.entries import entries_of
 from pyspark_nsq.sink.packing import Request, TopicPacker
 from pyspark_nsq.sink.publisher import Publisher
 
-from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
+from tests.process import wait_until
+from tests.spark.fake_nsqd import Answer, FakeNsqd, Misbehaviour
 
 
 def batch(*messages: bytes) -> Request:
@@ -24,14 +26,6 @@ def options(*nsqds: FakeNsqd | str, **more: str) -> SinkOptions:
     """SinkOptions for these nsqds with pauses that do not slow the tests down."""
     addresses = ",".join(n if isinstance(n, str) else n.address for n in nsqds)
     return SinkOptions.parse({"nsqdHttpAddresses": addresses, "backoffMs": "1", "maxBackoffMs": "5"} | more)
-
-
-@pytest.fixture
-def dead_address() -> str:
-    """An address where nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def test_what_is_flushed_has_arrived(nsqd: FakeNsqd) -> None:
@@ -64,13 +58,55 @@ def test_connections_are_kept_from_one_task_to_the_next(nsqd: FakeNsqd) -> None:
     assert 1 == nsqd.connections
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_what_may_heal_is_tried_again(nsqd: FakeNsqd, status: int) -> None:
-    nsqd.script.extend([(status, b"EXITING")] * 2)
-    with Publisher(options(nsqd)) as publisher:
+@pytest.mark.parametrize(
+    ("step", "cause"),
+    [
+        ((429, b"SLOWER"), Cause.BUSY),
+        ((500, b"FAILED"), Cause.SERVER),
+        ((503, b"EXITING"), Cause.SERVER),
+        (Misbehaviour.DROP, Cause.LOST),
+        (Misbehaviour.SILENCE, Cause.TIMEOUT),
+    ],
+)
+def test_what_may_heal_is_tried_again(nsqd: FakeNsqd, step: Answer | Misbehaviour, cause: Cause) -> None:
+    nsqd.script.append(step)
+    with Publisher(options(nsqd, requestTimeoutMs="200", retries="20")) as publisher:
         publisher.submit(batch(b"a"))
-    assert [b"a"] == nsqd.messages["t"]
-    assert 2 == publisher.tally.retried
+    assert b"a" in nsqd.messages["t"]
+    assert 1 <= publisher.tally.retried
+    assert 1 <= publisher.tally.retries[cause]
+    if cause is not Cause.TIMEOUT:
+        assert {cause: 1} == publisher.tally.retries
+
+
+def test_the_wait_for_the_broker_is_measured(nsqd: FakeNsqd) -> None:
+    nsqd.script.append(Misbehaviour.SILENCE)
+    publisher = Publisher(options(nsqd, maxInFlight="2", requestTimeoutMs="200"))
+    publisher.submit(batch(b"a"))
+    publisher.submit(batch(b"b"))
+    assert 0 == publisher.tally.waited_ms, "there was a slot for each"
+    publisher.flush()
+    assert 0 < publisher.tally.waited_ms
+
+
+def test_an_error_of_the_connectors_own_fails_the_task_with_its_text(
+    nsqd: FakeNsqd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("no such")
+
+    monkeypatch.setattr(Requester, "post", fails)
+    with pytest.raises(PublishError, match="the connector failed: KeyError.'no such'") as caught:
+        with Publisher(options(nsqd)) as publisher:
+            publisher.submit(batch(b"a"))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_connections_that_are_idle_are_closed(nsqd: FakeNsqd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_nsq.http.connections._IDLE_SECONDS", 0.01)
+    with Publisher(options(nsqd, authSecret="for-connections-of-its-own")) as publisher:
+        publisher.submit(batch(b"a"))
+    wait_until(lambda: nsqd.closed == nsqd.connections == 1, "the connection is closed")
 
 
 @pytest.mark.parametrize("status", [302, 400, 413])

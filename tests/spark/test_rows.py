@@ -64,6 +64,24 @@ def test_a_schema_that_does_not_fit(columns: dict[str, str], said: str) -> None:
         find(columns)
 
 
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("key", "NSQ messages have no key; put it into the value, for example with to_json"),
+        ("headers", "NSQ messages have no headers; put it into the value"),
+        ("id", "NSQ gives each message an id of its own, and does not recognise repeats; put it into the value"),
+        ("partition", "NSQ topics have no partitions"),
+        ("timestamp", "NSQ sets the time of a message when it is published"),
+        ("attempts", "it comes from reading NSQ"),
+        ("position", "it comes from reading NSQ"),
+    ],
+)
+def test_a_column_of_other_systems_is_named_with_its_remedy(column: str, said: str) -> None:
+    with pytest.raises(SchemaError, match=f'column "{column.upper()}": {said}') as caught:
+        find({"value": "string", column.upper(): "string"})
+    assert "\n" not in str(caught.value)
+
+
 def test_the_same_column_twice() -> None:
     twice = StructType([StructField("value", StringType()), StructField("Value", StringType())])
     with pytest.raises(SchemaError, match='"Value" is there twice'):
@@ -123,6 +141,19 @@ def test_the_biggest_message_and_one_byte_more() -> None:
     assert ({"t": [biggest]}, []) == read(value=[biggest])
     with pytest.raises(RowError, match=f"{MAX_MESSAGE_BYTES + 1} bytes"):
         read(value=[biggest + b"x"])
+
+
+def test_a_column_with_too_many_topics_publishes_none_of_its_batch() -> None:
+    few = SinkOptions(addresses=("http://x:1",), max_topics=3)
+    first = pa.record_batch({"value": ["1", "2", "3"], "topic": ["a", "b", "a"]})
+    rows = reader(first, few)
+    rows.read(first)
+    rows.read(pa.record_batch({"value": ["4", "5"], "topic": ["c", "b"]}))
+    said = 'the column "topic" has more than 3 values in partition 7; .* "maxTopics" higher'
+    with pytest.raises(RowError, match=said) as caught:
+        rows.read(pa.record_batch({"value": ["6", "7"], "topic": ["a", "d"]}))
+    assert "\n" not in str(caught.value)
+    rows.read(pa.record_batch({"value": ["6", "7"], "topic": ["a", "c"]}))
 
 
 def test_rows_that_cannot_be_published() -> None:

@@ -7,6 +7,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
+from tests.spark.test_sink_lookup import FakeLookupd
 
 
 def write(frame: DataFrame, nsqd: FakeNsqd, mode: str = "append", **options: str) -> None:
@@ -55,6 +56,22 @@ def test_empty_values(spark: SparkSession, nsqd: FakeNsqd) -> None:
     assert [b"a"] == nsqd.messages["t"]
 
 
+def test_a_wrong_column_for_the_topic_creates_no_topics(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    wrong = spark.range(0, 5000, numPartitions=1).selectExpr("cast(id AS string) AS value", "concat('t', id) AS topic")
+    with pytest.raises(PythonException, match='more than 1000 values in partition 0; .* "maxTopics" higher'):
+        write(wrong, nsqd)
+    assert {} == nsqd.messages
+    write(wrong.limit(1500).coalesce(1), nsqd, maxTopics="1500")
+    assert 1500 == len(nsqd.messages)
+
+
+def test_nsqds_by_nsqlookupd(spark: SparkSession, nsqd: FakeNsqd) -> None:
+    with FakeNsqd() as other, FakeLookupd(nsqd, other) as lookupd:
+        numbers = spark.range(0, 1000, numPartitions=2).selectExpr("cast(id AS string) AS value")
+        numbers.write.format("nsq").mode("append").options(topic="t", lookupdHttpAddresses=lookupd.address).save()
+        assert [500, 500] == [len(each.messages["t"]) for each in (nsqd, other)]
+
+
 def test_a_refused_topic_fails_the_job_with_nsqds_word(spark: SparkSession, nsqd: FakeNsqd) -> None:
     nsqd.script.append((400, b'{"message":"INVALID_TOPIC"}'))
     with pytest.raises(PythonException, match="INVALID_TOPIC"):
@@ -68,6 +85,10 @@ def test_a_refused_topic_fails_the_job_with_nsqds_word(spark: SparkSession, nsqd
         ("value string", "append", {"topic": "t", "batchSize": "none"}, '"batchSize" must be a whole number'),
         ("value string", "append", {"topic": "t", "bachSize": "1"}, 'did you mean "batchSize"'),
         ("value string", "append", {}, 'set the option "topic" or add a column "topic"'),
+        ("value string, key string", "append", {"topic": "t"}, 'column "key": NSQ messages have no key'),
+        ("value string", "append", {"topic": "t", "kafka.acks": "1"}, "it is an option of Kafka"),
+        ("value string", "append", {"topic": "t", "lookupdHttpAddresses": "h:1"}, "exclude each other"),
+        ("value string", "append", {"topic": "t", "authSecret": "a", "authSecretEnv": "B"}, "exclude each other"),
         ("body string", "append", {"topic": "t"}, 'column "body" has no place'),
     ],
 )
@@ -75,6 +96,6 @@ def test_mistakes_are_told_before_the_job_starts(
     spark: SparkSession, nsqd: FakeNsqd, columns: str, mode: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(AnalysisException) as caught:
-        write(spark.createDataFrame([("a",)], columns), nsqd, mode, **options)
+        write(spark.createDataFrame([("a",) * len(columns.split(","))], columns), nsqd, mode, **options)
     assert said in str(caught.value)
     assert 0 == nsqd.requests

@@ -12,6 +12,7 @@ NsqSparkError
     NotSupportedError   something this version does not do
     JavaNotFoundError   no Java that can run Spark
     ForkedReactorError  the process was forked from one whose reactor runs
+    ReactorStoppedError Twisted's reactor has ended, and with it the connector in this process
 """
 
 
@@ -65,3 +66,7 @@ class JavaNotFoundError(NsqSparkError):
 
 class ForkedReactorError(NsqSparkError):
     """The reactor was started in a parent process; in this one it stands still for ever."""
+
+
+class ReactorStoppedError(NsqSparkError):
+    """Twisted's reactor did not start, or has ended. A process cannot start it again."""

@@ -1,6 +1,9 @@
 """What was done, told in a line of JSON: to the logger ``pyspark_nsq``, and where `showProgress` says so, printed.
 
-    {"event": "published", "batch": 7, "rows": 50000, "requests": 10, "retried": 1, "bytes": 10600208, "tasks": 2}
+    {"event": "published", "batch": 7, "rows": 50000, "requests": 10, "bytes": 10600208, "waitedMs": 312, "retried": 1,
+     "retried429": 0, "retried5xx": 1, "retriedTimeout": 0, "retriedRefused": 0, "retriedLost": 0, "tasks": 2}
+                                            `waitedMs`: how long the tasks waited for nsqd's answers; `retried`: how
+                                            many requests were sent again, and below it the causes
     {"event": "failed", ...}                the same of a job that failed: what its tasks published stays
     {"event": "taken", "topic": "t", "channel": "c", "after": 0, "end": 400, "rows": 400, "bytes": 1090,
      "repeated": 0, "waiting": 600, "tasks": 2}

@@ -33,7 +33,7 @@ class PackingWriter(NsqBatchWriter):
         rows = body_bytes = requests = 0
         for request in requests_of(self._options, self._columns, iterator):
             rows, body_bytes, requests = rows + request.rows, body_bytes + len(request.body), requests + 1
-        return NsqCommit(0, 0, rows, requests, 0, body_bytes)
+        return NsqCommit(partition=0, attempt=0, rows=rows, requests=requests, body_bytes=body_bytes)
 
 
 def rows_in_memory(spark: SparkSession, count: int) -> DataFrame:

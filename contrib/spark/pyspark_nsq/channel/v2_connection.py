@@ -126,9 +126,14 @@ class V2Connection(Protocol, TimeoutMixin):
         self._introduce()
 
     def _introduce(self) -> None:
-        if self._options.auth_secret is not None:
+        try:
+            secret = self._options.secret()
+        except OptionError as failure:
+            self._refuse(str(failure))
+            return
+        if secret is not None:
             self._expecting = self._authorized
-            self.transport.write(commands.auth(self._options.auth_secret))
+            self.transport.write(commands.auth(secret))
         else:
             self._subscribe()
 

@@ -24,6 +24,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IBodyProducer
 from zope.interface import implementer
 
+from pyspark_nsq.http.causes import Cause
 from pyspark_nsq.http.connections import Endpoints, shared_connections
 from pyspark_nsq.http.tls import told
 from pyspark_nsq.options.security import Security
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
 
 _TOO_MANY_REQUESTS = 429
+_SERVER_ERRORS = 5
 _SHOWN_CHARACTERS = 200
 
 #: The network's failures. Whether nsqd took the request is unknown after some of them: hence at-least-once.
@@ -44,14 +46,22 @@ _NETWORK_FAILURES = (
     error.DNSLookupError,
 )
 
+#: Those of them that come before a request is sent.
+_NOT_CONNECTED = (error.ConnectError, error.DNSLookupError)
+
 
 class AttemptFailed(Exception):
-    """One attempt failed. `again` says whether another one may do better; `status` is there when nsqd has answered."""
+    """One attempt failed. `cause` is there when another one may do better, `status` when nsqd has answered."""
 
-    def __init__(self, reason: str, again: bool, status: int | None = None) -> None:
+    def __init__(self, reason: str, cause: Cause | None, status: int | None = None) -> None:
         super().__init__(reason)
-        self.again = again
+        self.cause = cause
         self.status = status
+
+    @property
+    def again(self) -> bool:
+        """Whether another attempt may do better."""
+        return self.cause is not None
 
 
 class Answered(NamedTuple):
@@ -79,8 +89,9 @@ class Requester:
         self._reactor = reactor
         self._timeout_ms = timeout_ms
         self._headers = Headers({b"Content-Type": [b"application/octet-stream"]})
-        if security.auth_secret is not None:
-            self._headers.setRawHeaders(b"Authorization", [b"Bearer " + security.auth_secret.encode("ascii")])
+        secret = security.secret()
+        if secret is not None:
+            self._headers.setRawHeaders(b"Authorization", [b"Bearer " + secret.encode("ascii")])
         pool, policy = shared_connections(reactor, security)
         pool.maxPersistentPerHost = max(pool.maxPersistentPerHost, max_in_flight)
         endpoints = Endpoints(reactor, policy, connect_seconds=timeout_ms / 1000)
@@ -103,7 +114,7 @@ class Requester:
 
         def timed_out(result: Any, _seconds: float) -> Any:
             if isinstance(result, Failure):
-                raise AttemptFailed(f"no answer within {self._timeout_ms} ms", again=True)
+                raise AttemptFailed(f"no answer within {self._timeout_ms} ms", Cause.TIMEOUT)
             return result
 
         return attempt.addTimeout(self._timeout_ms / 1000, self._reactor, timed_out)
@@ -118,11 +129,12 @@ class Requester:
             response.deliverBody(reader)
             answer = await reader.body
         except _NETWORK_FAILURES as failure:
-            raise AttemptFailed(_reason(failure), again=True) from failure
+            raise AttemptFailed(_reason(failure), _cause(failure)) from failure
         if response.code // 100 != 2:
-            again = response.code == _TOO_MANY_REQUESTS or response.code // 100 == 5
             text = answer.decode("utf-8", "replace").strip()
-            raise AttemptFailed(f"{response.code} {text[:_SHOWN_CHARACTERS]}", again, response.code)
+            raise AttemptFailed(
+                f"{response.code} {text[:_SHOWN_CHARACTERS]}", _status_cause(response.code), response.code
+            )
         return Answered(response.headers, answer)
 
 
@@ -189,7 +201,22 @@ class _BodyReader(Protocol):
 
 
 def _reason(failure: BaseException) -> str:
-    """A line for people. Twisted wraps what happened in lists of failures."""
+    """A line for people."""
+    return told(_first(failure))
+
+
+def _first(failure: BaseException) -> BaseException:
+    """Twisted wraps what happened in lists of failures."""
     while isinstance(failure, (RequestTransmissionFailed, ResponseFailed)) and failure.reasons:
         failure = failure.reasons[0].value
-    return told(failure)
+    return failure
+
+
+def _cause(failure: BaseException) -> Cause:
+    return Cause.REFUSED if isinstance(failure, _NOT_CONNECTED) else Cause.LOST
+
+
+def _status_cause(status: int) -> Cause | None:
+    if status == _TOO_MANY_REQUESTS:
+        return Cause.BUSY
+    return Cause.SERVER if status // 100 == _SERVER_ERRORS else None

@@ -1,9 +1,8 @@
-"""Which nsqds have a topic, as the nsqlookupds know."""
+"""Which nsqds there are, and which have a topic, as the nsqlookupds know."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -22,11 +21,17 @@ class LookupFailed(Exception):
 
 
 class Producer(NamedTuple):
-    """An nsqd that has the topic."""
+    """An nsqd."""
 
     host: str
     tcp_port: int
     http_port: int
+
+    @property
+    def url(self) -> str:
+        """The base URL of its HTTP side. nsqlookupd does not know of ports for HTTPS."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.http_port}"
 
 
 class Lookup:
@@ -34,29 +39,30 @@ class Lookup:
 
     def __init__(self, reactor: ReactorBase, security: Security) -> None:
         """Raises OptionError when a file of `security` is of no use."""
-        self._requester = Requester(reactor, replace(security, auth_secret=None), _TIMEOUT_MS, max_in_flight=1)
+        self._requester = Requester(reactor, security.without_secret(), _TIMEOUT_MS, max_in_flight=1)
 
     async def producers_of(self, lookupd: str, topic: str) -> set[Producer]:
-        """The nsqds that `lookupd` names for the topic. Raises LookupFailed."""
+        """Return the nsqds that `lookupd` names for the topic. Raises LookupFailed."""
+        return {_producer(one) for one in await self._ask(lookupd, f"/lookup?topic={quote(topic)}")}
+
+    async def nodes(self, lookupd: str) -> set[Producer]:
+        """Return all nsqds that `lookupd` knows. Raises LookupFailed."""
+        return {_producer(one) for one in await self._ask(lookupd, "/nodes")}
+
+    async def topics(self, lookupd: str) -> list[tuple[Producer, str]]:
+        """Return the nsqds that `lookupd` knows, with each of their topics without a tombstone. Raises LookupFailed."""
+        return [(_producer(one), topic) for one in await self._ask(lookupd, "/nodes") for topic in one["topics"]]
+
+    async def _ask(self, lookupd: str, path: str) -> list[dict[str, Any]]:
+        """Return the producers of an answer, each with its `topics` that have no tombstone."""
         try:
-            answered = await self._requester.get(f"{lookupd}/lookup?topic={quote(topic)}")
+            answered = await self._requester.get(lookupd + path)
         except AttemptFailed as failed:
             if failed.status == _NOT_FOUND:
-                return set()  # nobody has published to it yet
+                return []  # nobody has published to the topic yet
             raise LookupFailed(f"{lookupd}: {failed}") from failed
         try:
-            return {_producer(one) for one in _producers(answered)}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LookupFailed(f"{lookupd}: it answered {answered.body[:100]!r}") from error
-
-    async def nodes(self, lookupd: str) -> list[tuple[Producer, str]]:
-        """Return the nsqds that `lookupd` knows, with each of their topics without a tombstone. Raises LookupFailed."""
-        try:
-            answered = await self._requester.get(f"{lookupd}/nodes")
-        except AttemptFailed as failed:
-            raise LookupFailed(f"{lookupd}: {failed}") from failed
-        try:
-            return [(_producer(one), topic) for one in _producers(answered) for topic in _topics(one)]
+            return [_checked(one) for one in _producers(answered)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LookupFailed(f"{lookupd}: it answered {answered.body[:100]!r}") from error
 
@@ -71,6 +77,9 @@ def _producer(one: dict[str, Any]) -> Producer:
     return Producer(str(one["broadcast_address"]), int(one["tcp_port"]), int(one["http_port"]))
 
 
-def _topics(one: dict[str, Any]) -> list[str]:
-    topics, tombstones = one["topics"] or [], one.get("tombstones") or []
-    return [str(topic) for at, topic in enumerate(topics) if not (at < len(tombstones) and tombstones[at])]
+def _checked(one: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of a producer with its topics. Raises ValueError, KeyError or TypeError when it is none."""
+    _producer(one)
+    topics, tombstones = one.get("topics") or [], one.get("tombstones") or []
+    alive = [str(topic) for at, topic in enumerate(topics) if not (at < len(tombstones) and tombstones[at])]
+    return one | {"topics": alive}

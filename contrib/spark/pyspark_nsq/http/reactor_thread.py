@@ -4,29 +4,37 @@ Spark's Python workers are forked from a daemon that never loads Twisted, so eac
 and it lives on with the worker: connections are kept between tasks. A process forked while a reactor runs
 is another matter. The child's copy says it is running, but its thread stayed behind in the parent, and
 whatever is handed to it never happens. The process id noticed at the start tells the two apart.
+
+All threads of the reactor are daemons: a process ends without waiting for them. A reactor that has ended, because
+other code in the process stopped it, cannot be started again; `wait_for` keeps threads from waiting for it for ever.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from pyspark_nsq.errors import ForkedReactorError
+from pyspark_nsq.errors import ForkedReactorError, ReactorStoppedError
 
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
 
-_START_SECONDS = 10
+_START_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
 _lock = threading.Lock()
 _started_in: int | None = None
+_thread: threading.Thread | None = None
+"""None also when the reactor was started by other code."""
+_failure: BaseException | None = None
 
 
 def running_reactor() -> ReactorBase:
     """The process's reactor, running in a thread; started by the first call.
 
     May be called from any thread. Raises ForkedReactorError in a process that was forked from one whose
-    reactor was started here.
+    reactor was started here, and ReactorStoppedError when it does not start or has ended.
     """
     global _started_in
     with _lock:
@@ -38,7 +46,29 @@ def running_reactor() -> ReactorBase:
                 f"process {os.getpid()} was forked from {_started_in}, where Twisted's reactor runs already; "
                 "start worker processes afresh (spawn), or before the first write"
             )
+        elif not _runs():
+            raise _stopped()
     return _reactor()
+
+
+def wait_for(arrived: Callable[[float], bool]) -> None:
+    """Call `arrived`, which waits for so many seconds, until it returns true.
+
+    For a thread that waits for work of the reactor's. Raises ReactorStoppedError when the reactor ends before.
+    """
+    while not arrived(_LOOK_SECONDS):
+        # What it did just before its end has arrived.
+        if not _runs() and not arrived(0):
+            raise _stopped()
+
+
+def _runs() -> bool:
+    return _reactor().running and (_thread is None or _thread.is_alive())
+
+
+def _stopped() -> ReactorStoppedError:
+    why = f": {_failure!r}" if _failure is not None else ", by other code in this process"
+    return ReactorStoppedError(f"Twisted's reactor has stopped{why}; nothing can be sent from this process any more")
 
 
 def _reactor() -> ReactorBase:
@@ -48,13 +78,35 @@ def _reactor() -> ReactorBase:
 
 
 def _start() -> None:
+    global _thread
     reactor = _reactor()
     if reactor.running:
         return
     up = threading.Event()
     reactor.callWhenRunning(up.set)
-    threading.Thread(
-        target=reactor.run, kwargs={"installSignalHandlers": False}, name="pyspark-nsq-reactor", daemon=True
-    ).start()
-    if not up.wait(_START_SECONDS):
-        raise RuntimeError(f"Twisted's reactor did not start within {_START_SECONDS} s")
+    _thread = threading.Thread(target=_run, args=(reactor,), name="pyspark-nsq-reactor", daemon=True)
+    _thread.start()
+    for _ in range(int(_START_SECONDS / _LOOK_SECONDS)):
+        if up.wait(_LOOK_SECONDS):
+            return
+        if not _thread.is_alive():
+            raise _stopped()
+    raise ReactorStoppedError(f"Twisted's reactor did not start within {_START_SECONDS:.0f} s")
+
+
+def _run(reactor: ReactorBase) -> None:
+    global _failure
+    try:
+        reactor.run(installSignalHandlers=False)
+    except BaseException as failure:
+        _failure = failure
+
+
+def _after_fork() -> None:
+    """Another thread of the parent may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from OpenSSL import SSL, crypto
@@ -13,6 +12,7 @@ from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer
 
 from pyspark_nsq.errors import OptionError
+from pyspark_nsq.options.files import read_file
 from pyspark_nsq.options.security import Security
 
 
@@ -61,7 +61,7 @@ def _authorities(security: Security) -> Any:
     """Those of `tls.caFile`; None for the machine's."""
     if security.ca_file is None:
         return None
-    path, text = _read("tls.caFile", security.ca_file)
+    path, text = read_file("tls.caFile", security.ca_file)
     marker = b"-----END CERTIFICATE-----"
     try:
         certificates = [ssl.Certificate.loadPEM(part + marker) for part in text.split(marker)[:-1]]
@@ -75,8 +75,8 @@ def _authorities(security: Security) -> Any:
 def _own_certificate(security: Security) -> ssl.PrivateCertificate | None:
     if security.cert_file is None:
         return None
-    _, certificate = _read("tls.certFile", security.cert_file)
-    path, key = _read("tls.keyFile", security.key_file or security.cert_file)
+    _, certificate = read_file("tls.certFile", security.cert_file)
+    path, key = read_file("tls.keyFile", security.key_file or security.cert_file)
     try:
         return ssl.PrivateCertificate.loadPEM(key + b"\n" + certificate)  # type: ignore[no-untyped-call,no-any-return]
     except (SSL.Error, crypto.Error, ValueError):
@@ -84,25 +84,3 @@ def _own_certificate(security: Security) -> ssl.PrivateCertificate | None:
             f'options "tls.certFile" and "tls.keyFile": {path} and its certificate cannot be used; they must be PEM '
             "files that belong together, the key without a password"
         ) from None
-
-
-def _read(name: str, place: str) -> tuple[Path, bytes]:
-    path = Path(place)
-    if not path.exists():
-        path = _among_sparks_files(place) or path
-    try:
-        return path, path.read_bytes()
-    except OSError as error:
-        raise OptionError(f'option "{name}": cannot read {path}: {error.strerror}') from None
-
-
-def _among_sparks_files(name: str) -> Path | None:
-    """Files that came with ``--files`` lie in a folder of Spark's, on every machine another one."""
-    from pyspark import SparkFiles
-
-    try:
-        folder = SparkFiles.getRootDirectory()
-    except Exception:  # no Spark in this process
-        return None
-    path = Path(folder, name)
-    return path if path.exists() else None

@@ -61,7 +61,7 @@ class Discovery:
         troubles = []
         for lookupd in self._options.lookupds:
             try:
-                nodes = self._client.begin(partial(self._client.lookup.nodes, lookupd)).result()
+                nodes = self._client.begin(partial(self._client.lookup.topics, lookupd)).result()
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:

@@ -20,6 +20,7 @@ from pyspark_nsq.options import kafka
 HOUR_MS = 3_600_000
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 _MAX_NAME_LENGTH = 64
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRINTABLE = re.compile(r"[!-~]+")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -183,6 +184,15 @@ class FilePath:
     def read(self, name: str, text: str) -> str:
         if not text:
             raise OptionError(f'option "{name}" names no file')
+        return text
+
+
+class Variable:
+    """The name of an environment variable."""
+
+    def read(self, name: str, text: str) -> str:
+        if _VARIABLE.fullmatch(text) is None:
+            raise OptionError(f'option "{name}" must be the name of an environment variable')
         return text
 
 

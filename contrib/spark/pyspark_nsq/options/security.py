@@ -1,23 +1,32 @@
 """How the connector shows who it is, and checks who nsqd is: options of reading and writing.
 
-| option       | default          | meaning                                                                  |
-|--------------|------------------|--------------------------------------------------------------------------|
-| authSecret   | none             | the secret of AUTH; over HTTP it travels as ``Authorization: Bearer``    |
-| tls.caFile   | the machine's    | PEM file of the authorities that may have signed nsqd's certificate      |
-| tls.certFile | none             | PEM file of the client's certificate, for an nsqd that asks for one      |
-| tls.keyFile  | tls.certFile     | PEM file of its key                                                      |
-| tls.verify   | true             | ``false`` takes any certificate, which protects against nobody who is    |
-|              |                  | between the two                                                          |
+| option         | default          | meaning                                                                |
+|----------------|------------------|------------------------------------------------------------------------|
+| authSecret     | none             | the secret of AUTH; over HTTP it travels as ``Authorization: Bearer``  |
+| authSecretFile | none             | instead: a file that holds the secret, in one line                     |
+| authSecretEnv  | none             | instead: an environment variable that holds the secret                 |
+| tls.caFile     | the machine's    | PEM file of the authorities that may have signed nsqd's certificate    |
+| tls.certFile   | none             | PEM file of the client's certificate, for an nsqd that asks for one    |
+| tls.keyFile    | tls.certFile     | PEM file of its key                                                    |
+| tls.verify     | true             | ``false`` accepts any certificate, which protects against nobody who   |
+|                |                  | is between the two                                                     |
 
-Files are read where the tasks run. A name that is no file there is looked for among those of ``spark.files``.
+Files and environment variables are read where the work runs, at its start (`files`). ``authSecret`` itself is part of
+the job, which Spark sends to the tasks; Spark does not show it in plans.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from dataclasses import dataclass
+from typing import Self
 
 from pyspark_nsq.errors import OptionError
-from pyspark_nsq.options.kinds import FilePath, Secret, YesNo, option
+from pyspark_nsq.options.files import read_file
+from pyspark_nsq.options.kinds import FilePath, Secret, Variable, YesNo, option
+
+_SECRETS = {"auth_secret": "authSecret", "auth_secret_file": "authSecretFile", "auth_secret_env": "authSecretEnv"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +34,17 @@ class Security:
     """Hashable: connections are shared among those who have the same."""
 
     auth_secret: str | None = option("authSecret", Secret(), None, secret=True)
+    auth_secret_file: str | None = option("authSecretFile", FilePath(), None)
+    auth_secret_env: str | None = option("authSecretEnv", Variable(), None)
     ca_file: str | None = option("tls.caFile", FilePath(), None)
     cert_file: str | None = option("tls.certFile", FilePath(), None)
     key_file: str | None = option("tls.keyFile", FilePath(), None)
     verify: bool = option("tls.verify", YesNo(), True)
 
     def __post_init__(self) -> None:
+        given = [f'"{name}"' for attribute, name in _SECRETS.items() if getattr(self, attribute) is not None]
+        if len(given) > 1:
+            raise OptionError(f"options {' and '.join(given)} exclude each other")
         if self.key_file and not self.cert_file:
             raise OptionError('option "tls.keyFile" needs "tls.certFile" beside it')
         if self.ca_file and not self.verify:
@@ -39,13 +53,42 @@ class Security:
     @property
     def security(self) -> Security:
         """These options alone, when they are part of others."""
-        return Security(
-            auth_secret=self.auth_secret,
-            ca_file=self.ca_file,
-            cert_file=self.cert_file,
-            key_file=self.key_file,
-            verify=self.verify,
-        )
+        return Security(**{each.name: getattr(self, each.name) for each in dataclasses.fields(Security)})
+
+    def without_secret(self) -> Self:
+        """The same options without a secret."""
+        return dataclasses.replace(self, auth_secret=None, auth_secret_file=None, auth_secret_env=None)
+
+    def secret(self) -> str | None:
+        """Read the secret of AUTH, on the machine where this is called.
+
+        Raises OptionError when the file or the variable is not there, or holds no secret.
+        """
+        if self.auth_secret_file is not None:
+            path, held = read_file("authSecretFile", self.auth_secret_file)
+            try:
+                text = held.decode("ascii").strip()
+            except UnicodeDecodeError:
+                text = ""
+            return self._held("authSecretFile", str(path), text)
+        if self.auth_secret_env is not None:
+            name = self.auth_secret_env
+            found = os.environ.get(name)
+            if found is None:
+                raise OptionError(
+                    f'option "authSecretEnv": the environment variable {name} is not set in this process; it must be '
+                    f"set for the driver, and by spark.executorEnv.{name} or a secret of the cluster for the executors"
+                )
+            return self._held("authSecretEnv", name, found.strip())
+        return self.auth_secret
+
+    def _held(self, name: str, place: str, text: str) -> str:
+        try:
+            return Secret().read(name, text)
+        except OptionError:
+            raise OptionError(
+                f'option "{name}": {place} must hold one line of printable ASCII without spaces'
+            ) from None
 
     @property
     def sets_tls(self) -> bool:

@@ -1,19 +1,22 @@
 """What the user of ``df.write.format("nsq")`` may set, checked in one place.
 
-| option               | default  | meaning                                                              |
-|----------------------|----------|----------------------------------------------------------------------|
-| nsqdHttpAddresses    | required | ``host:port,...``; ``https://host:port`` too. Tasks start at         |
-|                      |          | different ones and move on to the next when one fails                |
-| topic                | none     | where all rows go; overrides the column ``topic``                    |
-| batchSize            | 5000     | most messages in one request                                         |
-| batchBytes           | 1048576  | most bytes in one request; a bigger single message travels alone     |
-| maxInFlight          | 2        | requests under way at a time, for each task                          |
-| requestTimeoutMs     | 10000    | for one whole attempt, the reading of the answer included            |
-| retries              | 5        | attempts after the first one                                         |
-| backoffMs            | 100      | pause before the first retry, doubled for each next one              |
-| maxBackoffMs         | 5000     | longest such pause                                                   |
-| onEmpty              | fail     | ``fail`` or ``skip`` rows whose value is null or empty               |
-| showProgress         | false    | ``true`` prints a line of JSON for each job or micro-batch           |
+| option               | default  | meaning                                                           |
+|----------------------|----------|-------------------------------------------------------------------|
+| nsqdHttpAddresses    | one of   | ``host:port,...``; ``https://host:port`` too. Tasks start at      |
+|                      | the two  | different ones and move on to the next when one fails             |
+| lookupdHttpAddresses | required | ``host:port,...`` of nsqlookupds: all nsqds that they know        |
+| lookupdPollMs        | 15000    | how often a task asks them while it runs                          |
+| topic                | none     | where all rows go; overrides the column ``topic``                 |
+| maxTopics            | 1000     | most topics that the column ``topic`` of a task may have          |
+| batchSize            | 5000     | most messages in one request                                      |
+| batchBytes           | 1048576  | most bytes in one request; a bigger single message travels alone  |
+| maxInFlight          | 2        | requests under way at a time, for each task                       |
+| requestTimeoutMs     | 10000    | for one whole attempt, the reading of the answer included         |
+| retries              | 5        | attempts after the first one                                      |
+| backoffMs            | 100      | pause before the first retry, doubled for each next one           |
+| maxBackoffMs         | 5000     | longest such pause                                                |
+| onEmpty              | fail     | ``fail`` or ``skip`` rows whose value is null or empty            |
+| showProgress         | false    | ``true`` prints a line of JSON for each job or micro-batch        |
 
 and those of `security_options`.
 """
@@ -35,14 +38,34 @@ MAX_BATCH_SIZE = (MAX_BODY_BYTES - 4) // 5
 #: What Spark hands to a sink of a stream although it is Spark's own.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 
+_FOR_READING = "it is for reading"
+_REMEDIES = {
+    "nsqdtcpaddresses": 'messages are published over HTTP; use "nsqdHttpAddresses", usually with port 4151',
+    "lookupdtcpaddresses": 'use "lookupdHttpAddresses", usually with port 4161',
+    "tls": 'write https:// before the addresses in "nsqdHttpAddresses" instead',
+    "channel": "messages are published to a topic, and all of its channels get them",
+    "replay": _FOR_READING,
+    "spoolpath": _FOR_READING,
+    "startingoffsets": _FOR_READING,
+    "maxrowspertrigger": _FOR_READING,
+    "subscribe": _FOR_READING,
+    "numpartitions": "each partition of the DataFrame is a task; use repartition(n)",
+    "includeheaders": "NSQ messages have no headers",
+    "key": 'NSQ messages have no key; see the column "value"',
+    "authsecretconf": 'tasks do not see Spark\'s settings; use "authSecretFile" or "authSecretEnv"',
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions(Security):
     """The options of one write. Use `parse`: it is what checks them."""
 
-    #: Base URLs without a trailing slash, at least one.
-    addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses())
+    #: Base URLs without a trailing slash. Either these are there, or `lookupds`.
+    addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), ())
+    lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
+    lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
     topic: str | None = option("topic", Name("topic"), None)
+    max_topics: int = option("maxTopics", WholeNumber(1, 1_000_000), 1000)
     batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 5000)
     batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 1024 * 1024)
     max_in_flight: int = option("maxInFlight", WholeNumber(1, 1000), 2)
@@ -59,7 +82,17 @@ class SinkOptions(Security):
 
         Raises OptionError for an option that is missing, unknown or has a bad value.
         """
-        options = read_options(cls, given, _SPARKS_OWN)
-        if options.sets_tls and not any(address.startswith("https://") for address in options.addresses):
-            raise OptionError('options "tls." are set, but no address in "nsqdHttpAddresses" is https://host:port')
+        options = read_options(cls, given, _SPARKS_OWN, elsewhere=_REMEDIES)
+        if not options.addresses and not options.lookupds:
+            raise OptionError(
+                'one of the options "nsqdHttpAddresses" and "lookupdHttpAddresses" is required, '
+                'for example "127.0.0.1:4151" for the first'
+            )
+        if options.addresses and options.lookupds:
+            raise OptionError('"nsqdHttpAddresses" and "lookupdHttpAddresses" exclude each other')
+        if options.addresses and "lookupdpollms" in {key.lower() for key in given}:
+            raise OptionError('option "lookupdPollMs" is of no use without "lookupdHttpAddresses"')
+        if options.sets_tls and not any(one.startswith("https://") for one in options.addresses + options.lookupds):
+            name = "nsqdHttpAddresses" if options.addresses else "lookupdHttpAddresses"
+            raise OptionError(f'options "tls." are set, but no address in "{name}" is https://host:port')
         return options

@@ -9,31 +9,22 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_nsq.progress import tell
+from pyspark_nsq.sink.tally import Tally
 
 
-@dataclass
-class NsqCommit(WriterCommitMessage):
+@dataclass(kw_only=True)
+class NsqCommit(Tally, WriterCommitMessage):
     """What one task has published."""
 
     partition: int
     attempt: int
-    rows: int
-    requests: int
-    retried: int
-    body_bytes: int
 
 
 def tell_sum(event: str, batch_id: int | None, messages: Sequence[WriterCommitMessage | None], *, show: bool) -> None:
     """`event`: "published", or "failed". As `progress.tell`."""
     done = [message for message in messages if isinstance(message, NsqCommit)]
-    tell(
-        event,
-        show,
-        logging.INFO if event == "published" else logging.WARNING,
-        batch=batch_id,
-        rows=sum(task.rows for task in done),
-        requests=sum(task.requests for task in done),
-        retried=sum(task.retried for task in done),
-        bytes=sum(task.body_bytes for task in done),
-        tasks=len(done),
-    )
+    total = Tally()
+    for task in done:
+        total.add(task)
+    level = logging.INFO if event == "published" else logging.WARNING
+    tell(event, show, level, batch=batch_id, **total.figures(), tasks=len(done))

@@ -6,7 +6,8 @@
 | topic   | string                  | where it goes; needed unless the option ``topic`` says so for all     |
 | defer   | byte, short, int, long  | optional: milliseconds to hold it back; null and 0 mean not at all    |
 
-Any other column is an error: a message has no place for it. The work is done column by column on Arrow
+Any other column is an error: a message has no place for it. A task publishes to no more than `maxTopics` topics, so
+that a wrong column does not create a topic for each of its values. The work is done column by column on Arrow
 data; single rows are looked at only where they are deferred.
 """
 
@@ -56,6 +57,8 @@ class Columns:
         places: dict[str, int] = {}
         for index, column in enumerate(schema.fields):
             name = column.name.lower()
+            if name in _REMEDIES:
+                raise SchemaError(f'column "{column.name}": {_REMEDIES[name]}')
             if name not in _ACCEPTED:
                 raise SchemaError(f'column "{column.name}" has no place in a message; {_HOW}')
             if name in places:
@@ -77,6 +80,23 @@ _HOW = (
     "use to_json(struct(...)) as value"
 )
 
+_INTO_VALUE = "put it into the value, for example with to_json(struct(...)) as value"
+_FROM_READING = "it comes from reading NSQ, and NSQ sets it anew; leave it out with select(...)"
+#: Columns that a message has no place for, although other systems or readers have them.
+_REMEDIES = {
+    "key": f"NSQ messages have no key; {_INTO_VALUE}. For order by key use repartition(n, key) and maxInFlight 1",
+    "headers": f"NSQ messages have no headers; {_INTO_VALUE}",
+    "id": f"NSQ gives each message an id of its own, and does not recognise repeats; {_INTO_VALUE}, "
+    "and drop repeats where it is read",
+    "partition": "NSQ topics have no partitions; leave it out",
+    "timestamp": f"NSQ sets the time of a message when it is published; leave it out, or {_INTO_VALUE}",
+    "channel": _FROM_READING,
+    "attempts": _FROM_READING,
+    "nsqd": _FROM_READING,
+    "position": _FROM_READING,
+    "due": _FROM_READING,
+}
+
 
 @dataclass
 class Messages:
@@ -96,6 +116,7 @@ class RowReader:
         self._columns = columns
         self._topic = options.topic
         self._skip_empty = options.on_empty == "skip"
+        self._max_topics = options.max_topics
         self._known_topics: set[str] = set()
         self._rows_before = 0
 
@@ -161,7 +182,13 @@ class RowReader:
             return pa.repeat(self._topic, batch.num_rows)
         assert self._columns.topic is not None
         topics = batch.column(self._columns.topic)
-        for topic in set(pc.unique(topics).to_pylist()) - self._known_topics:
+        new = set(pc.unique(topics).to_pylist()) - self._known_topics
+        if len(self._known_topics) + len(new) > self._max_topics:
+            raise RowError(
+                f'the column "topic" has more than {self._max_topics} values in partition {self._partition}; if it is '
+                'the right column, set the option "maxTopics" higher'
+            )
+        for topic in new:
             if topic is None:
                 raise RowError('"topic" is null in a row, and the option "topic" is not set')
             if not is_name(topic):

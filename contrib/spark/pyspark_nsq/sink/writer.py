@@ -36,8 +36,7 @@ def publish_partition(options: SinkOptions, columns: Columns, batches: Iterator[
     with Publisher(options, first_address=partition + attempt) as publisher:
         for request in requests_of(options, columns, batches, partition):
             publisher.submit(request)
-    tally = publisher.tally
-    return NsqCommit(partition, attempt, tally.rows, tally.requests, tally.retried, tally.body_bytes)
+    return NsqCommit(partition=partition, attempt=attempt).add(publisher.tally)
 
 
 def requests_of(
