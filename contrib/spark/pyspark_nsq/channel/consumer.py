@@ -20,8 +20,8 @@ from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 
+from pyspark_nsq.channel.span import Span
 from pyspark_nsq.channel.v2_connection import V2Connection
-from pyspark_nsq.channel.v2_message import Message
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.lookup import Lookup, LookupFailed
 from pyspark_nsq.http.lookup_watch import LookupWatch
@@ -44,7 +44,7 @@ class ChannelConsumer:
     """`failure` is set when an nsqd refused what it was asked, which no retry would change."""
 
     def __init__(
-        self, reactor: ReactorBase, options: ChannelOptions, received: Callable[[V2Connection, list[Message]], None]
+        self, reactor: ReactorBase, options: ChannelOptions, received: Callable[[V2Connection, list[Span]], None]
     ) -> None:
         self.failure: ReadError | None = None
         self.trouble: str | None = None
