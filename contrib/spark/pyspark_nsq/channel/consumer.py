@@ -158,14 +158,20 @@ class ChannelConsumer:
     async def _ask(self, lookup: Lookup, lookupd: str) -> None:
         try:
             found = await lookup.producers_of(lookupd, self._options.topic)
+            self._learn(lookupd, {(one.host, one.tcp_port) for one in found})
         except LookupFailed as failed:
             self.trouble = f"nsqlookupd {failed}"
             _log.warning("%s; trying again", self.trouble)
-            return
-        if not found:
+        except Exception as error:
+            self.failure = ReadError(f"asking nsqlookupd {lookupd} failed: {type(error).__name__}: {error}")
+            self.failure.__cause__ = error
+
+    def _learn(self, lookupd: str, addresses: set[Address]) -> None:
+        """The nsqds that an nsqlookupd names now."""
+        if not addresses:
             self.trouble = f"nsqlookupd {lookupd} knows no nsqd with the topic {self._options.topic}"
-        self._named[lookupd] = {(one.host, one.tcp_port) for one in found}
-        for address in sorted(self._named[lookupd]):
+        self._named[lookupd] = addresses
+        for address in sorted(addresses):
             self._add(address)
         self._drop_unnamed()
 

@@ -93,7 +93,9 @@ class Intake:
         Take what NSQ has: until nothing came for a while, the spool is full, or it took too long. Then stop. Raises
         ReadError when no nsqd could be reached.
         """
-        wait_for_silence(self._options, self._consumer, lambda: self._received_at, lambda: self._room() <= 0)
+        wait_for_silence(
+            self._options, self._consumer, lambda: self._received_at, lambda: self._room() <= 0 or bool(self._failure)
+        )
         self._must_work()
         self.stop()
 

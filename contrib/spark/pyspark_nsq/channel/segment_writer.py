@@ -12,6 +12,7 @@ from pyspark_nsq.channel.spool_format import (
     FORGOTTEN,
     MESSAGES,
     RECORD_BYTES,
+    UNFINISHED_SUFFIX,
     Record,
     SegmentHead,
     encode_record,
@@ -40,7 +41,7 @@ class SegmentWriter:
     def create(folder: Path, head: SegmentHead) -> None:
         """Make an empty segment. Its name is on disk when the folder is synced. Raises OSError."""
         path = folder / segment_name(head.first)
-        unfinished = path.with_suffix(".new")
+        unfinished = path.with_suffix(UNFINISHED_SUFFIX)
         with unfinished.open("wb") as file:
             file.write(encode_segment(head))
             file.flush()

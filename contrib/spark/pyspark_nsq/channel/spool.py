@@ -28,7 +28,7 @@ from typing import Self
 from pyspark_nsq.channel.segment import REMEDY, Segment, numbered, read_segment_head
 from pyspark_nsq.channel.segment_writer import SegmentWriter
 from pyspark_nsq.channel.span import Span
-from pyspark_nsq.channel.spool_format import FORGOTTEN, IDS_SUFFIX, SEGMENT_SUFFIX, SegmentHead
+from pyspark_nsq.channel.spool_format import FORGOTTEN, IDS_SUFFIX, SEGMENT_SUFFIX, UNFINISHED_SUFFIX, SegmentHead
 from pyspark_nsq.channel.spool_ids import KnownIds
 from pyspark_nsq.errors import ReadError, SpoolError
 from pyspark_nsq.frames import BODY_AT
@@ -78,7 +78,11 @@ class Spool:
             folder = Path(path)
             folder.mkdir(parents=True, exist_ok=True)
             segments = list(_segments(folder, skips_damage))
+            if len({segment.head.uuid for segment in segments}) > 1:
+                raise SpoolError(f"the spool {path} has files of two spools; keep those that belong to the checkpoint")
             if not segments:
+                if not skips_damage and any(one.suffix != UNFINISHED_SUFFIX for one in folder.iterdir()):
+                    raise SpoolError(f"the folder {path} has other files, and no spool; name a folder of its own")
                 create(folder, SegmentHead(uuid.uuid4().hex, 1, 0))
                 segments = list(_segments(folder, skips_damage))
             return cls(path, segments, _known_ids(folder, segments, skips_damage), skips_damage)
@@ -284,7 +288,12 @@ def _known_ids(folder: Path, segments: list[Segment], skips_damage: bool) -> Kno
     ids = KnownIds()
     # A crash may have come between the file of the ids and the next segment.
     segments[-1].path.with_suffix(IDS_SUFFIX).unlink(missing_ok=True)
-    stored = {path.stem for path in numbered(folder, IDS_SUFFIX) if ids.load(path)}
+    stored = set()
+    for path in numbered(folder, IDS_SUFFIX):
+        if ids.load(path):
+            stored.add(path.stem)
+        elif not skips_damage:
+            raise SpoolError(f"the spool has a damaged file, {path}; {REMEDY}")
     for segment in segments[:-1]:
         if segment.path.stem not in stored:
             newest = 0

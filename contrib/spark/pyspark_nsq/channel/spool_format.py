@@ -12,6 +12,7 @@ The files of a spool. All integers are big-endian, all CRCs are CRC-32.
     kind 2          Spark needs nothing up to and with `first row`; no nsqd, no frames
 
     FIRST.ids       the ids of a segment that is full, kept for longer than it: spool_ids
+    FIRST.new       one of these, unfinished: a crash left it
 
 `synced` is the number of bytes of the file that were synced before the record was written. So a record that is damaged
 at a place P was synced if there is a good one with `synced` > P: those are lost rows. If there is none, it is the torn
@@ -29,14 +30,13 @@ from zlib import crc32
 VERSION = 2
 """Version 1 was a database of SQLite: spool_conversion."""
 MESSAGES, FORGOTTEN = 1, 2
-SEGMENT_SUFFIX, IDS_SUFFIX = ".segment", ".ids"
+SEGMENT_SUFFIX, IDS_SUFFIX, UNFINISHED_SUFFIX = ".segment", ".ids", ".new"
 
 _SEGMENT = struct.Struct(">8sH16sQQI")
 _RECORD = struct.Struct(">4sHHQIIQIII")
 _SEGMENT_MAGIC, _RECORD_MAGIC = b"NSQSPOOL", b"NSQR"
 _CRC_BYTES = 4
 SEGMENT_BYTES, RECORD_BYTES = _SEGMENT.size, _RECORD.size
-MOST_ROWS, MOST_FRAME_BYTES = (1 << 32) - 1, (1 << 31) - 1
 
 
 class SegmentHead(NamedTuple):

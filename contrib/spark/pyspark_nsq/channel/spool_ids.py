@@ -23,6 +23,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from zlib import crc32
 
+from pyspark_nsq.channel.spool_format import UNFINISHED_SUFFIX
+
 _CHAINS = 4
 _ID_BYTES = 16
 #: Looking for more ids in one run, it is read as a whole.
@@ -163,7 +165,7 @@ class KnownIds:
             return
         head = _HEAD.pack(_MAGIC, _VERSION, len(runs), newest)
         head += b"".join(_RUN.pack(len(nsqd), chain, len(ids)) + nsqd for nsqd, chain, ids in runs)
-        unfinished = path.with_suffix(".new")
+        unfinished = path.with_suffix(UNFINISHED_SUFFIX)
         with unfinished.open("wb") as file:
             file.write(head + crc32(head).to_bytes(_CRC_BYTES, "big"))
             for _, _, ids in runs:

@@ -86,10 +86,15 @@ class V2Connection(Protocol, TimeoutMixin):
     def dataReceived(self, data: bytes) -> None:
         self.resetTimeout()  # type: ignore[no-untyped-call]
         try:
-            spans, frames = self._frames.feed(data)
+            self._read(data)
         except InvalidFrame as failure:
             self._refuse(f"it does not talk NSQ: {failure}")
-            return
+        except Exception as failure:
+            # Twisted would only log it, and the connection would be made again.
+            self._refuse(f"reading failed: {type(failure).__name__}: {failure}", failure)
+
+    def _read(self, data: bytes) -> None:
+        spans, frames = self._frames.feed(data)
         self.unfinished.update(spans)
         for frame in frames:
             if frame.is_error:
@@ -154,8 +159,9 @@ class V2Connection(Protocol, TimeoutMixin):
         if not payload.startswith(_HARMLESS):
             self._refuse(payload.decode("utf-8", "replace"))
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str, cause: Exception | None = None) -> None:
         self._refused = ReadError(f"nsqd {self.nsqd}: {why}")
+        self._refused.__cause__ = cause
         self.transport.loseConnection()
 
     def set_rdy(self, count: int) -> None:

@@ -48,6 +48,7 @@ class SpanReader:
             if span is not None:
                 spans.append(span)
                 at += len(span.frames)
+                continue
             other = self._other(data, at)
             if other is None:
                 break
