@@ -25,6 +25,7 @@ from twisted.internet.threads import blockingCallFromThread
 
 from tests.process import LookupdProcess, NsqdProcess, Start, starting, wait_until
 from tests.spark.http_thread import HttpThread
+from tests.spark.spans import bodies_of
 from tests.wire import HOST
 
 
@@ -108,7 +109,7 @@ def intake(lookupd: FakeLookupd, tmp_path: Path) -> Iterator[Intake]:
 
 
 def bodies(intake: Intake) -> list[bytes]:
-    return sorted(row.body for row in intake.rows(0, intake.end()))
+    return sorted(bodies_of(intake.spans(0, intake.end())))
 
 
 def await_bodies(intake: Intake, *expected: bytes) -> None:
@@ -169,7 +170,7 @@ def test_one_nsqlookupd_out_of_order_does_not_matter(lookupd: FakeLookupd, start
     with FakeLookupd() as other:
         other.broken = True
         asked = options(other, lookupd, f"{HOST}:1", maxMessages="1", idleTimeoutMs="60000")
-        assert [b"1"] == [row.body for row in take(asked)]
+        assert [b"1"] == bodies_of(take(asked))
 
 
 @pytest.mark.parametrize(("broken", "said"), [(True, ": 500 out of order"), (False, "knows no nsqd with the topic t")])

@@ -2,26 +2,30 @@
 
 import pickle
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from pyspark_nsq.channel.rows import InlinePartition, SharedPartition, cuts, inline
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark_nsq.channel.batch import _packed
+from pyspark_nsq.channel.rows import InlinePartition, SharedPartition, cuts
 from pyspark_nsq.channel.spool import Spool
-from pyspark_nsq.channel.v2_message import Message
 from pyspark_nsq.errors import SpoolError
-from pyspark_nsq.options.channel import ChannelOptions
 
-OPTIONS = ChannelOptions.parse({"nsqdTcpAddresses": "a:1", "topic": "t", "channel": "c"})
+from tests.spark.spans import bodies_of, frame, span_of
 
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
     made = Spool.open(str(tmp_path / "spool"))
-    made.append([("a:1", [Message(10**18 + 1500, 2, b"%016x" % number, b"%d" % number) for number in range(5)])], 0)
+    frames = [frame(b"%016x" % number, b"%d" % 10**number, 10**18 + 1500, 2) for number in range(5)]
+    made.append([span_of("a:1", frames[:2]), span_of("a:1", frames[2:])], 0)
+    made.append([span_of("b:1", [frame(b"f" * 16, b"other", 0, 65535)])], 0)
     return made
 
 
 def shared(spool: Spool, after: int, end: int) -> SharedPartition:
-    return SharedPartition("t", "c", spool.path, spool.uuid, after, end)
+    return SharedPartition("t", "c", spool.path, spool.uuid, after, end, skips_damage=False)
 
 
 def rows(partition: InlinePartition | SharedPartition) -> list[tuple[object, ...]]:
@@ -31,10 +35,28 @@ def rows(partition: InlinePartition | SharedPartition) -> list[tuple[object, ...
 
 
 def test_both_ways_carry_the_same_rows(spool: Spool) -> None:
-    carried = rows(inline(OPTIONS, spool.rows(1, 3)))
-    assert carried == rows(shared(spool, 1, 3))
-    assert [(b"1", "t", "c", "0" * 15 + "1"), (b"2", "t", "c", "0" * 15 + "2")] == [row[:4] for row in carried]
-    assert [(1, 2, "a:1")] * 2 == [(row[4].microsecond, *row[5:]) for row in carried]  # type: ignore[attr-defined]
+    carried = rows(InlinePartition("t", "c", list(spool.spans(1, 6))))
+    assert carried == rows(shared(spool, 1, 6))
+    expected = [(b"%d" % 10**number, "t", "c", "0" * 15 + str(number)) for number in range(1, 5)]
+    assert [*expected, (b"other", "t", "c", "f" * 16)] == [row[:4] for row in carried]
+    assert [(1, 2, "a:1")] * 4 == [(row[4].microsecond, *row[5:]) for row in carried[:4]]  # type: ignore[attr-defined]
+    assert (65535, "b:1") == carried[4][5:]
+
+
+def test_no_rows() -> None:
+    assert [] == rows(InlinePartition("t", "c", []))
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5), max_size=5), st.integers(1, 4))
+def test_a_batch_is_cut_into_parts_that_are_not_too_large(sizes: list[list[int]], partitions: int) -> None:
+    numbers = iter(range(1_000))
+    spans = [span_of("a:1", [frame(b"%016d" % next(numbers), b"x" * size) for size in some]) for some in sizes]
+    with mock.patch("pyspark_nsq.channel.batch.MOST_INLINE_BYTES", 12):
+        parts = list(_packed(spans, partitions))
+    assert bodies_of(spans) == [body for part in parts for body in bodies_of(part)]
+    assert all(12 >= sum(map(len, bodies_of(part))) for part in parts)
+    total = sum(map(len, sizes))
+    assert min(partitions, total) <= len(parts)
 
 
 def test_a_spool_is_not_read_from_another_machine(spool: Spool) -> None:

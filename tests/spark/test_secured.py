@@ -24,6 +24,7 @@ from pyspark_nsq.sink.publisher import Publisher
 from nsqtw.auth.secret_hash import Recipe
 from tests.certificates import Certificates
 from tests.process import NsqdProcess, ReservedPort, starting
+from tests.spark.spans import bodies_of
 from tests.wire import ANSWER_SECONDS, HOST
 
 SECRET = "s3cret"
@@ -100,7 +101,7 @@ def is_told_in_a_line(caught: pytest.ExceptionInfo[Exception]) -> bool:
 def test_what_is_published_through_tls_comes_back_both_ways(secured: Secured) -> None:
     secured.publish(b"one")
     secured.publish(b"two")
-    assert [b"one", b"two"] == [row.body for row in take(ChannelOptions.parse(secured.by_tcp | {"maxMessages": "2"}))]
+    assert [b"one", b"two"] == bodies_of(take(ChannelOptions.parse(secured.by_tcp | {"maxMessages": "2"})))
     reader = LogBatchReader(LogOptions.parse(secured.by_log))
     read = [
         value

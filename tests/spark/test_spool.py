@@ -1,34 +1,45 @@
 """The spool: numbered messages on disk, each once, and who may write."""
 
-import sqlite3
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark_nsq.channel.spool import Row, Spool, read_rows
+from pyspark_nsq.channel import spool as spool_module
+from pyspark_nsq.channel.spool import Spool, read_spans
 from pyspark_nsq.channel.spool_lock import SpoolLock
-from pyspark_nsq.channel.v2_message import Message
 from pyspark_nsq.errors import SpoolError
+
+from tests.spark.spans import Row, bodies_of, frame, rows_of, span_of
 
 NOW = 1_000_000
 
 
-def message(number: int, attempts: int = 1) -> Message:
-    return Message(number * 10**9, attempts, b"%016x" % number, b"body %d" % number)
-
-
 def append(spool: Spool, *numbers: int, nsqd: str = "a:1", at: int = NOW) -> int:
-    return spool.append([(nsqd, [message(number) for number in numbers])], at)
+    frames = [frame(b"%016x" % number, b"body %d" % number, number * 10**9) for number in numbers]
+    return spool.append([span_of(nsqd, [one]) for one in frames[:1]] + [span_of(nsqd, frames[1:])], at)
 
 
 def bodies(spool: Spool, after: int = 0) -> list[bytes]:
-    return [row.body for row in spool.rows(after, spool.end)]
+    return bodies_of(spool.spans(max(after, spool.first() - 1), spool.end))
+
+
+def segments(path: str) -> list[str]:
+    return sorted(one.name for one in Path(path).glob("*.segment"))
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "new folder" / "spool")
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A segment is full with three rows."""
+    monkeypatch.setattr(spool_module, "_SEGMENT_ROWS", 2)
+    yield
 
 
 def test_messages_get_numbers_and_are_read_by_them(path: str) -> None:
@@ -40,7 +51,7 @@ def test_messages_get_numbers_and_are_read_by_them(path: str) -> None:
         Row(2, "a:1", b"%016x" % 8, 8 * 10**9, 1, b"body 8"),
         Row(3, "a:1", b"%016x" % 9, 9 * 10**9, 1, b"body 9"),
     ]
-    assert expected == list(spool.rows(1, 3)) == list(read_rows(path, spool.uuid, 1, 3))
+    assert expected == rows_of(spool.spans(1, 3)) == rows_of(read_spans(path, spool.uuid, 1, 3))
 
 
 def test_the_same_spool_again(path: str) -> None:
@@ -61,6 +72,18 @@ def test_another_delivery_of_a_known_message_is_dropped(path: str) -> None:
     assert [b"body 1", b"body 2", b"body 2"] == bodies(spool)
 
 
+@pytest.mark.usefixtures("small_segments")
+def test_a_message_is_known_when_its_segment_is_full_and_gone(path: str) -> None:
+    spool = Spool.open(path)
+    append(spool, 1, 2, 3)
+    append(spool, 4, 5, 6)
+    spool.forget(6, before=NOW)
+    assert ["00000000000000000007.segment"] == segments(path)
+    assert 1 == append(spool, 1, 6, 7, 2)
+    spool.close()
+    assert 0 == append(Spool.open(path), 3, 5, 7)
+
+
 def test_what_spark_is_done_with_goes_and_its_ids_stay_for_the_window(path: str) -> None:
     spool = Spool.open(path)
     append(spool, 1, 2, 3)
@@ -71,74 +94,127 @@ def test_what_spark_is_done_with_goes_and_its_ids_stay_for_the_window(path: str)
     assert (4, 3) == (spool.first(), spool.end)
     assert 1 == append(spool, 1, at=NOW + 1)
     assert 4 == spool.end
+    assert ["00000000000000000004.segment"] == sorted(one.name for one in Path(path).iterdir())
 
 
-def test_numbers_go_on_when_all_is_gone(path: str) -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_numbers_go_on_when_all_is_gone(path: str, again: bool) -> None:
     spool = Spool.open(path)
     append(spool, 1, 2)
-    spool.forget(2, before=0)
+    spool.forget(2, before=NOW + 1 if again else 0)
     spool.close()
-    assert 2 == Spool.open(path).end
+    reopened = Spool.open(path)
+    assert (2, 3, 0) == (reopened.end, reopened.first(), reopened.frame_bytes)
 
 
+@pytest.mark.usefixtures("small_segments")
 def test_how_far_the_bytes_reach(path: str) -> None:
     spool = Spool.open(path)
-    append(spool, 1, 2, 3)  # six bytes each
-    assert [1, 1, 2, 2, 3, 3] == [spool.fit(0, 3, most) for most in (1, 11, 12, 17, 18, 99)]
+    append(spool, 1, 2)  # six bytes each
+    append(spool, 3, 4)
+    append(spool, 5)
+    assert [1, 1, 2, 2, 3, 3, 4, 5] == [spool.fit(0, 5, most) for most in (1, 11, 12, 17, 18, 23, 29, 99)]
     assert 2 == spool.fit(1, 2, 99)
+    assert [2, 2, 3] == [spool.fit(1, 3, most) for most in (1, 6, 12)]
 
 
+@pytest.mark.usefixtures("small_segments")
+def test_what_spark_still_needs_is_measured(path: str) -> None:
+    spool = Spool.open(path)
+    append(spool, 1, 2, 3, 4)
+    append(spool, 5)
+    assert (3, 3 * 40) == spool.measure(2, 5)
+    spool.forget(3, before=0)
+    assert 2 * 40 == spool.frame_bytes
+    assert 2 * 40 == Spool.open(path).frame_bytes
+
+
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 20), max_size=8), max_size=8))
-def test_each_message_once_whatever_comes_again(deliveries: list[list[int]]) -> None:
-    spool = Spool(":memory:", _in_memory())
+def test_each_message_once_whatever_comes_again(
+    tmp_path_factory: pytest.TempPathFactory, deliveries: list[list[int]]
+) -> None:
+    spool = Spool.open(str(tmp_path_factory.mktemp("each") / "spool"))
     for numbers in deliveries:
         append(spool, *numbers)
     first_seen = dict.fromkeys(number for numbers in deliveries for number in numbers)
     assert [b"body %d" % number for number in first_seen] == bodies(spool)
-    assert list(range(1, len(first_seen) + 1)) == [row.seq for row in spool.rows(0, spool.end)]
+    assert list(range(1, len(first_seen) + 1)) == [row.seq for row in rows_of(spool.spans(0, spool.end))]
+    spool.close()
 
 
-def _in_memory() -> sqlite3.Connection:
-    from pyspark_nsq.channel import spool
-
-    connection = sqlite3.connect(":memory:")
-    connection.executescript(spool._SCHEMA.format(uuid="u"))
-    return connection
-
-
-def test_a_failed_append_leaves_nothing(path: str) -> None:
+def test_a_failed_append_leaves_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool.open(path)
     append(spool, 1)
-    unkeepable = message(3)._replace(timestamp_ns=1 << 70)
-    with pytest.raises((SpoolError, OverflowError)):
-        spool.append([("b:1", [message(2), unkeepable])], NOW)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(os, "fdatasync", full)
+        with pytest.raises(SpoolError, match="No space left on device"):
+            append(spool, 2)
     assert (1, [b"body 1"]) == (spool.end, bodies(spool))
-    assert 1 == append(spool, 2, nsqd="b:1")
+    with pytest.raises(SpoolError, match="could not be written before"):
+        append(spool, 2)
+    spool.close()
+    again = Spool.open(path)
+    assert (1, [b"body 1"]) == (again.end, bodies(again))
+    assert 1 == append(again, 2, nsqd="b:1")
 
 
-def test_a_file_that_is_no_spool(tmp_path: Path) -> None:
+def test_nothing_is_appended_before_it_is_synced(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool.open(path)
+    sync, sizes = os.fdatasync, []
+
+    def recorded(descriptor: int) -> None:
+        sizes.append((spool.end, os.fstat(descriptor).st_size))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", recorded)
+    append(spool, 1, 2)
+    append(spool, 3)
+    size = os.stat(Path(path) / segments(path)[0]).st_size
+    assert [0, 2] == [end for end, _ in sizes], "the end moves when all of it is on the disk"
+    assert size == sizes[-1][1]
+
+
+def test_a_path_that_is_no_spool(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"no database, but long enough to be one" * 10)
-    with pytest.raises(SpoolError, match="other: file is not a database"):
+    with pytest.raises(SpoolError, match="other is a file, and no spool; name a folder of its own"):
         Spool.open(str(other))
-    with sqlite3.connect(tmp_path / "theirs") as theirs:
-        theirs.execute("CREATE TABLE t(x)")
-    with pytest.raises(SpoolError, match="no spool of this version"):
-        Spool.open(str(tmp_path / "theirs"))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "theirs").touch()
+    with pytest.raises(SpoolError, match="folder has other files, and no spool; name a folder of its own"):
+        Spool.open(str(folder))
     with pytest.raises(SpoolError, match="nowhere"):
-        list(read_rows(str(tmp_path / "nowhere"), "uuid", 0, 1))
+        list(read_spans(str(tmp_path / "nowhere"), "uuid", 0, 1))
 
 
+def test_a_spool_of_a_later_version(path: str) -> None:
+    Spool.open(path).close()
+    [name] = segments(path)
+    segment = Path(path) / name
+    segment.write_bytes(b"NSQSPOOL\0\x09" + segment.read_bytes()[10:])
+    with pytest.raises(SpoolError, match="is damaged, or of a later version of the connector"):
+        Spool.open(path)
+
+
+@pytest.mark.usefixtures("small_segments")
 def test_a_reader_gets_all_rows_of_the_spool_it_means_or_says_so(path: str) -> None:
     spool = Spool.open(path)
     append(spool, 1, 2, 3)
+    append(spool, 4)
     with pytest.raises(SpoolError, match="is another one than the driver's"):
-        next(read_rows(path, "another", 0, 3))
-    with pytest.raises(SpoolError, match="has 3 of the 4 rows 1 to 4"):
-        list(read_rows(path, spool.uuid, 0, 4))
-    spool.forget(2, NOW)
-    with pytest.raises(SpoolError, match="has 1 of the 2 rows 2 to 3"):
-        list(read_rows(path, spool.uuid, 1, 3))
+        next(read_spans(path, "another", 0, 3))
+    with pytest.raises(SpoolError, match="has 4 of the 5 rows 1 to 5"):
+        list(read_spans(path, spool.uuid, 0, 5))
+    spool.forget(3, NOW)
+    with pytest.raises(SpoolError, match="has 1 of the 3 rows 2 to 4"):
+        list(read_spans(path, spool.uuid, 1, 4))
+    assert [b"body 4"] == bodies_of(read_spans(path, spool.uuid, 1, 4, skips_damage=True))
 
 
 def test_one_writer_at_a_time(path: str) -> None:

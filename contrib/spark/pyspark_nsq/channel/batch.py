@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_nsq.channel.rows import MOST_INLINE_BYTES, InlinePartition, cuts, inline
-from pyspark_nsq.channel.spool import Row
+from pyspark_nsq.channel.rows import MOST_INLINE_BYTES, InlinePartition, cuts
+from pyspark_nsq.channel.span import Span
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.progress import tell
 
@@ -32,30 +32,51 @@ class ChannelBatchReader(DataSourceReader):
         """Consumes. Raises ReadError."""
         from pyspark_nsq.channel.sample import take
 
-        rows = take(self._options)
-        packed = list(_packed(self._options, rows)) or [inline(self._options, [])]
+        spans = take(self._options)
+        names = self._options.topic, self._options.channel
+        packed = [InlinePartition(*names, some) for some in _packed(spans, self._options.partitions)]
         tell(
             "sampled",
             self._options.show_progress,
             topic=self._options.topic,
             channel=self._options.channel,
-            rows=len(rows),
-            bytes=sum(len(row.body) for row in rows),
-            tasks=len(packed),
+            rows=sum(span.count for span in spans),
+            bytes=sum(span.body_bytes for span in spans),
+            tasks=max(1, len(packed)),
         )
-        return list[InputPartition](packed)
+        # A batch without a partition would have no task, and Spark wants one.
+        return list[InputPartition](packed or [InlinePartition(*names, [])])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, InlinePartition)
         return partition.batches()
 
 
-def _packed(options: ChannelOptions, rows: list[Row]) -> Iterator[InlinePartition]:
-    for low, high in cuts(0, len(rows), options.partitions):
-        start, size = low, 0
-        for at in range(low, high):
-            size += len(rows[at].body)
-            if size > MOST_INLINE_BYTES and at > start:
-                yield inline(options, rows[start:at])
-                start, size = at, len(rows[at].body)
-        yield inline(options, rows[start:high])
+def _packed(spans: list[Span], partitions: int) -> Iterator[list[Span]]:
+    """The rows in about equal parts, none of more than MOST_INLINE_BYTES, or of one row."""
+    total = sum(span.count for span in spans)
+    for low, high in cuts(0, total, partitions):
+        some: list[Span] = []
+        left = MOST_INLINE_BYTES
+        for span in _between(spans, low, high):
+            while span.count:
+                count = span.fit(left) or (0 if some else 1)
+                if count:
+                    some.append(span.part(0, count))
+                    left -= some[-1].body_bytes
+                    span = span.part(count, span.count)
+                if span.count:
+                    yield some
+                    some, left = [], MOST_INLINE_BYTES
+        if some:
+            yield some
+
+
+def _between(spans: list[Span], low: int, high: int) -> Iterator[Span]:
+    """The rows from number `low` to before `high`."""
+    at = 0
+    for span in spans:
+        start, stop = max(low - at, 0), min(high - at, span.count)
+        if start < stop:
+            yield span.part(start, stop)
+        at += span.count

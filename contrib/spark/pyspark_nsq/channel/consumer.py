@@ -20,8 +20,8 @@ from twisted.internet.endpoints import HostnameEndpoint
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 
+from pyspark_nsq.channel.span import Span
 from pyspark_nsq.channel.v2_connection import V2Connection
-from pyspark_nsq.channel.v2_message import Message
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.lookup import Lookup, LookupFailed
 from pyspark_nsq.http.lookup_watch import LookupWatch
@@ -44,7 +44,7 @@ class ChannelConsumer:
     """`failure` is set when an nsqd refused what it was asked, which no retry would change."""
 
     def __init__(
-        self, reactor: ReactorBase, options: ChannelOptions, received: Callable[[V2Connection, list[Message]], None]
+        self, reactor: ReactorBase, options: ChannelOptions, received: Callable[[V2Connection, list[Span]], None]
     ) -> None:
         self.failure: ReadError | None = None
         self.trouble: str | None = None
@@ -158,14 +158,20 @@ class ChannelConsumer:
     async def _ask(self, lookup: Lookup, lookupd: str) -> None:
         try:
             found = await lookup.producers_of(lookupd, self._options.topic)
+            self._learn(lookupd, {(one.host, one.tcp_port) for one in found})
         except LookupFailed as failed:
             self.trouble = f"nsqlookupd {failed}"
             _log.warning("%s; trying again", self.trouble)
-            return
-        if not found:
+        except Exception as error:
+            self.failure = ReadError(f"asking nsqlookupd {lookupd} failed: {type(error).__name__}: {error}")
+            self.failure.__cause__ = error
+
+    def _learn(self, lookupd: str, addresses: set[Address]) -> None:
+        """The nsqds that an nsqlookupd names now."""
+        if not addresses:
             self.trouble = f"nsqlookupd {lookupd} knows no nsqd with the topic {self._options.topic}"
-        self._named[lookupd] = {(one.host, one.tcp_port) for one in found}
-        for address in sorted(self._named[lookupd]):
+        self._named[lookupd] = addresses
+        for address in sorted(addresses):
             self._add(address)
         self._drop_unnamed()
 

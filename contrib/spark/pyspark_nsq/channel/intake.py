@@ -2,9 +2,9 @@
 From NSQ into the spool: the consumer in the reactor's thread, a thread that appends, and the query's thread, which
 asks.
 
-What the connections receive is collected; the appending thread takes all of it at a time, so the fsync of one
-transaction serves everything that came during the one before. Only then are the messages finished. RDY follows the room
-in the spool.
+What the connections receive is collected; the appending thread takes all of it at a time, so one sync serves everything
+that came during the one before. Only then are the messages finished. RDY follows the room in the spool. The query's
+thread reads beside them: nobody waits for it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from twisted.internet.threads import blockingCallFromThread
 
 from pyspark_nsq.channel.consumer import ChannelConsumer
 from pyspark_nsq.channel.silence import wait_for_silence
-from pyspark_nsq.channel.spool import Row, Spool
+from pyspark_nsq.channel.span import Span
+from pyspark_nsq.channel.spool import Spool
 from pyspark_nsq.channel.spool_lock import SpoolLock
 from pyspark_nsq.channel.v2_connection import V2Connection
-from pyspark_nsq.channel.v2_message import Message
 from pyspark_nsq.errors import NsqSparkError, ReadError
+from pyspark_nsq.frames import BODY_AT
 from pyspark_nsq.http.reactor_thread import running_reactor
 from pyspark_nsq.options.channel import ChannelOptions
 
@@ -39,12 +40,15 @@ class Intake:
     def __init__(self, options: ChannelOptions, path: str) -> None:
         self._options = options
         self._lock = SpoolLock(path)
-        self._spool = Spool.open(path)
-        self._spool_use = threading.Lock()
+        try:
+            self._spool = Spool.open(path, skips_damage=not options.fail_on_data_loss)
+        except BaseException:
+            self._lock.release()
+            raise
         self.repeated = 0
         """How many messages came again, and were dropped, so far."""
         self._failure: NsqSparkError | None = None
-        self._pending: list[tuple[V2Connection, list[Message]]] = []
+        self._pending: list[tuple[V2Connection, list[Span]]] = []
         self._news = threading.Condition()
         self._stopping = False
         self._received_at = time.monotonic()
@@ -60,32 +64,28 @@ class Intake:
 
     def first(self) -> int:
         """The number of the first row that is there, one past the last if there is none."""
-        with self._spool_use:
-            return self._spool.first()
+        return self._spool.first()
 
     def end(self) -> int:
         """The number of the last row. Raises the error that has stopped the intake: SpoolError, ReadError."""
         self._must_work()
         return self._spool.end
 
-    def rows(self, after: int, end: int) -> list[Row]:
-        """From above `after` up to and with `end`."""
-        with self._spool_use:
-            return list(self._spool.rows(after, end))
+    def spans(self, after: int, end: int) -> list[Span]:
+        """The messages from above `after` up to and with `end`."""
+        return list(self._spool.spans(after, end))
 
     def fit(self, after: int, end: int, most_bytes: int) -> int:
-        with self._spool_use:
-            return self._spool.fit(after, end, most_bytes)
+        return self._spool.fit(after, end, most_bytes)
 
     def body_bytes(self, after: int, end: int) -> int:
         """How many bytes the values have."""
-        with self._spool_use:
-            return self._spool.body_bytes(after, end)
+        rows, frame_bytes = self._spool.measure(after, end)
+        return frame_bytes - BODY_AT * rows
 
     def forget(self, end: int) -> None:
         """Spark needs nothing up to and with `end` any more."""
-        with self._spool_use:
-            self._spool.forget(end, int(time.time()) - self._options.id_window_seconds)
+        self._spool.forget(end, int(time.time()) - self._options.id_window_seconds)
         self._in_reactor(self._share_room)
 
     def drain(self) -> None:
@@ -93,7 +93,9 @@ class Intake:
         Take what NSQ has: until nothing came for a while, the spool is full, or it took too long. Then stop. Raises
         ReadError when no nsqd could be reached.
         """
-        wait_for_silence(self._options, self._consumer, lambda: self._received_at, lambda: self._room() <= 0)
+        wait_for_silence(
+            self._options, self._consumer, lambda: self._received_at, lambda: self._room() <= 0 or bool(self._failure)
+        )
         self._must_work()
         self.stop()
 
@@ -111,8 +113,7 @@ class Intake:
     def close(self) -> None:
         """Stop, and let another query have the spool."""
         self.stop()
-        with self._spool_use:
-            self._spool.close()
+        self._spool.close()
         self._lock.release()
 
     def _in_reactor(self, work: Callable[..., Any], *arguments: object) -> Any:
@@ -128,17 +129,19 @@ class Intake:
         self._consumer.start()
 
     def _room(self) -> int:
-        with self._spool_use:
-            return self._options.max_spool_rows - (self._spool.end - self._spool.first() + 1)
+        """How many messages there is room for."""
+        if self._spool.frame_bytes >= self._options.max_spool_bytes:
+            return 0
+        return self._options.max_spool_rows - (self._spool.end - self._spool.forgotten)
 
     def _share_room(self) -> None:
         if not self._stopping:
             self._consumer.allow(max(0, min(self._options.max_in_flight, self._room())))
 
-    def _received(self, connection: V2Connection, messages: list[Message]) -> None:
+    def _received(self, connection: V2Connection, spans: list[Span]) -> None:
         self._received_at = time.monotonic()
         with self._news:
-            self._pending.append((connection, messages))
+            self._pending.append((connection, spans))
             self._news.notify()
 
     def _write(self) -> None:
@@ -150,19 +153,19 @@ class Intake:
             if not deliveries:
                 return
             try:
-                with self._spool_use:
-                    named = ((one.nsqd, messages) for one, messages in deliveries)
-                    fresh = self._spool.append(named, int(time.time()))
-                self.repeated += sum(len(messages) for _, messages in deliveries) - fresh
+                spans = [span for _, some in deliveries for span in some]
+                fresh = self._spool.append(spans, int(time.time()))
+                self.repeated += sum(span.count for span in spans) - fresh
                 self._reactor.callFromThread(self._finish, deliveries)
             except Exception as error:
                 self._fail(error, "appending to the spool")
                 return
 
-    def _finish(self, deliveries: list[tuple[V2Connection, list[Message]]]) -> None:
+    def _finish(self, deliveries: list[tuple[V2Connection, list[Span]]]) -> None:
         try:
-            for connection, messages in deliveries:
-                connection.finish([one.id for one in messages])
+            for connection, spans in deliveries:
+                for span in spans:
+                    connection.finish(span)
             self._share_room()
         except Exception as error:
             self._fail(error, "finishing messages")

@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_nsq.channel.spool import Row, read_rows
+from pyspark_nsq.channel.span import Span, joined
+from pyspark_nsq.channel.spool import read_spans
 from pyspark_nsq.errors import SpoolError
+from pyspark_nsq.frames import ATTEMPTS_AT, BODY_AT, FAR_BEHIND, ID_AT, TIMESTAMP_AT, big_endian, column_of
 from pyspark_nsq.machine import this_machine
-from pyspark_nsq.options.channel import ChannelOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: A partition with its rows inside travels in one piece.
-MOST_INLINE_BYTES = 8 * 1024 * 1024
-_ROWS_AT_ONCE = 10_000
+#: A partition with its rows inside travels in one piece, through the memory of Spark's Java.
+MOST_INLINE_BYTES = 8 << 20
+#: Frames of one batch of Arrow's.
+_BATCH_BYTES = 4 << 20
 
 
 class InlinePartition(InputPartition):
-    """Rows as an Arrow stream."""
+    """Messages of a channel, as they came from nsqd: the task makes the columns."""
 
-    def __init__(self, stream: bytes) -> None:
-        self.stream = stream
+    def __init__(self, topic: str, channel: str, spans: list[Span]) -> None:
+        self.topic, self.channel, self.spans = topic, channel, spans
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        with pa.ipc.open_stream(self.stream) as reader:
-            yield from reader
+        return _batches(self.topic, self.channel, self.spans)
 
 
 class SharedPartition(InputPartition):
     """
     Where the rows are: above `after` up to and with `end`, in the spool at `path`, whose uuid is `spool`.
 
-    Only for tasks on the machine that writes the spool: SQLite's readers and its writer share memory. On another one,
-    a file of that name is another file, or one on a network's disk whose newest rows are not seen.
+    Only for tasks on the machine that writes the spool. On another one, a folder of that name is another folder, or one
+    on a network's disk whose newest rows may not be seen.
     """
 
-    def __init__(self, topic: str, channel: str, path: str, spool: str, after: int, end: int) -> None:
+    def __init__(
+        self, topic: str, channel: str, path: str, spool: str, after: int, end: int, *, skips_damage: bool
+    ) -> None:
         self.topic, self.channel, self.path, self.after, self.end = topic, channel, path, after, end
-        self.spool = spool
+        self.spool, self.skips_damage = spool, skips_damage
         self.machine = this_machine()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -54,43 +54,33 @@ class SharedPartition(InputPartition):
                 f"the spool {self.path} is on the driver's machine, and this task is not; "
                 'set the option "spoolMode" to "inline"'
             )
-        rows: list[Row] = []
-        for row in read_rows(self.path, self.spool, self.after, self.end):
-            rows.append(row)
-            if len(rows) == _ROWS_AT_ONCE:
-                yield record_batch(self.topic, self.channel, rows)
-                rows = []
-        if rows:
-            yield record_batch(self.topic, self.channel, rows)
+        spans = read_spans(self.path, self.spool, self.after, self.end, skips_damage=self.skips_damage)
+        return _batches(self.topic, self.channel, spans)
 
 
-def inline(options: ChannelOptions, rows: Iterable[Row]) -> InlinePartition:
-    """A partition that carries `rows`."""
+def _batches(topic: str, channel: str, spans: Iterable[Span]) -> Iterator[pa.RecordBatch]:
+    for span in joined(spans, _BATCH_BYTES):
+        yield record_batch(topic, channel, span)
+
+
+def record_batch(topic: str, channel: str, span: Span) -> pa.RecordBatch:
+    """Return the messages in Arrow's form, as SCHEMA says."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    batch = record_batch(options.topic, options.channel, list(rows))
-    out = io.BytesIO()
-    with pa.ipc.new_stream(out, batch.schema) as writer:
-        writer.write_batch(batch)
-    return InlinePartition(out.getvalue())
-
-
-def record_batch(topic: str, channel: str, rows: list[Row]) -> pa.RecordBatch:
-    """Rows in Arrow's form, as SCHEMA says."""
-    import pyarrow as pa
-
-    count = len(rows)
-    _, nsqds, ids, timestamps, attempts, bodies = zip(*rows, strict=True) if rows else ((),) * 6
-    microseconds = pa.array(timestamps, pa.int64())
+    count = span.count
+    frames = column_of(span.frames, span.starts, 0, count)
+    timestamps_ns = big_endian(pc.binary_slice(frames, TIMESTAMP_AT, ATTEMPTS_AT))
+    attempts = big_endian(pc.binary_slice(frames, ATTEMPTS_AT, ID_AT), "H")
     return pa.record_batch(
         {
-            "value": pa.array(bodies, pa.binary()),
+            "value": pc.binary_slice(frames, BODY_AT, FAR_BEHIND),
             "topic": pa.repeat(topic, count),
             "channel": pa.repeat(channel, count),
-            "id": pa.array(ids, pa.binary()).cast(pa.string()),
-            "timestamp": pa.compute.divide(microseconds, 1000).cast(pa.timestamp("us", "UTC")),
-            "attempts": pa.array(attempts, pa.int32()),
-            "nsqd": pa.array(nsqds, pa.string()),
+            "id": pc.binary_slice(frames, ID_AT, BODY_AT).cast(pa.string()),
+            "timestamp": pc.divide(timestamps_ns, 1000).cast(pa.timestamp("us", "UTC")),
+            "attempts": attempts.cast(pa.int32()),
+            "nsqd": pa.repeat(span.nsqd, count),
         }
     )
 

@@ -13,14 +13,13 @@ from twisted.internet.threads import blockingCallFromThread
 
 from pyspark_nsq.channel.consumer import ChannelConsumer
 from pyspark_nsq.channel.silence import wait_for_silence
-from pyspark_nsq.channel.spool import Row
+from pyspark_nsq.channel.span import Span
 from pyspark_nsq.channel.v2_connection import V2Connection
-from pyspark_nsq.channel.v2_message import Message
 from pyspark_nsq.http.reactor_thread import running_reactor
 from pyspark_nsq.options.channel import ChannelOptions
 
 
-def take(options: ChannelOptions) -> list[Row]:
+def take(options: ChannelOptions) -> list[Span]:
     """
     The messages, finished, or given back when `ackMode` is peek. Raises ReadError when an nsqd refuses, or none can be
     reached.
@@ -34,27 +33,31 @@ def take(options: ChannelOptions) -> list[Row]:
         wait_for_silence(options, consumer, lambda: sample.received_at, lambda: sample.full)
     finally:
         blockingCallFromThread(reactor, consumer.stop)
-    return sample.rows
+    return sample.spans
 
 
 class _Sample:
     """What came, in the reactor's thread."""
 
     def __init__(self, options: ChannelOptions) -> None:
-        self.rows: list[Row] = []
+        self.spans: list[Span] = []
         self.received_at = time.monotonic()
         self.most_unfinished = min(options.max_in_flight, options.max_messages)
         self._peek = options.ack_mode == "peek"
-        self._most = self.most_unfinished if self._peek else options.max_messages
+        self._left = self.most_unfinished if self._peek else options.max_messages
 
     @property
     def full(self) -> bool:
-        return len(self.rows) >= self._most
+        return self._left == 0
 
-    def received(self, connection: V2Connection, messages: list[Message]) -> None:
+    def received(self, connection: V2Connection, spans: list[Span]) -> None:
         self.received_at = time.monotonic()
-        # What is too much stays unfinished, and is given back.
-        mine = messages[: self._most - len(self.rows)]
-        self.rows += [Row(0, connection.nsqd, one.id, one.timestamp_ns, one.attempts, one.body) for one in mine]
-        if not self._peek:
-            connection.finish([one.id for one in mine])
+        for span in spans:
+            if span.count > self._left:
+                # What is too much stays unfinished, and is given back.
+                span, _ = connection.split(span, self._left)
+            if span.count:
+                self._left -= span.count
+                self.spans.append(span)
+                if not self._peek:
+                    connection.finish(span)

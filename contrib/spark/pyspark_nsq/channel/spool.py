@@ -5,219 +5,317 @@ Theory of operation. NSQ has no offsets, and a message it was told is finished d
 is appended here, numbered and synced, before NSQ is told. Spark asks for ranges of numbers, after a crash for the same
 ones again, and says which numbers it will not ask for any more.
 
-A message may come twice: its FIN can get lost, or it timed out while it waited to be appended. The ids that came within
-the window are known, and another delivery of one is dropped. An id is nsqd's own, so the nsqd belongs to it.
+A message may come twice: its FIN can get lost, or it timed out while it waited to be appended. The ids that came in
+the window are known (spool_ids), and another delivery of one is dropped. The nsqd belongs to the id, which is its own.
 
-    meta     key, value         'uuid': which spool this is, a part of every offset; 'end': the last seq there ever was
-    nsqd     number, address
-    message  seq, nsqd, id, timestamp_ns, attempts, body       seq: 1, 2, 3, ... without gaps
-    seen     nsqd, id, at       at: seconds since 1970
+The spool is a folder of segments, files that only grow (spool_format). All that came while the disk was busy is written
+in one piece, as it came from the sockets, and synced once. A full segment is followed by another, and is removed as a
+whole when Spark needs none of it.
 
-One process writes (`spool_lock`); any number may read ranges.
+One process writes (`spool_lock`), and removes; any number may read ranges (`read_spans`).
 """
 
 from __future__ import annotations
 
-import sqlite3
+import os
+import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Self
 
-from pyspark_nsq.channel.v2_message import Message
-from pyspark_nsq.errors import SpoolError
+from pyspark_nsq.channel.segment import REMEDY, Segment, numbered, read_segment_head
+from pyspark_nsq.channel.segment_writer import SegmentWriter
+from pyspark_nsq.channel.span import Span
+from pyspark_nsq.channel.spool_format import FORGOTTEN, IDS_SUFFIX, SEGMENT_SUFFIX, UNFINISHED_SUFFIX, SegmentHead
+from pyspark_nsq.channel.spool_ids import KnownIds
+from pyspark_nsq.errors import ReadError, SpoolError
+from pyspark_nsq.frames import BODY_AT
 
-FORMAT = 1
-_SCHEMA = """
-CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-INSERT INTO meta VALUES ('uuid', '{uuid}'), ('end', 0);
-CREATE TABLE nsqd(number INTEGER PRIMARY KEY, address TEXT UNIQUE);
-CREATE TABLE message(seq INTEGER PRIMARY KEY, nsqd INT, id BLOB, timestamp_ns INT, attempts INT, body BLOB);
-CREATE TABLE seen(nsqd INT, id BLOB, at INT, PRIMARY KEY(nsqd, id)) WITHOUT ROWID;
-CREATE INDEX seen_at ON seen(at);
-PRAGMA user_version = 1;
-"""
-_BUSY_SECONDS = 60.0
-#: SQLite takes some 30,000 parameters; a look-up of so many at a time is as fast as it gets.
-_IDS_AT_ONCE = 500
-
-
-class Row(NamedTuple):
-    """A message of the spool, as it is kept."""
-
-    seq: int
-    nsqd: str
-    id: bytes
-    timestamp_ns: int
-    attempts: int
-    body: bytes
+#: A full segment: its ids take some 20 MB while it is written.
+_SEGMENT_BYTES = 32 << 20
+_SEGMENT_ROWS = 1 << 17
 
 
 class Spool:
     """
-    The file at `path`. `open` makes a new one when there is none. Not for two threads at once.
+    The folder at `path`. `open` makes a new one when there is none. `append` and `forget` may be called by two threads;
+    all that reads may run beside them.
 
-    Every method raises SpoolError when the file cannot be read or written.
+    Every method raises SpoolError when a file cannot be read or written, or is damaged. With `skips_damage` rows in
+    damaged places are left out instead.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: str, segments: list[Segment], ids: KnownIds, skips_damage: bool) -> None:
+        """`segments` are not empty. Reads the last one to its end."""
         self.path = path
-        self._connection = connection
-        self.uuid = str(self._value("SELECT value FROM meta WHERE key = 'uuid'"))
-        self._numbers = dict(connection.execute("SELECT address, number FROM nsqd"))
-        self.end = int(self._value("SELECT value FROM meta WHERE key = 'end'"))
+        self.uuid = segments[-1].head.uuid
+        self.forgotten = segments[-1].head.forgotten
+        """Spark needs nothing up to and with this row."""
+        self.end = segments[-1].first - 1
         """The number of the last message that was ever appended."""
+        self.frame_bytes = 0
+        """Bytes of the frames that Spark still needs."""
+        self._folder = Path(path)
+        self._skips_damage = skips_damage
+        self._ids = ids
+        self._newest = 0
+        self._segments = tuple(segments)
+        self._writing = threading.Lock()
+        self._is_broken = False
+        self._recover()
+        self._writer = SegmentWriter(segments[-1])
+        _, self.frame_bytes = self.measure(self.forgotten, self.end)
 
     @classmethod
-    def open(cls, path: str) -> Self:
-        """For the one that writes."""
-        with _told(path):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            connection = _connect(path)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            if _is_new(connection, path):
-                connection.executescript(f"BEGIN; {_SCHEMA.format(uuid=uuid.uuid4().hex)} COMMIT;")
-            return cls(path, connection)
+    def open(cls, path: str, *, skips_damage: bool = False) -> Self:
+        """For the one that writes. Converts a spool of the earlier format."""
+        from pyspark_nsq.channel.spool_conversion import convert
 
-    def append(self, deliveries: Iterable[tuple[str, Sequence[Message]]], at: int) -> int:
+        with _told(path):
+            convert(path)
+            folder = Path(path)
+            folder.mkdir(parents=True, exist_ok=True)
+            segments = list(_segments(folder, skips_damage))
+            if len({segment.head.uuid for segment in segments}) > 1:
+                raise SpoolError(f"the spool {path} has files of two spools; keep those that belong to the checkpoint")
+            if not segments:
+                if not skips_damage and any(one.suffix != UNFINISHED_SUFFIX for one in folder.iterdir()):
+                    raise SpoolError(f"the folder {path} has other files, and no spool; name a folder of its own")
+                create(folder, SegmentHead(uuid.uuid4().hex, 1, 0))
+                segments = list(_segments(folder, skips_damage))
+            return cls(path, segments, _known_ids(folder, segments, skips_damage), skips_damage)
+
+    def _recover(self) -> None:
+        """Read the last segment: the rows it has, and their ids."""
+        for record, span in self._segments[-1].recover():
+            if record.kind == FORGOTTEN:
+                self.forgotten = max(self.forgotten, record.first)
+            if span is not None:
+                self.end = record.end
+                self._newest = record.at
+                self._ids.add(span.nsqd, self._new(span.nsqd, [span])[1])
+
+    def append(self, spans: Iterable[Span], at: int) -> int:
         """
-        Append the messages of each (nsqd, messages) that are not known, in one transaction that is on disk when this
-        returns; how many it were. `at`: seconds since 1970.
+        Append the messages that are not known, which are on disk when this returns; how many it were. `at`: seconds
+        since 1970. After an error, nothing can be appended any more.
         """
-        with _told(self.path), self._connection as transaction:
-            end, numbers = self.end, {}
-            for nsqd, messages in deliveries:
-                number = self._number(nsqd)
-                fresh = self._unknown(number, messages)
-                transaction.executemany(
-                    "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)",
-                    [
-                        (seq, number, one.id, one.timestamp_ns, one.attempts, one.body)
-                        for seq, one in enumerate(fresh, end + 1)
-                    ],
-                )
-                transaction.executemany("INSERT INTO seen VALUES (?, ?, ?)", [(number, one.id, at) for one in fresh])
-                end += len(fresh)
-                numbers[nsqd] = number
-            if end != self.end:
-                transaction.execute("UPDATE meta SET value = ? WHERE key = 'end'", (end,))
-        count = int(end - self.end)
-        self.end = end
-        self._numbers |= numbers
+        by_nsqd: dict[str, list[Span]] = {}
+        for span in spans:
+            by_nsqd.setdefault(span.nsqd, []).append(span)
+        with self._changing():
+            fresh = {nsqd: self._new(nsqd, some) for nsqd, some in by_nsqd.items()}
+            end, frame_bytes = self.end, self.frame_bytes
+            for nsqd, (some, _) in fresh.items():
+                end, frame_bytes = self._writer.add(nsqd, some, end + 1, at), frame_bytes + _size(some)
+            self._writer.write()
+            for nsqd, (_, ids) in fresh.items():
+                self._ids.add(nsqd, ids)
+            count = end - self.end
+            self.end, self.frame_bytes, self._newest = end, frame_bytes, at
+            if self._writer.size >= _SEGMENT_BYTES or end - self._segments[-1].first >= _SEGMENT_ROWS:
+                self._begin_segment()
         return count
 
-    def _number(self, nsqd: str) -> int:
-        number: int | None = self._numbers.get(nsqd)
-        if number is None:
-            self._connection.execute("INSERT OR IGNORE INTO nsqd(address) VALUES (?)", (nsqd,))
-            number = int(self._value("SELECT number FROM nsqd WHERE address = ?", nsqd))
-        return number
+    def _new(self, nsqd: str, spans: list[Span]) -> tuple[list[Span], list[bytes]]:
+        """Return what is not known yet of `spans`, each once, and the ids."""
+        ids = [one for span in spans for one in span.ids]
+        distinct = set(ids)
+        known = self._ids.known(nsqd, distinct) if ids else distinct
+        if not known and len(distinct) == len(ids):
+            return spans, ids
+        spans = [span.without(known) for span in spans]
+        return [span for span in spans if span.count], [one for span in spans for one in span.ids]
 
-    def _unknown(self, number: int, messages: Sequence[Message]) -> list[Message]:
-        """Those that are not seen yet, each once."""
-        by_id = {one.id: one for one in messages}
-        ids = list(by_id)
-        for start in range(0, len(ids), _IDS_AT_ONCE):
-            some = ids[start : start + _IDS_AT_ONCE]
-            marks = ",".join("?" * len(some))
-            query = f"SELECT id FROM seen WHERE nsqd = ? AND id IN ({marks})"
-            for (known,) in self._connection.execute(query, [number, *some]):
-                del by_id[known]
-        return list(by_id.values())
+    def _begin_segment(self) -> None:
+        """Put the ids of the last segment into a file, and go on in a new one."""
+        full = self._segments[-1]
+        self._ids.store(full.path.with_suffix(IDS_SUFFIX), self._newest)
+        create(self._folder, SegmentHead(self.uuid, self.end + 1, self.forgotten))
+        [segment] = (one for one in _segments(self._folder, self._skips_damage) if one.first == self.end + 1)
+        self._writer.close()
+        self._writer = SegmentWriter(segment)
+        self._segments = (*self._segments, segment)
 
     def first(self) -> int:
-        """The number of the first message that is there; one past `end` when there is none."""
-        with _told(self.path):
-            first = self._value("SELECT min(seq) FROM message")
-        return self.end + 1 if first is None else int(first)
+        """The number of the first message that Spark may ask for; one past `end` when there is none."""
+        return max(self.forgotten + 1, self._segments[0].first)
 
-    def rows(self, after: int, end: int) -> Iterator[Row]:
+    def spans(self, after: int, end: int) -> Iterator[Span]:
         """The messages with the numbers from above `after` up to and with `end`."""
-        return _rows(self._connection, self.path, after, end)
+        with _told(self.path):
+            yield from _complete(self.path, self._segments, after, end, self._skips_damage)
 
     def fit(self, after: int, end: int, most_bytes: int) -> int:
         """The last number up to `end` so that the bodies from above `after` have no more bytes; one at least."""
         total, last = 0, after
-        query = "SELECT seq, length(body) FROM message WHERE seq > ? AND seq <= ? ORDER BY seq"
         with _told(self.path):
-            for seq, size in self._connection.execute(query, (after, end)):
-                total += size
-                if total > most_bytes and last > after:
-                    break
-                last = seq
+            for segment in _with_rows(self._segments, after, end):
+                for record, file in segment.records(after, end):
+                    body_bytes = record.frame_bytes - BODY_AT * record.rows
+                    if record.first > after and record.end <= end and total + body_bytes <= most_bytes:
+                        total += body_bytes
+                        last = record.end
+                        continue
+                    span = segment.content(record, file)
+                    if span is None:
+                        continue
+                    span = span.part(max(after + 1 - span.first, 0), min(end + 1 - span.first, span.count))
+                    count = span.fit(most_bytes - total)
+                    if count < span.count:
+                        return max(last, after + 1, span.first + count - 1)
+                    total += span.body_bytes
+                    last = span.first + count - 1
         return last
 
-    def body_bytes(self, after: int, end: int) -> int:
-        """How many bytes the bodies have."""
-        query = "SELECT coalesce(sum(length(body)), 0) FROM message WHERE seq > ? AND seq <= ?"
+    def measure(self, after: int, end: int) -> tuple[int, int]:
+        """How many rows there are from above `after` up to and with `end`, and the bytes of their frames."""
+        rows = frame_bytes = 0
         with _told(self.path):
-            return int(self._value(query, after, end))
+            for segment in _with_rows(self._segments, after, end):
+                for record, file in segment.records(after, end):
+                    if record.first > after and record.end <= end:
+                        rows += record.rows
+                        frame_bytes += record.frame_bytes
+                    elif (span := segment.content(record, file)) is not None:
+                        span = span.part(max(after + 1 - span.first, 0), min(end + 1 - span.first, span.count))
+                        rows += span.count
+                        frame_bytes += len(span.frames)
+        return rows, frame_bytes
 
     def forget(self, end: int, before: int) -> None:
         """Spark needs nothing up to and with `end` any more; ids seen before the moment `before` may go, too."""
-        with _told(self.path), self._connection as transaction:
-            transaction.execute("DELETE FROM message WHERE seq <= ?", (end,))
-            transaction.execute("DELETE FROM seen WHERE at < ?", (before,))
+        end = min(end, self.end)
+        _, frame_bytes = self.measure(self.forgotten, end)
+        with self._changing():
+            if end > self.forgotten:
+                self._writer.forget(end)
+                self.forgotten = end
+                self.frame_bytes -= frame_bytes
+            if self.forgotten == self.end >= self._segments[-1].first and self._newest < before:
+                self._begin_segment()
+            self._remove_segments()
+            self._ids.forget(before)
+
+    def _remove_segments(self) -> None:
+        segments = self._segments
+        gone = [one for one, other in zip(segments, segments[1:], strict=False) if other.first <= self.forgotten + 1]
+        if gone:
+            self._segments = segments[len(gone) :]
+            sync_folder(self._folder)  # the files with their ids are there
+            for segment in gone:
+                segment.path.unlink()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """For one thread at a time, and for none after an error."""
+        with self._writing, _told(self.path):
+            if self._is_broken:
+                raise SpoolError(f"the spool {self.path} could not be written before; start the query again")
+            self._is_broken = True
+            yield
+            self._is_broken = False
 
     def close(self) -> None:
-        self._connection.close()
-
-    def _value(self, query: str, *parameters: str | int) -> Any:
-        return self._connection.execute(query, parameters).fetchone()[0]
+        self._writer.close()
 
 
-def read_rows(path: str, spool: str, after: int, end: int) -> Iterator[Row]:
+def read_spans(path: str, spool: str, after: int, end: int, *, skips_damage: bool = False) -> Iterator[Span]:
     """
     For a task: the rows of a spool that another process writes, and whose uuid is `spool`. Raises SpoolError, also in
     the end when these were not all.
     """
     with _told(path):
-        connection = _connect(path, "ro")
-    try:
-        with _told(path):
-            [found] = connection.execute("SELECT value FROM meta WHERE key = 'uuid'").fetchone()
-        if found != spool:
+        segments = list(_segments(Path(path), skips_damage))
+        if not segments:
+            raise SpoolError(f"the spool {path} is empty")
+        if any(segment.head.uuid != spool for segment in segments):
             raise SpoolError(f"the spool {path} is another one than the driver's")
-        count = 0
-        for row in _rows(connection, path, after, end):
-            count += 1
-            yield row
-        if count != end - after:
-            raise SpoolError(f"the spool {path} has {count} of the {end - after} rows {after + 1} to {end}")
+        yield from _complete(path, tuple(segments), after, end, skips_damage)
+
+
+def create(folder: Path, head: SegmentHead) -> None:
+    """Make an empty segment. Raises OSError."""
+    SegmentWriter.create(folder, head)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Names that came into the folder are on disk when this returns. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
     finally:
-        connection.close()
+        os.close(descriptor)
 
 
-def _rows(connection: sqlite3.Connection, path: str, after: int, end: int) -> Iterator[Row]:
-    query = """SELECT seq, address, id, timestamp_ns, attempts, body FROM message JOIN nsqd ON nsqd = number
-        WHERE seq > ? AND seq <= ? ORDER BY seq"""
-    with _told(path):
-        for row in connection.execute(query, (after, end)):
-            yield Row(*row)
+def _complete(path: str, segments: tuple[Segment, ...], after: int, end: int, skips_damage: bool) -> Iterator[Span]:
+    count = 0
+    for segment in _with_rows(segments, after, end):
+        for span in segment.spans(after, end):
+            count += span.count
+            yield span
+    if count != end - after and not skips_damage:
+        raise SpoolError(f"the spool {path} has {count} of the {end - after} rows {after + 1} to {end}; {REMEDY}")
 
 
-def _connect(path: str, mode: str = "rwc") -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{Path(path).absolute().as_uri()}?mode={mode}", uri=True, timeout=_BUSY_SECONDS, check_same_thread=False
-    )
+def _with_rows(segments: tuple[Segment, ...], after: int, end: int) -> Iterator[Segment]:
+    """Those that may have rows from above `after` up to and with `end`."""
+    if after >= end:
+        return
+    for number, segment in enumerate(segments):
+        is_last = number + 1 == len(segments)
+        if segment.first <= end and (is_last or segments[number + 1].first > after + 1):
+            yield segment
 
 
-def _is_new(connection: sqlite3.Connection, path: str) -> bool:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if version == 0 and tables == 0:
-        return True
-    if version != FORMAT:
-        raise SpoolError(f"{path} is no spool of this version of the connector")
-    return False
+def _segments(folder: Path, skips_damage: bool) -> Iterator[Segment]:
+    for path in numbered(folder, SEGMENT_SUFFIX):
+        try:
+            head = read_segment_head(path)
+        except FileNotFoundError:  # the writer removes files while tasks look
+            continue
+        if head is None and not skips_damage:
+            raise SpoolError(f"{path} is damaged, or of a later version of the connector; {REMEDY}")
+        if head is not None:
+            yield Segment(path, head, skips_damage)
+
+
+def _known_ids(folder: Path, segments: list[Segment], skips_damage: bool) -> KnownIds:
+    """The ids in the files, and of full segments without a file: a crash came before it."""
+    ids = KnownIds()
+    # A crash may have come between the file of the ids and the next segment.
+    segments[-1].path.with_suffix(IDS_SUFFIX).unlink(missing_ok=True)
+    stored = set()
+    for path in numbered(folder, IDS_SUFFIX):
+        if ids.load(path):
+            stored.add(path.stem)
+        elif not skips_damage:
+            raise SpoolError(f"the spool has a damaged file, {path}; {REMEDY}")
+    for segment in segments[:-1]:
+        if segment.path.stem not in stored:
+            newest = 0
+            for record, file in segment.records(0, segment.first + (1 << 32)):
+                span = segment.content(record, file)
+                if span is not None:
+                    ids.add(span.nsqd, span.ids)
+                    newest = record.at
+            ids.store(segment.path.with_suffix(IDS_SUFFIX), newest)
+    return ids
+
+
+def _size(spans: list[Span]) -> int:
+    return sum(len(span.frames) for span in spans)
 
 
 @contextmanager
 def _told(path: str) -> Iterator[None]:
-    """SQLite's errors, and the system's, with the file's name."""
+    """The system's errors with the spool's name."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except OSError as error:
+        raise SpoolError(f"the spool {path}: {error.strerror or error}: {error.filename or path}") from error
+    except ReadError as error:
         raise SpoolError(f"the spool {path}: {error}") from error

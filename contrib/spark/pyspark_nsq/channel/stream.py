@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pyspark_nsq.channel.rows import MOST_INLINE_BYTES, InlinePartition, SharedPartition, cuts, inline
+from pyspark_nsq.channel.rows import MOST_INLINE_BYTES, InlinePartition, SharedPartition, cuts
 from pyspark_nsq.errors import OptionError, SpoolError
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.progress import tell
@@ -61,8 +61,8 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         after = int(start["seq"])
         if isinstance(limit, ReadMaxRows):
             end = min(end, after + limit.max_rows)
-        if self._options.max_bytes is not None and end > after:
-            end = intake.fit(after, end, self._options.max_bytes)
+        if self._options.most_bytes is not None and end > after:
+            end = intake.fit(after, end, self._options.most_bytes)
         return {"spool": intake.uuid, "seq": max(end, after)}
 
     def reportLatestOffset(self) -> Offset:
@@ -81,7 +81,9 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A task works in a folder of its own.
             path = str(Path(str(self._options.spool_path)).absolute())
             names = self._options.topic, self._options.channel, path, intake.uuid
-            found = [SharedPartition(*names, *cut) for cut in cuts(after, last, self._options.partitions)]
+            skips_damage = not self._options.fail_on_data_loss
+            ranges = cuts(after, last, self._options.partitions)
+            found = [SharedPartition(*names, *each, skips_damage=skips_damage) for each in ranges]
         else:
             found = list(self._inline(intake, after, last))
         self._tell(intake, after, last, len(found))
@@ -106,7 +108,7 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for low, high in cuts(after, last, self._options.partitions):
             while low < high:
                 stop = intake.fit(low, high, MOST_INLINE_BYTES)
-                yield inline(self._options, intake.rows(low, stop))
+                yield InlinePartition(self._options.topic, self._options.channel, intake.spans(low, stop))
                 low = stop
 
     def _range(self, intake: Intake, start: Offset, end: Offset) -> tuple[int, int]:

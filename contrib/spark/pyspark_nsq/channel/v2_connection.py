@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -20,8 +20,9 @@ from twisted.protocols.policies import TimeoutMixin
 from twisted.python.failure import Failure
 
 from pyspark_nsq.channel import v2_commands as commands
-from pyspark_nsq.channel.v2_frames import HEARTBEAT, FrameReader, InvalidFrame
-from pyspark_nsq.channel.v2_message import Message
+from pyspark_nsq.channel.span import Span
+from pyspark_nsq.channel.v2_frames import HEARTBEAT, InvalidFrame
+from pyspark_nsq.channel.v2_spans import SpanReader
 from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.http.tls import HttpsPolicy, told
 from pyspark_nsq.options.channel import ChannelOptions
@@ -50,16 +51,16 @@ class V2Connection(Protocol, TimeoutMixin):
         address: tuple[str, int],
         options: ChannelOptions,
         ready: Callable[[V2Connection], None],
-        received: Callable[[V2Connection, list[Message]], None],
+        received: Callable[[V2Connection, list[Span]], None],
         ended: Callable[[V2Connection, ReadError | None], None],
     ) -> None:
         self.address = address
         self.nsqd = f"{address[0]}:{address[1]}"
-        self.unfinished: set[bytes] = set()
+        self.unfinished: set[Span] = set()
         self.max_rdy = _MAX_RDY
         self._options = options
         self._ready, self._received, self._ended = ready, received, ended
-        self._frames = FrameReader(_MOST_FRAME_BYTES)
+        self._frames = SpanReader(self.nsqd, _MOST_FRAME_BYTES)
         self._expecting: Callable[[bytes], None] = self._identified
         self._rdy = 0
         self._refused: ReadError | None = None
@@ -85,11 +86,16 @@ class V2Connection(Protocol, TimeoutMixin):
     def dataReceived(self, data: bytes) -> None:
         self.resetTimeout()  # type: ignore[no-untyped-call]
         try:
-            messages, frames = self._frames.feed(data, Message)
+            self._read(data)
         except InvalidFrame as failure:
             self._refuse(f"it does not talk NSQ: {failure}")
-            return
-        self.unfinished.update([message.id for message in messages])
+        except Exception as failure:
+            # Twisted would only log it, and the connection would be made again.
+            self._refuse(f"reading failed: {type(failure).__name__}: {failure}", failure)
+
+    def _read(self, data: bytes) -> None:
+        spans, frames = self._frames.feed(data)
+        self.unfinished.update(spans)
         for frame in frames:
             if frame.is_error:
                 self._error(frame.data)
@@ -97,8 +103,8 @@ class V2Connection(Protocol, TimeoutMixin):
                 self.transport.write(commands.NOP)
             else:
                 self._expecting(frame.data)
-        if messages:
-            self._received(self, messages)
+        if spans:
+            self._received(self, spans)
 
     def _identified(self, payload: bytes) -> None:
         try:
@@ -150,7 +156,7 @@ class V2Connection(Protocol, TimeoutMixin):
 
     def _told(self, payload: bytes) -> None:
         if payload == _CLOSE_WAIT:
-            self.transport.write(b"".join([commands.req(one, 0) for one in self.unfinished]))
+            self.transport.write(b"".join([commands.req(one, 0) for span in self.unfinished for one in span.ids]))
             self.unfinished.clear()
             self.transport.loseConnection()
 
@@ -158,8 +164,9 @@ class V2Connection(Protocol, TimeoutMixin):
         if not payload.startswith(_HARMLESS):
             self._refuse(payload.decode("utf-8", "replace"))
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str, cause: Exception | None = None) -> None:
         self._refused = ReadError(f"nsqd {self.nsqd}: {why}")
+        self._refused.__cause__ = cause
         self.transport.loseConnection()
 
     def set_rdy(self, count: int) -> None:
@@ -169,12 +176,18 @@ class V2Connection(Protocol, TimeoutMixin):
             self._rdy = count
             self.transport.write(commands.rdy(count))
 
-    def finish(self, ids: Iterable[bytes]) -> None:
-        """Those of `ids` that came over this connection and are not finished yet."""
-        mine = [one for one in ids if one in self.unfinished]
-        if mine:
-            self.unfinished.difference_update(mine)
-            self.transport.write(b"".join(map(commands.fin, mine)))
+    def finish(self, span: Span) -> None:
+        """Finish the messages of a span that came over this connection, unless that is done or it is closed."""
+        if span in self.unfinished:
+            self.unfinished.remove(span)
+            self.transport.write(span.fins)
+
+    def split(self, span: Span, count: int) -> tuple[Span, Span]:
+        """Return the first `count` messages of an unfinished span and the others, which now are spans of their own."""
+        parts = span.part(0, count), span.part(count, span.count)
+        self.unfinished.discard(span)
+        self.unfinished.update(parts)
+        return parts
 
     def give_back(self) -> Deferred[None]:
         """Take nothing more, hand back what is not finished, close. Fires when the connection is gone."""

@@ -12,7 +12,6 @@ All integers are big-endian. Sections ascend, with gaps where no message ever wa
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from pyspark_nsq.errors import ReadError
+from pyspark_nsq.frames import ATTEMPTS_AT, BODY_AT, FAR_BEHIND, ID_AT, TIMESTAMP_AT, big_endian, column_of, starts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,12 +29,6 @@ _MESSAGES, _LOST = 1, 2
 _SECTION = struct.Struct(">4sIQIIQQII")
 _CRC_BYTES = 4
 _MAGIC = b"NSQL"
-_SIZE = struct.Struct(">i")
-_SIZE_BYTES = 4
-_TIMESTAMP_AT, _ID_AT, _BODY_AT = 8, 18, 34
-_ATTEMPTS_BYTES = 2
-#: More bytes than a message has. Without an end, Arrow 26 computes with a number that overflows.
-_FAR_BEHIND = 1 << 31
 
 
 class Section(NamedTuple):
@@ -54,15 +48,15 @@ class Cut:
 
     @property
     def bodies(self) -> pa.Array:
-        return self._part(_BODY_AT, _FAR_BEHIND)
+        return self._part(BODY_AT, FAR_BEHIND)
 
     @property
     def ids(self) -> pa.Array:
-        return self._part(_ID_AT, _BODY_AT)
+        return self._part(ID_AT, BODY_AT)
 
     @property
     def timestamps_ns(self) -> pa.Array:
-        return _big_endian(self._part(_TIMESTAMP_AT, _ID_AT - _ATTEMPTS_BYTES))
+        return big_endian(self._part(TIMESTAMP_AT, ATTEMPTS_AT))
 
     def _part(self, start: int, stop: int) -> pa.Array:
         import pyarrow.compute as pc
@@ -91,14 +85,10 @@ def sections(body: bytes) -> Iterator[Section]:
 
 
 def cut(section: Section, low: int, high: int) -> Cut:
-    """The messages of a section with positions from `low` to before `high`. Raises ReadError."""
-    import pyarrow as pa
-
+    """Return the messages of a section with positions from `low` to before `high`. Raises ReadError."""
     frames, starts = _starts(section)
     low, high = (min(max(at - section.first, 0), section.messages) for at in (low, max(low, high)))
-    # The frames as a column whose offsets are where they begin: each of their parts is then one step for all rows.
-    buffers = [None, pa.py_buffer(starts[low : high + 1]), pa.py_buffer(frames)]
-    column = pa.BinaryArray.from_buffers(pa.binary(), high - low, buffers)
+    column = column_of(frames, starts, low, high)
     return Cut(section.first + low, high - low, section.due_ms, column)
 
 
@@ -107,18 +97,6 @@ def int64s(numbers: array[int]) -> pa.Array:
     import pyarrow as pa
 
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
-
-
-def _big_endian(column: pa.Array) -> pa.Array:
-    """The numbers of a column that has them as 8 bytes in each row."""
-    numbers = array("q")
-    if len(column):
-        _, offsets, data = column.buffers()
-        start = memoryview(offsets).cast("i")[column.offset]
-        numbers.frombytes(memoryview(data)[start : start + numbers.itemsize * len(column)])
-    if sys.byteorder == "little":
-        numbers.byteswap()
-    return int64s(numbers)
 
 
 def fit(section: Section, low: int, most_bytes: int) -> tuple[int, int]:
@@ -131,32 +109,5 @@ def fit(section: Section, low: int, most_bytes: int) -> tuple[int, int]:
 
 def _starts(section: Section) -> tuple[bytes, array[int]]:
     """The frames, where each begins, and where the last one ends. Raises ReadError."""
-    frames, count = section.frames, section.messages
-    assert frames is not None
-    size = _size_of_all(frames, count)
-    if size:
-        return frames, array("i", range(0, len(frames) + 1, size))
-    size_at, at = _SIZE.unpack_from, 0
-    starts = array("i", [0])
-    try:
-        for _ in range(count):
-            size = size_at(frames, at)[0] + _SIZE_BYTES
-            if size < _BODY_AT:  # Arrow is handed offsets, and trusts them
-                raise ReadError("nsqd's answer has a frame without a head")
-            at += size
-            starts.append(at)
-    except (struct.error, OverflowError):
-        at = -1
-    if at != len(frames):
-        raise ReadError("nsqd's answer has frames of other sizes than it says")
-    return frames, starts
-
-
-def _size_of_all(frames: bytes, count: int) -> int:
-    """The bytes of each frame when all have the same, which is common, and found without a look at each; else 0."""
-    size, rest = divmod(len(frames), count) if count else (0, 1)
-    if rest or size < _BODY_AT:
-        return 0
-    said = _SIZE.pack(size - _SIZE_BYTES)
-    alike = all(frames[at::size] == said[at : at + 1] * count for at in range(_SIZE_BYTES))
-    return size if alike else 0
+    assert section.frames is not None
+    return section.frames, starts_of(section.frames, section.messages)

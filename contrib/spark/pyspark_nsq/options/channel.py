@@ -7,10 +7,12 @@
 | lookupdPollMs        | both   | 15000    | how often these are asked                                             |
 | topic, channel       | both   | required | one query, one channel: two on the same channel share its messages    |
 | maxRowsPerTrigger    | stream | none     | most rows of a micro-batch                                            |
-| maxBytesPerTrigger   | stream | none     | most bytes of values of a micro-batch, but at least one row           |
-| spoolPath            | stream | required | file on a durable disk of the driver, as important as the checkpoint  |
-| spoolMode            | stream | inline   | ``shared``: tasks read the spool file; it must be on their machine    |
-| maxSpoolRows         | stream | 500000   | rows in the spool, beyond which no more are taken from NSQ            |
+| maxBytesPerTrigger   | stream | 128 MiB  | most bytes of values of a micro-batch, but at least one row; without  |
+|                      |        |          | a limit when maxRowsPerTrigger is set                                 |
+| spoolPath            | stream | required | folder on a durable disk of the driver, as important as the checkpoint|
+| spoolMode            | stream | inline   | ``shared``: tasks read the spool; it must be on their machine         |
+| maxSpoolRows         | stream | 2000000  | rows in the spool, beyond which no more are taken from NSQ            |
+| maxSpoolBytes        | stream | 1 GiB    | the same for the bytes of these rows                                  |
 | idWindowSeconds      | stream | 3600     | how long the id of a message is known, so that another delivery of it |
 |                      |        |          | is dropped                                                            |
 | failOnDataLoss       | stream | true     | ``false`` goes on when the spool does not have what Spark asks for    |
@@ -82,6 +84,8 @@ _OF_LOGS = {
 }
 _MANY = 1 << 62
 _MOST_TIMEOUT_MS = 24 * HOUR_MS
+#: A micro-batch is in the memory of Spark's Java as a whole.
+_MICRO_BATCH_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,8 @@ class ChannelOptions(Security, Values):
     max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None)
     spool_path: str | None = option("spoolPath", FilePath(), None)
     spool_mode: str = option("spoolMode", Choice(("inline", "shared")), "inline")
-    max_spool_rows: int = option("maxSpoolRows", WholeNumber(1, _MANY), 500_000)
+    max_spool_rows: int = option("maxSpoolRows", WholeNumber(1, _MANY), 2_000_000)
+    max_spool_bytes: int = option("maxSpoolBytes", WholeNumber(1, _MANY), 1 << 30)
     id_window_seconds: int = option("idWindowSeconds", WholeNumber(0, _MANY // 1000), 3600)
     fail_on_data_loss: bool = option("failOnDataLoss", YesNo(), True)
     partitions: int = option("numPartitions", WholeNumber(1, 100_000), 2, aliases=("minPartitions",))
@@ -109,6 +114,11 @@ class ChannelOptions(Security, Values):
     ack_mode: str = option("ackMode", Choice(("fin", "peek")), "fin")
     tls: bool = option("tls", YesNo(), False)
     show_progress: bool = option("showProgress", YesNo(), False)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The limit of bytes of a micro-batch."""
+        return _MICRO_BATCH_BYTES if self.max_bytes is None and self.max_rows is None else self.max_bytes
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:

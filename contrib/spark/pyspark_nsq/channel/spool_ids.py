@@ -1,0 +1,233 @@
+"""
+The ids of the messages that came within the window, so that another delivery of one is dropped.
+
+Theory of operation. The ids of the segment that is being written are in memory. When it is full they go into a file,
+sorted; only the first and the last id of each run of them stay in memory. nsqd counts its ids up, so a new message has
+a higher id than all before it, and no file is read. For a lower id, which was deferred or has come before, the run that
+may have it is searched.
+
+So that there is one such run, runs are in chains: each run of a chain is above all that came before it. An id that is
+too low for the first chain goes into the second, and so on (as in patience sorting). A channel where nsqd mixes old
+messages from its disk with new ones needs two. Ids too low for all `_CHAINS` stay in memory, 100 B each.
+
+    ids file   "NSQI" | version 2 | runs 2 | newest time 8 | run ... | CRC of all until here 4 | ids, 16 bytes each
+    run        length of nsqd 2 | chain 2 | ids 4 | nsqd           chain: 0, 1, ...; _CHAINS for what stays in memory
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from zlib import crc32
+
+from pyspark_nsq.channel.spool_format import UNFINISHED_SUFFIX
+
+_CHAINS = 4
+_ID_BYTES = 16
+#: Looking for more ids in one run, it is read as a whole.
+_MANY = 64
+_HEAD = struct.Struct(">4sHHq")
+_RUN = struct.Struct(">HHI")
+_MAGIC, _VERSION = b"NSQI", 1
+_CRC_BYTES = 4
+_ID = struct.Struct(f"{_ID_BYTES}s")
+
+
+class _Run:
+    """Sorted ids in a file, `count` of them from the byte `offset` on."""
+
+    def __init__(self, path: Path, offset: int, count: int) -> None:
+        self.path, self._offset, self._count = path, offset, count
+
+    def known(self, ids: list[bytes]) -> set[bytes]:
+        """Return those of `ids` that are here. Raises OSError."""
+        with self.path.open("rb", buffering=0) as file:
+            if len(ids) > _MANY:
+                return self.read(file.fileno()).intersection(ids)
+            places = _Places(file.fileno(), self._offset, self._count)
+            return {one for one in ids if (at := bisect_left(places, one)) < self._count and places[at] == one}
+
+    def read(self, descriptor: int) -> set[bytes]:
+        return set(_split(os.pread(descriptor, self._count * _ID_BYTES, self._offset)))
+
+
+class _Places:
+    """The ids of a run as a sequence, each read when it is asked for."""
+
+    def __init__(self, descriptor: int, offset: int, count: int) -> None:
+        self._descriptor, self._offset, self._count = descriptor, offset, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: int) -> bytes:
+        return os.pread(self._descriptor, _ID_BYTES, self._offset + at * _ID_BYTES)
+
+
+class _Chain:
+    """Runs, each above all before it."""
+
+    def __init__(self) -> None:
+        self.lows: list[bytes] = []
+        self.highs: list[bytes] = []
+        self.runs: list[_Run] = []
+
+    def takes(self, low: bytes) -> bool:
+        return not self.highs or low > self.highs[-1]
+
+    def add(self, low: bytes, high: bytes, run: _Run) -> None:
+        self.lows.append(low)
+        self.highs.append(high)
+        self.runs.append(run)
+
+    def forget(self, path: Path) -> None:
+        kept = [at for at, run in enumerate(self.runs) if run.path != path]
+        self.lows, self.highs = [self.lows[at] for at in kept], [self.highs[at] for at in kept]
+        self.runs = [self.runs[at] for at in kept]
+
+    def known(self, ids: list[bytes]) -> set[bytes]:
+        """Return those of `ids` that are here. Raises OSError."""
+        wanted: dict[int, list[bytes]] = {}
+        for one in ids:
+            at = bisect_right(self.lows, one) - 1
+            if at >= 0 and one <= self.highs[at]:
+                wanted.setdefault(at, []).append(one)
+        return set[bytes]().union(*(self.runs[at].known(some) for at, some in wanted.items()))
+
+
+class _Nsqd:
+    """The ids of one nsqd."""
+
+    def __init__(self) -> None:
+        self.recent: set[bytes] = set()
+        self.in_order: list[bytes] = []
+        """The same, in the order in which they came: nearly sorted."""
+        self.chains = [_Chain() for _ in range(_CHAINS)]
+        self.highest = b""
+        self.others: dict[Path, set[bytes]] = {}
+
+    def known(self, ids: set[bytes]) -> set[bytes]:
+        """Return those of `ids` that are known. Raises OSError."""
+        found = set() if self.recent.isdisjoint(ids) else self.recent & ids
+        if min(ids) > self.highest:
+            return found
+        old = [one for one in ids if one <= self.highest]
+        for chain in self.chains:
+            found |= chain.known(old)
+        for some in self.others.values():
+            found |= some.intersection(old)
+        return found
+
+    def divide(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Take the ids that are in memory: chain by chain, sorted."""
+        ids = sorted(self.in_order)
+        for number, chain in enumerate(self.chains):
+            low = bisect_right(ids, chain.highs[-1]) if chain.highs else 0
+            if ids[low:]:
+                yield number, ids[low:]
+            ids = ids[:low]
+        if ids:
+            yield _CHAINS, ids
+        self.recent, self.in_order = set(), []
+
+    def forget(self, path: Path) -> None:
+        for chain in self.chains:
+            chain.forget(path)
+        self.others.pop(path, None)
+
+
+class KnownIds:
+    """For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._nsqds: dict[str, _Nsqd] = {}
+        self._files: list[tuple[int, Path]] = []
+
+    def known(self, nsqd: str, ids: set[bytes]) -> set[bytes]:
+        """Return those of `ids`, which is not empty, that came before. Raises OSError."""
+        one = self._nsqds.get(nsqd)
+        return set() if one is None else one.known(ids)
+
+    def add(self, nsqd: str, ids: Iterable[bytes]) -> None:
+        """`ids` are new, and each is there once."""
+        one = self._nsqds.setdefault(nsqd, _Nsqd())
+        before = len(one.in_order)
+        one.in_order += ids
+        one.recent.update(one.in_order[before:])
+
+    def store(self, path: Path, newest: int) -> None:
+        """Move what is in memory to a new file. `newest`: when the last of it came. Raises OSError."""
+        runs = [(nsqd.encode(), chain, ids) for nsqd, one in self._nsqds.items() for chain, ids in one.divide()]
+        if not runs:
+            return
+        head = _HEAD.pack(_MAGIC, _VERSION, len(runs), newest)
+        head += b"".join(_RUN.pack(len(nsqd), chain, len(ids)) + nsqd for nsqd, chain, ids in runs)
+        unfinished = path.with_suffix(UNFINISHED_SUFFIX)
+        with unfinished.open("wb") as file:
+            file.write(head + crc32(head).to_bytes(_CRC_BYTES, "big"))
+            for _, _, ids in runs:
+                file.write(b"".join(ids))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(path)
+        self._learn(
+            path, newest, len(head) + _CRC_BYTES, [(nsqd.decode(), chain, len(ids)) for nsqd, chain, ids in runs]
+        )
+
+    def load(self, path: Path) -> bool:
+        """Learn what is in a file of `store`. Return False when it is damaged. Raises OSError."""
+        with path.open("rb") as file:
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                return False
+            magic, version, count, newest = _HEAD.unpack(head)
+            if magic != _MAGIC or version != _VERSION:
+                return False
+            runs = []
+            for _ in range(count):
+                fields = file.read(_RUN.size)
+                if len(fields) < _RUN.size:
+                    return False
+                size, chain, ids = _RUN.unpack(fields)
+                nsqd = file.read(size)
+                head += fields + nsqd
+                runs.append((nsqd, chain, ids))
+            if file.read(_CRC_BYTES) != crc32(head).to_bytes(_CRC_BYTES, "big"):
+                return False
+        offset = len(head) + _CRC_BYTES
+        if path.stat().st_size != offset + sum(ids for _, _, ids in runs) * _ID_BYTES:
+            return False
+        self._learn(path, newest, offset, [(nsqd.decode(), chain, ids) for nsqd, chain, ids in runs])
+        return True
+
+    def _learn(self, path: Path, newest: int, offset: int, runs: list[tuple[str, int, int]]) -> None:
+        self._files.append((newest, path))
+        with path.open("rb", buffering=0) as file:
+            for nsqd, chain, count in runs:
+                one = self._nsqds.setdefault(nsqd, _Nsqd())
+                run, places = _Run(path, offset, count), _Places(file.fileno(), offset, count)
+                low, high = places[0], places[count - 1]
+                if chain < _CHAINS and one.chains[chain].takes(low):
+                    one.chains[chain].add(low, high, run)
+                else:
+                    one.others[path] = run.read(file.fileno())
+                one.highest = max(one.highest, high)
+                offset += count * _ID_BYTES
+
+    def forget(self, before: int) -> None:
+        """Remove the files whose ids all came before the moment `before`. Raises OSError."""
+        gone = [path for newest, path in self._files if newest < before]
+        if not gone:
+            return
+        self._files = [(newest, path) for newest, path in self._files if newest >= before]
+        for path in gone:
+            for one in self._nsqds.values():
+                one.forget(path)
+            path.unlink(missing_ok=True)
+
+
+def _split(data: bytes) -> Iterator[bytes]:
+    return (one for (one,) in _ID.iter_unpack(data))

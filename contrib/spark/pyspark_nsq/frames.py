@@ -1,0 +1,85 @@
+"""
+Frames of messages as columns, for a topic's log and for the spool of a channel.
+
+    frame    size 4 | 2 4 | timestamp ns 8 | attempts 2 | id 16 | body ...       size counts everything behind itself
+
+All integers are big-endian. Arrow gets the frames in one buffer and the places where they begin. A part of all frames,
+such as their ids, is then one step of Arrow's, and no object of Python is made for a row.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from typing import TYPE_CHECKING
+
+from pyspark_nsq.errors import ReadError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SIZE_BYTES = 4
+TIMESTAMP_AT, ATTEMPTS_AT, ID_AT, BODY_AT = 8, 16, 18, 34
+#: More bytes than a message has. Without an end, Arrow 26 computes with a number that overflows.
+FAR_BEHIND = 1 << 31
+_HEAD = struct.Struct(">iI")
+_SIZE = struct.Struct(">i")
+_MESSAGE = 2
+
+
+def starts_of(frames: bytes, count: int) -> array[int]:
+    """Return where each of the frames begins, and where the last one ends. Raises ReadError."""
+    size = size_of_all(frames, count)
+    if size:
+        return array("i", range(0, len(frames) + 1, size))
+    size_at, at = _SIZE.unpack_from, 0
+    starts = array("i", [0])
+    try:
+        for _ in range(count):
+            size = size_at(frames, at)[0] + SIZE_BYTES
+            if size < BODY_AT:  # Arrow is handed offsets, and trusts them
+                raise ReadError("nsqd's answer has a frame without a head")
+            at += size
+            starts.append(at)
+    except (struct.error, OverflowError):
+        at = -1
+    if at != len(frames):
+        raise ReadError("nsqd's answer has frames of other sizes than it says")
+    return starts
+
+
+def size_of_all(frames: bytes, count: int) -> int:
+    """
+    Return the bytes of each frame when all are messages of the same size, else 0. Messages of one size are common, and
+    found without a look at each.
+    """
+    size, rest = divmod(len(frames), count) if count else (0, 1)
+    if rest or size < BODY_AT:
+        return 0
+    head = _HEAD.pack(size - SIZE_BYTES, _MESSAGE)
+    alike = all(frames[at::size] == head[at : at + 1] * count for at in range(len(head)))
+    return size if alike else 0
+
+
+def column_of(frames: bytes, starts: array[int], low: int, high: int) -> pa.Array:
+    """Return the frames from number `low` to before `high` as a binary column, not copied."""
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(starts[low : high + 1]), pa.py_buffer(frames)]
+    return pa.BinaryArray.from_buffers(pa.binary(), high - low, buffers)
+
+
+def big_endian(column: pa.Array, code: str = "q") -> pa.Array:
+    """Return the numbers of a binary column that has one in each row, of the type `code` of `array`: "q" or "H"."""
+    import pyarrow as pa
+
+    numbers = array(code)
+    if len(column):
+        _, offsets, data = column.buffers()
+        start = memoryview(offsets).cast("i")[column.offset]
+        numbers.frombytes(memoryview(data)[start : start + numbers.itemsize * len(column)])
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    kind = pa.int64() if code == "q" else pa.uint16()
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
