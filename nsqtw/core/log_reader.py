@@ -169,7 +169,7 @@ class LogReader:
         return end if segment is None else min(end, _position_at(segment, low, wall_ms))
 
     def oldest_ns(self, start: int) -> int | None:
-        """Return when the first message from `start` on was published. None when there is none to be read. BackendError."""
+        """Return when the first message from `start` on was published. None when there is none. BackendError."""
         parts = self.read(start, 1).parts
         frames = [(part.frames, part.offsets) for part in parts if isinstance(part, Segment)]
         return timestamp_ns_of(frames[0][0], frames[0][1][0]) if frames else None

@@ -9,6 +9,7 @@ NsqSparkError
     SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
     DataLossError       messages that Spark asks for again, or for the first time, are gone
     NotSupportedError   something this version does not do
+    MonitoringError     the metrics of queries cannot be served
     JavaNotFoundError   no Java that can run Spark
     ForkedReactorError  the process was forked from one whose reactor runs
 """
@@ -52,6 +53,12 @@ class DataLossError(NsqSparkError):
 
 class NotSupportedError(NsqSparkError):
     """The connector does not do this."""
+
+
+class MonitoringError(NsqSparkError):
+    """The metrics of queries cannot be served: the port is in use, or a package is missing."""
+
+    is_usage = True
 
 
 class JavaNotFoundError(NsqSparkError):

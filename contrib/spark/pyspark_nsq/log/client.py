@@ -16,6 +16,7 @@ from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester, pause_s
 from pyspark_nsq.http.lookup import Lookup, LookupFailed
 from pyspark_nsq.http.reactor_thread import running_reactor
 from pyspark_nsq.log.sections import CONTENT_TYPE, Section, sections
+from pyspark_nsq.monitoring.log_lag import Behind
 from pyspark_nsq.options.log import LogOptions
 
 _NOT_FOUND = 404
@@ -87,6 +88,20 @@ class LogClient:
         except (ValueError, KeyError, TypeError) as error:
             raise ReadError(f"{address} answered {answered.body[:100]!r} for the extent of a log") from error
 
+    def lag(self, address: str, position: int) -> Future[Behind]:
+        """What a reader at `position` has not read; on its way when this returns. Asked once, without retries."""
+        return self._begin(lambda: self._lag(address, position))
+
+    async def _lag(self, address: str, position: int) -> Behind:
+        answered = await self._ask(address, "/v2/topic/log/lag", {"from": str(position)}, retries=0)
+        if answered is None:
+            return Behind(0, 0, position)
+        try:
+            found = json.loads(answered.body)
+            return Behind(*(int(found[name]) for name in Behind._fields))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ReadError(f"{address} answered {answered.body[:100]!r} for the lag of a log") from error
+
     def read(self, address: str, start: int, limit: int) -> Future[Part]:
         """What is there from a position on, of about `limit` bytes; on its way when this returns."""
         return self._begin(lambda: self._read(address, start, limit))
@@ -100,8 +115,9 @@ class LogClient:
         numbers = [int(_header(answered, f"X-Nsqtw-{name}") or 0) for name in ("Next", "End", "Earliest")]
         return Part(list(sections(answered.body)), *numbers)
 
-    async def _ask(self, address: str, path: str, given: dict[str, str]) -> Answered | None:
-        """The answer; None when the topic is not known there."""
+    async def _ask(self, address: str, path: str, given: dict[str, str], retries: int | None = None) -> Answered | None:
+        """The answer; None when the topic is not known there. `retries`: fewer than the options allow."""
+        most = self._options.retries if retries is None else retries
         url = f"{address}{path}?{urlencode({'topic': self._options.topic} | given)}"
         attempt = 0
         while True:
@@ -115,7 +131,7 @@ class LogClient:
                     return None
                 if failed.status == _NOT_FOUND:
                     raise ReadError(f"{address} has no logs to read: it is not nsqtw, or an old one") from None
-                if not failed.again or attempt == self._options.retries:
+                if not failed.again or attempt == most:
                     raise ReadError(f"{address}{path}: {failed}") from None
             pause = pause_seconds(attempt, self._options.backoff_ms, self._options.max_backoff_ms)
             await task.deferLater(self._reactor, pause)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_nsq.log.client import LogClient
+    from pyspark_nsq.monitoring.log_lag import LogLag
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -30,15 +31,22 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: LogOptions) -> None:
         self._options = options
         self._target: Positions | None = None
+        self._planned: Positions | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_target": None}
+        return {"_options": self._options, "_target": None, "_planned": None}
 
     @cached_property
     def _client(self) -> LogClient:
         from pyspark_nsq.log.client import LogClient
 
         return LogClient(self._options)
+
+    @cached_property
+    def _lag(self) -> LogLag:
+        from pyspark_nsq.monitoring.log_lag import LogLag
+
+        return LogLag(self._options.topic, lambda _topic, address, position: self._client.lag(address, position))
 
     def prepareForTriggerAvailableNow(self) -> None:
         from pyspark_nsq.log import plan as log_plan
@@ -60,12 +68,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = log_plan.latest(self._client, start)
         else:
             ends = start | {address: max(end, start.get(address, 0)) for address, end in self._target.items()}
-        return log_plan.limited(self._client, self._options, start, ends)
+        self._planned = log_plan.limited(self._client, self._options, start, ends)
+        return self._planned
 
-    def reportLatestOffset(self) -> Positions:
-        from pyspark_nsq.log import plan as log_plan
-
-        return log_plan.latest(self._client, {})
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends of the logs, and the figures of `monitoring.figures`. Spark only shows this."""
+        return None if self._planned is None else self._lag.report(self._planned, self._client.retried)
 
     def partitions(self, start: Positions, end: Positions) -> list[InputPartition]:
         """Raises DataLossError when the beginning is gone, unless failOnDataLoss is false."""

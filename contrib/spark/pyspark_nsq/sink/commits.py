@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_nsq.monitoring import receiver
 from pyspark_nsq.progress import tell
 
 
@@ -21,6 +22,7 @@ class NsqCommit(WriterCommitMessage):
     requests: int
     retried: int
     body_bytes: int
+    origin: receiver.Origin = field(default_factory=receiver.Origin)
 
 
 def tell_sum(event: str, batch_id: int | None, messages: Sequence[WriterCommitMessage | None], *, show: bool) -> None:
@@ -37,3 +39,4 @@ def tell_sum(event: str, batch_id: int | None, messages: Sequence[WriterCommitMe
         bytes=sum(task.body_bytes for task in done),
         tasks=len(done),
     )
+    receiver.report(event, done)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from pyspark_nsq.monitoring.receiver import Origin
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.commits import NsqCommit, tell_sum
 from pyspark_nsq.sink.packing import Packer, Request, deferred_request
@@ -37,7 +38,7 @@ def publish_partition(options: SinkOptions, columns: Columns, batches: Iterator[
         for request in requests_of(options, columns, batches, partition):
             publisher.submit(request)
     tally = publisher.tally
-    return NsqCommit(partition, attempt, tally.rows, tally.requests, tally.retried, tally.body_bytes)
+    return NsqCommit(partition, attempt, tally.rows, tally.requests, tally.retried, tally.body_bytes, Origin.of_task())
 
 
 def requests_of(
