@@ -64,6 +64,10 @@ TEST = [
     *WHEELS,
     "coverage>=7.6",
     "hypothesis>=6.120",
+    # Runs the example notebook of the connector.
+    "ipykernel>=6.29",
+    "nbclient>=0.10",
+    "nbformat>=5.10",
     # Draws the figures of the bench.
     "matplotlib>=3.9",
     # Drives a browser over nsqadmin's pages: make test-browser.

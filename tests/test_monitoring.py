@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark_nsq.monitoring.metrics import METRICS as SPARK_METRICS
 
 from contrib.monitoring import dashboard
 from nsqtw.tools.metrics_page import PAGE, TABLES, page
@@ -14,7 +15,7 @@ from tests.system import __main__ as system_tests
 ROOT = Path(__file__).parent.parent
 _NAME = re.compile(r"\bnsq_[a-z0-9_]+\b")
 _SUFFIX = re.compile(r"_(bucket|count|sum)$")
-NAMES = {family.name for families in TABLES.values() for family in families}
+NAMES = {family.name for families in TABLES.values() for family in families} | {one.name for one in SPARK_METRICS}
 NOT_METRICS = {"nsq_version"}
 """The name of a label."""
 
@@ -35,6 +36,7 @@ def test_the_dashboard_is_up_to_date() -> None:
     [
         *("contrib/monitoring/dashboard.json", "contrib/monitoring/alerts.yml", "contrib/monitoring/alerts_test.yml"),
         *("contrib/monitoring/README.md", "docs/how-to/monitoring.md", "docs/reference/metrics.md"),
+        "docs/how-to/spark-monitoring.md",
     ],
 )
 def test_every_metric_that_is_named_is_in_a_table(path: str) -> None:
@@ -57,6 +59,12 @@ def test_the_panels_do_not_overlap() -> None:
 def test_every_metric_of_a_channel_is_on_the_dashboard() -> None:
     shown = dashboard.text()
     assert {family.name for family in (*TABLES["topics"], *TABLES["channels"]) if family.name not in shown} == set()
+
+
+def test_every_lag_and_state_of_spark_is_on_the_dashboard_or_in_an_alert() -> None:
+    shown = dashboard.text() + (ROOT / "contrib/monitoring/alerts.yml").read_text("utf-8")
+    gauges = {one.name for one in SPARK_METRICS if one.kind == "gauge" and "rows_per_second" not in one.name}
+    assert {name for name in gauges if name not in shown} == set()
 
 
 def test_missing_programs_are_named_with_their_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ _WIDTH, _HEIGHT, _STAT_HEIGHT = 24, 8, 4
 _NODE = 'instance=~"$instance"'
 _TOPIC = f'{_NODE},topic=~"$topic"'
 _CHANNEL = f'{_TOPIC},channel=~"$channel"'
+_SPARK = 'topic=~"$topic"'
+_QUERY_OF_TOPIC = "{{query}} {{topic}} {{channel}}"
 _GREEN, _YELLOW, _RED = "green", "yellow", "red"
 
 
@@ -201,6 +203,55 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Paused channels",
                 ((f"nsq_channel_paused{{{_CHANNEL}}} == 1", "{{instance}} {{topic}}/{{channel}}"),),
                 width=12,
+            ),
+        ),
+    ),
+    (
+        "Spark",
+        (
+            Panel(
+                "Lag of streaming queries",
+                ((f"max by (query, topic, channel) (nsq_spark_lag_seconds{{{_SPARK}}})", _QUERY_OF_TOPIC),),
+                "s",
+                about="Age of the oldest message that the last micro-batch has not read.",
+            ),
+            Panel(
+                "Messages not read",
+                ((f"sum by (query, topic, channel) (nsq_spark_lag_messages{{{_SPARK}}})", _QUERY_OF_TOPIC),),
+            ),
+            Panel(
+                "Rows",
+                (
+                    ("sum by (query) (rate(nsq_spark_input_rows_total[$__rate_interval]))", "{{query}} read"),
+                    ("sum by (query) (rate(nsq_spark_sink_rows_total[$__rate_interval]))", "{{query}} published"),
+                ),
+                "cps",
+            ),
+            Panel(
+                "Duration of a micro-batch",
+                (
+                    (
+                        "sum by (query) (rate(nsq_spark_batch_duration_seconds_sum[$__rate_interval])) / "
+                        "sum by (query) (rate(nsq_spark_batch_duration_seconds_count[$__rate_interval]))",
+                        "{{query}}",
+                    ),
+                ),
+                "s",
+            ),
+            Panel(
+                "Repeats and retries",
+                (
+                    ("sum by (query) (rate(nsq_spark_repeats_dropped_total[$__rate_interval]))", "{{query}} repeats"),
+                    ("sum by (query) (rate(nsq_spark_read_retries_total[$__rate_interval]))", "{{query}} reads"),
+                    ("sum by (query) (rate(nsq_spark_sink_retries_total[$__rate_interval]))", "{{query}} publishes"),
+                ),
+                "cps",
+            ),
+            Panel(
+                "Queries",
+                (("min by (query) (nsq_spark_query_active)", "{{query}}"),),
+                kind="state-timeline",
+                about="No: the query has ended, with or without an error.",
             ),
         ),
     ),

@@ -1,8 +1,10 @@
 """
-GET /v2/topic/log and /v2/topic/log/range: reads of a topic's log by position, without a channel and without FIN.
+GET /v2/topic/log, /v2/topic/log/range and /v2/topic/log/lag: reads of a topic's log by position, without a channel and
+without FIN.
 
     /v2/topic/log?topic=&from=&limit=&wait=     messages from a position on, in the format below
     /v2/topic/log/range?topic=&start=&end=      the positions between which the messages of a time are
+    /v2/topic/log/lag?topic=&from=              how many messages a reader at a position has not read, and their age
 
 A position is the sequence of a message, the lower 53 bits of its id. A reader starts anywhere and continues at `Next`.
 Reads change nothing in the broker. `core.log_reader` says what may be read. With `wait`, a request that finds nothing
@@ -140,6 +142,31 @@ class LogReading(Section):
         except BackendError as error:
             raise _not_read(error) from error
         return document({"first": first, "end": end, "earliest": reader.kept_from, "latest": reader.end})
+
+    @endpoint(
+        "GET",
+        "/v2/topic/log/lag",
+        "The messages that a reader of the log has not read",
+        required=(TOPIC,),
+        optional=(_FROM,),
+        success=numbers("messages", "age_ms", "earliest", "latest"),
+        errors={400: [*LOG_WORDS, "INVALID_FROM"], **_ERRORS},
+        needs=SUBSCRIBE,
+    )
+    def lag(self, request: HttpRequest) -> Answer:
+        """GET /v2/topic/log/lag"""
+        params = parameters(request.query)
+        topic = durable_topic(self._broker, params)
+        reader = topic.reader
+        start = max(_start(reader, params.get("from", EARLIEST)), reader.kept_from)
+        try:
+            messages = reader.count(start, reader.end) if start < reader.end else 0
+            oldest_ns = reader.oldest_ns(start) if messages else None
+        except BackendError as error:
+            raise _not_read(error) from error
+        age_ns = 0 if oldest_ns is None else max(0, topic.context.age_ns(oldest_ns, self._pump.now()))
+        positions = {"earliest": reader.kept_from, "latest": reader.end}
+        return document({"messages": messages, "age_ms": age_ns // _NS_PER_MS} | positions)
 
 
 class _Poll:

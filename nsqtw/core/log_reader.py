@@ -168,6 +168,12 @@ class LogReader:
         segment = self._segment_at(low) if low < end else None
         return end if segment is None else min(end, _position_at(segment, low, wall_ms))
 
+    def oldest_ns(self, start: int) -> int | None:
+        """Return when the first message from `start` on was published. None when there is none. BackendError."""
+        parts = self.read(start, 1).parts
+        frames = [(part.frames, part.offsets) for part in parts if isinstance(part, Segment)]
+        return timestamp_ns_of(frames[0][0], frames[0][1][0]) if frames else None
+
     # -- inside
 
     def _segment_at(self, sequence: int) -> Segment | None:

@@ -128,6 +128,44 @@ def test_positions_of_a_time() -> None:
     assert found(f"&start={times[2] + 1}&end={times[2] + 70_000}") == (3, 3)
 
 
+def test_the_lag_of_a_reader_counts_messages_and_not_positions() -> None:
+    one = web()
+    for body in (b"a", b"b"):
+        one.post("/pub?topic=t", body)
+        one.core.wait(10.0)
+    one.crash()  # the positions of the next messages begin behind a gap
+    one.post("/pub?topic=t", b"c")
+    one.core.wait(5.0)
+    found = sections(one.get("/v2/topic/log?topic=t").body)
+    positions = [section.first + index for section in found for index in range(section.count)]
+    assert positions[2] > positions[1] + 1
+
+    def lag(position: int | str) -> tuple[int, float]:
+        answer = one.get(f"/v2/topic/log/lag?topic=t&from={position}").json
+        assert (answer["earliest"], answer["latest"]) == (positions[0], positions[2] + 1)
+        return answer["messages"], answer["age_ms"]
+
+    ages = [lag(position)[1] for position in positions]
+    assert [lag(position)[0] for position in positions] == [3, 2, 1]
+    assert ages[0] == ages[1] + 10_000
+    assert ages[2] == 5_000
+    assert lag(positions[1] + 1) == (1, ages[2]), "a position in the gap"
+    assert lag(0) == lag("earliest") == (3, ages[0])
+    assert lag(positions[2] + 1) == lag("latest") == lag(positions[2] + 99) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome"),
+    [
+        ("", (400, "MISSING_ARG_TOPIC")),
+        ("topic=unknown", (404, "TOPIC_NOT_FOUND")),
+        ("topic=t&from=x", (400, "INVALID_FROM")),
+    ],
+)
+def test_refusals_of_a_lag(query: str, outcome: tuple[int, str]) -> None:
+    assert web().get(f"/v2/topic/log/lag?{query}").outcome == outcome
+
+
 def test_who_waits_is_answered_when_there_is_something() -> None:
     one = web()
     reader = one.connect()

@@ -79,6 +79,7 @@ def test_what_the_log_and_the_seek_answer_is_what_it_says() -> None:
     for method, target in (
         ("GET", "/v2/topic/log?topic=t"),
         ("GET", "/v2/topic/log/range?topic=t"),
+        ("GET", "/v2/topic/log/lag?topic=t"),
         ("GET", "/v2/topic/messages?topic=t"),
         ("GET", "/v2/channel/messages?topic=t&channel=c"),
         ("POST", "/v2/channel/seek?topic=t&channel=c&to=earliest"),

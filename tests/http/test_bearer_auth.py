@@ -214,7 +214,7 @@ def test_who_may_subscribe_may_look_at_what_would_come() -> None:
     for channel in ("mail", "audit"):
         web.bearing("all", "POST", "/topic/create?topic=t")
         web.bearing("all", "POST", f"/channel/create?topic=t&channel={channel}")
-    whole = [f"/v2/topic/{what}?topic=t" for what in ("log", "log/range", "messages")]
+    whole = [f"/v2/topic/{what}?topic=t" for what in ("log", "log/range", "log/lag", "messages")]
     mail, audit = (f"/v2/channel/messages?topic=t&channel={channel}" for channel in ("mail", "audit"))
     for target in (*whole, mail, audit):
         assert web.bearing("reader", "GET", target).status == 200, target

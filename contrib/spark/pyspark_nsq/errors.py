@@ -10,6 +10,7 @@ NsqSparkError
     DataLossError       messages that Spark asks for again, or for the first time, are gone
     ValueFormatError    a message is not of the form that the option valueFormat says
     NotSupportedError   something this version does not do
+    MonitoringError     the metrics of queries cannot be served
     JavaNotFoundError   no Java that can run Spark
     ForkedReactorError  the process was forked from one whose reactor runs
     ReactorStoppedError Twisted's reactor has ended, and with it the connector in this process
@@ -58,6 +59,12 @@ class ValueFormatError(NsqSparkError):
 
 class NotSupportedError(NsqSparkError):
     """The connector does not do this."""
+
+
+class MonitoringError(NsqSparkError):
+    """The metrics of queries cannot be served: the port is in use, or a package is missing."""
+
+    is_usage = True
 
 
 class JavaNotFoundError(NsqSparkError):

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from pyspark_nsq.frames import BODY_AT, ID_AT, size_of_all, starts_of
+from pyspark_nsq.frames import ATTEMPTS_AT, BODY_AT, ID_AT, TIMESTAMP_AT, size_of_all, starts_of
 
 _MOST_SIZES = 256
 
@@ -59,6 +59,11 @@ class Span:
         if size:
             return [message_id for (message_id,) in _id_in(size).iter_unpack(frames)]
         return [frames[at + ID_AT : at + BODY_AT] for at in self.starts[: self.count]]
+
+    @property
+    def first_timestamp_ns(self) -> int:
+        """When the first message was published, since 1970."""
+        return int.from_bytes(self.frames[TIMESTAMP_AT:ATTEMPTS_AT], "big")
 
     @property
     def body_bytes(self) -> int:

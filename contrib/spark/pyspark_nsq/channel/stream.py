@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_nsq.channel.intake import Intake
+    from pyspark_nsq.monitoring.channel_lag import ChannelLag
 
 Offset = dict[str, Any]
 
@@ -36,9 +38,10 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._intake: Intake | None = None
         self._target: int | None = None
+        self._planned: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_intake": None, "_target": None}
+        return {"_options": self._options, "_intake": None, "_target": None, "_planned": None}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Take what NSQ has now; nothing more comes into this run. Raises ReadError."""
@@ -63,12 +66,23 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, after + limit.max_rows)
         if self._options.most_bytes is not None and end > after:
             end = intake.fit(after, end, self._options.most_bytes)
-        return {"spool": intake.uuid, "seq": max(end, after)}
+        self._planned = max(end, after)
+        return {"spool": intake.uuid, "seq": self._planned}
+
+    @cached_property
+    def _lag(self) -> ChannelLag:
+        from pyspark_nsq.monitoring.channel_lag import ChannelLag
+
+        return ChannelLag(self._options)
 
     def reportLatestOffset(self) -> Offset:
-        """What is in the spool, taken by Spark or not."""
+        """Return the end of the spool, with the figures of `monitoring.figures`."""
         intake = self._open()
-        return {"spool": intake.uuid, "seq": intake.end()}
+        end = intake.end()
+        planned = end if self._planned is None else self._planned
+        waiting = intake.spans(planned, min(planned + 1, end))
+        oldest_ns = waiting[0].first_timestamp_ns if waiting else None
+        return self._lag.report({"spool": intake.uuid, "seq": end}, max(0, end - planned), oldest_ns, intake.repeated)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Raises SpoolError when the spool does not have the rows, unless failOnDataLoss is false."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,12 +23,14 @@ class SparkChoice:
     name: str
     master: str
     settings: dict[str, str]
+    metrics_port: int | None = None
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
-        """Start a session, and stop it at the end. Raises JavaNotFoundError."""
+        """Start a session, and stop it at the end. Raises JavaNotFoundError, and MonitoringError for the metrics."""
         from pyspark.sql import SparkSession
 
+        from pyspark_nsq.monitoring import listen
         from pyspark_nsq.session import local_session
 
         if self.master or _is_submitted():
@@ -41,20 +43,31 @@ class SparkChoice:
         else:
             session = local_session(self.name, threads=os.cpu_count() or 1, settings=self.settings)
         try:
-            yield session
+            if self.metrics_port is None:
+                yield session
+            else:
+                with closing(listen(session, self.metrics_port)):
+                    yield session
         finally:
             session.stop()
 
 
 def spark_options(function: F) -> F:
-    """Give a command --master and --conf; its function gets a `SparkChoice` as `spark`."""
+    """Give a command --master, --conf and --metrics-port; its function gets a `SparkChoice` as `spark`."""
 
-    def wrapped(master: str, conf: tuple[str, ...], **given: Any) -> Any:
+    def wrapped(master: str, conf: tuple[str, ...], metrics_port: int | None, **given: Any) -> Any:
         settings = dict(_setting(text) for text in conf)
-        return function(spark=SparkChoice(f"nsqtw-spark {function.__name__}", master, settings), **given)
+        spark = SparkChoice(f"nsqtw-spark {function.__name__}", master, settings, metrics_port)
+        return function(spark=spark, **given)
 
     wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
     wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = click.option(
+        "--metrics-port",
+        type=click.IntRange(0, 65535),
+        metavar="PORT",
+        help="Serve the metrics of the queries for Prometheus, at /metrics of this port.",
+    )(wrapped)
     wrapped = click.option(
         "--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be given several times."
     )(wrapped)

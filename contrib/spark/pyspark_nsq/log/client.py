@@ -18,6 +18,7 @@ from pyspark_nsq.http.lookup import Lookup
 from pyspark_nsq.http.reactor_thread import running_reactor
 from pyspark_nsq.log.places import Log
 from pyspark_nsq.log.sections import CONTENT_TYPE, Section, sections
+from pyspark_nsq.monitoring.log_lag import Behind
 from pyspark_nsq.options.log import LogOptions
 
 _NOT_FOUND = 404
@@ -110,6 +111,20 @@ class LogClient:
             return Extent(*(int(found[name]) for name in Extent._fields))
         except (ValueError, KeyError, TypeError) as error:
             raise ReadError(f"{log.address} answered {answered.body[:100]!r} for the extent of a log") from error
+
+    def lag(self, log: Log, position: int) -> Future[Behind]:
+        """Return how far a reader at `position` is behind; on its way when this returns. Asked once."""
+        return self.begin(lambda: self._lag(log, position))
+
+    async def _lag(self, log: Log, position: int) -> Behind:
+        answered = await self._ask_log(log, "/v2/topic/log/lag", {"from": str(position)}, retries=0)
+        if answered is None:
+            return Behind(0, 0, position)
+        try:
+            found = json.loads(answered.body)
+            return Behind(*(int(found[name]) for name in Behind._fields))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ReadError(f"{log.address} answered {answered.body[:100]!r} for the lag of a log") from error
 
     async def _read(self, log: Log, start: int, limit: int) -> Part:
         asked = {"from": str(start), "limit": str(limit)}

@@ -7,12 +7,13 @@ read a log, and none takes anything from another or from the topic's channels.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pyspark_nsq.log.places import Places, from_offset, to_offset
+from pyspark_nsq.log.places import Log, Places, from_offset, to_offset
 from pyspark_nsq.log.rows import LogPartition, read_log
 from pyspark_nsq.options.log import LATEST, LogOptions
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark_nsq.log.client import Extents, LogClient
     from pyspark_nsq.log.survey import Survey
+    from pyspark_nsq.monitoring.log_lag import LogLag
 
 Offset = dict[str, Any]
 
@@ -34,10 +36,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: With the trigger availableNow, the extents at its start.
         self._target: Extents | None = None
         self._is_target_whole = False
-        self._latest: Places | None = None
+        self._planned: Offset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_asking": None, "_target": None, "_is_target_whole": False, "_latest": None}
+        return {
+            "_options": self._options,
+            "_asking": None,
+            "_target": None,
+            "_is_target_whole": False,
+            "_planned": None,
+        }
 
     def _open(self) -> tuple[LogClient, Survey]:
         """Raises OptionError for an option that only a batch can have."""
@@ -49,6 +57,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client = LogClient(self._options)
             self._asking = client, Survey(client, self._options)
         return self._asking
+
+    @cached_property
+    def _lag(self) -> LogLag:
+        from pyspark_nsq.monitoring.log_lag import LogLag
+
+        client, _ = self._open()
+        return LogLag(self._options.topic or "", lambda topic, address, at: client.lag(Log(topic, address), at))
 
     def prepareForTriggerAvailableNow(self) -> None:
         _, survey = self._open()
@@ -72,8 +87,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client, survey = self._open()
         places = from_offset(self._options, start)
         found = survey.extents(places) if self._target is None else self._targeted(places)
-        self._latest = ends(self._options, places, found)
-        return to_offset(self._options, log_plan.limited(client, self._options, places, self._latest))
+        planned = log_plan.limited(client, self._options, places, ends(self._options, places, found))
+        self._planned = to_offset(self._options, planned)
+        return self._planned
 
     def _targeted(self, start: Places) -> Extents:
         """Return the target, with the logs of the checkpoint that were not found at the start of this run."""
@@ -85,8 +101,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._target
 
     def reportLatestOffset(self) -> Offset | None:
-        """Return the ends of all logs as they were when `latestOffset` asked for them."""
-        return None if self._latest is None else to_offset(self._options, self._latest)
+        """Return the ends of the logs, with the figures of `monitoring.figures`. Spark only shows this."""
+        client, _ = self._open()
+        return None if self._planned is None else self._lag.report(self._planned, client.retried)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Raises DataLossError when the beginning is gone, unless failOnDataLoss is false."""

@@ -5,6 +5,8 @@
 | nsqdTcpAddresses     | both   | one of   | ``host:port,...`` of every nsqd to read from                          |
 | lookupdHttpAddresses | both   | the two  | ``host:port,...`` of nsqlookupds, which know the nsqds of the topic   |
 | lookupdPollMs        | both   | 15000    | how often these are asked                                             |
+| nsqdHttpAddresses    | stream | none     | ``host:port,...`` of these nsqds, which tell how many messages wait   |
+|                      |        |          | there; needed only with nsqdTcpAddresses, and only for the lag        |
 | topic, channel       | both   | required | one query, one channel: two on the same channel share its messages    |
 | maxRowsPerTrigger    | stream | none     | most rows of a micro-batch                                            |
 | maxBytesPerTrigger   | stream | 128 MiB  | most bytes of values of a micro-batch, but at least one row; without  |
@@ -95,6 +97,7 @@ class ChannelOptions(Security, Values):
     nsqds: tuple[tuple[str, int], ...] = option("nsqdTcpAddresses", TcpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
     lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
+    http_addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), ())
     topic: str = option("topic", Name("topic"))
     channel: str = option("channel", Name("channel"))
     max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",))
@@ -132,6 +135,9 @@ class ChannelOptions(Security, Values):
             raise OptionError('one of the options "nsqdTcpAddresses" and "lookupdHttpAddresses" is required')
         if options.nsqds and options.lookupds:
             raise OptionError('"nsqdTcpAddresses" and "lookupdHttpAddresses" exclude each other')
-        if options.sets_tls and not options.tls and not any(one.startswith("https") for one in options.lookupds):
+        over_https = [one for one in (*options.lookupds, *options.http_addresses) if one.startswith("https")]
+        if options.http_addresses and options.lookupds:
+            raise OptionError('"nsqdHttpAddresses" is of no use with "lookupdHttpAddresses", which knows them')
+        if options.sets_tls and not options.tls and not over_https:
             raise OptionError('options "tls." are set, but "tls" is not true')
         return options

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_nsq.monitoring import receiver
 from pyspark_nsq.progress import tell
 from pyspark_nsq.sink.tally import Tally
 
@@ -18,6 +19,7 @@ class NsqCommit(Tally, WriterCommitMessage):
 
     partition: int
     attempt: int
+    origin: receiver.Origin = field(default_factory=receiver.Origin)
 
 
 def tell_sum(event: str, batch_id: int | None, messages: Sequence[WriterCommitMessage | None], *, show: bool) -> None:
@@ -26,5 +28,8 @@ def tell_sum(event: str, batch_id: int | None, messages: Sequence[WriterCommitMe
     total = Tally()
     for task in done:
         total.add(task)
+    figures = total.figures()
     level = logging.INFO if event == "published" else logging.WARNING
-    tell(event, show, level, batch=batch_id, **total.figures(), tasks=len(done))
+    tell(event, show, level, batch=batch_id, **figures, tasks=len(done))
+    if done:
+        receiver.report(event, done[-1].origin, figures)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from pyspark_nsq.monitoring.receiver import Origin
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.commits import NsqCommit, tell_sum
 from pyspark_nsq.sink.packing import Packer, Request, deferred_request
@@ -36,7 +37,7 @@ def publish_partition(options: SinkOptions, columns: Columns, batches: Iterator[
     with Publisher(options, first_address=partition + attempt) as publisher:
         for request in requests_of(options, columns, batches, partition):
             publisher.submit(request)
-    return NsqCommit(partition=partition, attempt=attempt).add(publisher.tally)
+    return NsqCommit(partition=partition, attempt=attempt, origin=Origin.of_task()).add(publisher.tally)
 
 
 def requests_of(

@@ -1,0 +1,54 @@
+"""Answers of nsqds about a lag, which must not delay a micro-batch.
+
+All are asked at the same time. An nsqd that does not answer in time counts as unanswered, and is not asked again until
+its request has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, wait
+from typing import Generic, TypeVar
+
+from pyspark_nsq.errors import ReadError
+
+#: How long a trigger waits for the answers.
+PATIENCE_SECONDS = 1.0
+#: An idle query has a trigger every 10 ms: it asks less often.
+SAME_SECONDS = 1.0
+
+K = TypeVar("K", bound=Hashable)
+A = TypeVar("A")
+
+
+class Answers(Generic[K, A]):
+    """The last answers, each by the key of its question."""
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic, patience: float = PATIENCE_SECONDS) -> None:
+        self._seconds = seconds
+        self._patience = patience
+        self._pending: dict[K, Future[A]] = {}
+        self._asked: dict[K, object] = {}
+        self._asked_at = float("-inf")
+        self._answers: dict[K, A] = {}
+
+    def get(self, questions: Mapping[K, object], ask: Callable[[K], Future[A]]) -> dict[K, A]:
+        """Return an answer for each key of `questions` that has one; the values are what they are about.
+
+        The same questions are not asked again within a second.
+        """
+        now = self._seconds()
+        if questions == self._asked and now - self._asked_at < SAME_SECONDS:
+            return self._answers
+        self._asked, self._asked_at = dict(questions), now
+        fresh = {key: ask(key) for key in questions if key not in self._pending}
+        self._pending |= fresh
+        wait(fresh.values(), self._patience)
+        self._answers = {}
+        for key, future in [(key, future) for key, future in self._pending.items() if future.done()]:
+            del self._pending[key]
+            # The answer to an earlier question came too late.
+            if key in fresh and not isinstance(future.exception(), ReadError):
+                self._answers[key] = future.result()
+        return self._answers
