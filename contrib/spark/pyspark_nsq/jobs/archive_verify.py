@@ -1,0 +1,6 @@
+import click
+
+
+@click.command()
+def archive_verify() -> None:
+    """x."""
