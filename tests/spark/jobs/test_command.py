@@ -98,7 +98,9 @@ def test_debug_shows_the_traceback(failing: list[BaseException], capsys: pytest.
 
 
 def test_an_error_inside_of_an_error_of_spark_is_shown_alone() -> None:
-    text = "[STREAM_FAILED] Query failed\n  File x\npyspark_nsq.errors.ReadError: nobody answers\n\nJVM stacktrace:\n..."
+    text = (
+        "[STREAM_FAILED] Query failed\n  File x\npyspark_nsq.errors.ReadError: nobody answers\n\nJVM stacktrace:\n..."
+    )
     assert "nobody answers" == explained(RuntimeError(text))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.archive.layout import META
@@ -22,9 +22,9 @@ class Files:
     """Files below the folder `root`, by their paths relative to it. Every method raises ArchiveError."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        self._java: Any = spark._jvm
+        self._java: Any = cast(Any, spark._jvm)
         self._gateway: Any = spark.sparkContext._gateway
-        self._hadoop = self._java.org.apache.hadoop.fs
+        self._hadoop: Any = self._java.org.apache.hadoop.fs
         self._given = root
         context: Any = spark.sparkContext._jsc
         settings = context.hadoopConfiguration()

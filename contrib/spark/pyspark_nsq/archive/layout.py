@@ -4,8 +4,9 @@
     OUTPUT/_archive/archive.json            the archive's id, format and topics
     OUTPUT/_archive/checkpoint/             the checkpoint of the stream, unless it is elsewhere
     OUTPUT/_archive/commits/12.json         the files of the last micro-batch, and where they go
-    OUTPUT/_archive/swaps/ID.json           a compaction that is not finished
-    OUTPUT/_archive/staging/                files that are not part of the archive yet
+    OUTPUT/_archive/swaps/current.json      the files that a compaction is replacing
+    OUTPUT/_archive/swaps/done-ID.json      the last such replacement
+    OUTPUT/_archive/staging/, compacted/    files that are not part of the archive yet
 
 Readers of hive-partitioned datasets pass over names that begin with an underscore.
 """
@@ -33,6 +34,7 @@ IDENTITY = f"{META}/archive.json"
 CHECKPOINT = f"{META}/checkpoint"
 COMMITS = f"{META}/commits"
 SWAPS = f"{META}/swaps"
+SWAP = f"{SWAPS}/current.json"
 STAGING = f"{META}/staging"
 COMPACTED = f"{META}/compacted"
 
@@ -58,12 +60,7 @@ SCHEMA = StructType(
 
 def archive_rows(log: DataFrame) -> DataFrame:
     """Return the rows of a log with the columns of an archive. Date and hour are those of the session's time zone."""
-    from pyspark.sql import functions as f
-
-    hour = f.lpad(f.hour("timestamp").cast("string"), 2, "0").alias("hour")
-    return log.select(
-        "position", "id", "timestamp", "due", "nsqd", "value", "topic", f.to_date("timestamp").alias("date"), hour
-    )
+    return log.selectExpr("*", "to_date(timestamp) AS date", "hour(timestamp) AS hour").select(*SCHEMA.names)
 
 
 def batch_file(batch_id: int, number: int) -> str:

@@ -3,8 +3,8 @@
 A micro-batch is written in these steps:
 
 1. Spark writes its files into a folder of `STAGING`, where no reader looks.
-2. A commit file with the files and their places in the archive is created. From here on the batch is committed: when the
-   process dies, the next run goes on with step 3, and does not write the batch again.
+2. A commit file with the files and their places in the archive is created. From here on the batch is committed: when
+   the process dies, the next run goes on with step 3, and does not write the batch again.
 3. Each file is renamed to its place.
 
 A batch that Spark runs again has the same rows, as it has the same positions of the log. So it does not matter whether
@@ -38,7 +38,10 @@ def configure(spark: SparkSession) -> None:
 
 def write_files(frame: DataFrame, folder: str, codec: str) -> None:
     """Write rows with the columns of an archive into a new folder, in folders of topic, date and hour."""
-    writer = frame.write.partitionBy(*PARTITION_COLUMNS).option("compression", codec)
+    from pyspark.sql import functions as f
+
+    padded = frame.withColumn("hour", f.lpad(f.col("hour").cast("string"), 2, "0"))
+    writer = padded.write.partitionBy(*PARTITION_COLUMNS).option("compression", codec)
     writer.option("parquet.block.size", str(ROW_GROUP_BYTES)).parquet(folder)
 
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 1
 _PAUSE_SECONDS = 2.0
+_MAINTAIN_SECONDS = 600.0
 #: Failures in a row after which a run that goes on for ever ends, unless only a broker cannot be reached.
 _MOST_FAILURES = 5
 _IS_UNREACHABLE = re.compile(r"pyspark_nsq\.errors\.ReadError")
@@ -62,12 +63,18 @@ class Run:
         if failure is not None and not self._stopping.is_set():
             raise failure
 
-    def for_ever(self, trigger_seconds: float, explained: Callable[[BaseException], str]) -> None:
-        """Archive what the logs have, every `trigger_seconds`, until `stop` is called.
+    def for_ever(
+        self,
+        trigger_seconds: float,
+        explained: Callable[[BaseException], str],
+        maintain: Callable[[], None] | None = None,
+    ) -> None:
+        """Archive what the logs have, every `trigger_seconds`, until `stop` is called. Maintain the table now and then.
 
         Raises StreamingQueryException for a failure that goes on, or that no repetition resolves.
         """
         failures = 0
+        maintained = time.monotonic()
         while not self._stopping.is_set():
             began = time.monotonic()
             rows = self.rows
@@ -81,6 +88,9 @@ class Run:
                 self._say(f"{explained(error)}; trying again")
                 self._stopping.wait(min(trigger_seconds, _PAUSE_SECONDS))
                 continue
+            if maintain is not None and time.monotonic() - maintained > _MAINTAIN_SECONDS:
+                maintained = time.monotonic()
+                maintain()
             self._stopping.wait(max(0.0, began + trigger_seconds - time.monotonic()))
 
     def _start(self) -> StreamingQuery:

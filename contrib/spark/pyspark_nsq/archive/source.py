@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark_nsq.errors import ReadError
 
@@ -25,9 +25,14 @@ class Subscription:
 
     topics: tuple[str, ...]
     connection: Mapping[str, str]
-    max_rows: int
-    tasks: int
-    allow_data_loss: bool
+    max_rows: int = 1_000_000
+    tasks: int = 2
+    allow_data_loss: bool = False
+
+    @classmethod
+    def of(cls, text: str, connection: Mapping[str, str]) -> Self:
+        """Return the subscription that an archive's identity has as `text`."""
+        return cls(tuple(text.split(",")), connection)
 
     @property
     def text(self) -> str:
@@ -43,14 +48,9 @@ class Subscription:
         ]
         return reduce(lambda one, other: one.union(other), streams)
 
-    def batch(self, spark: SparkSession, starting: str = "earliest", ending: str = "latest") -> DataFrame:
+    def batch(self, spark: SparkSession) -> DataFrame:
         """Return the rows that the logs have now."""
-        frames = [
-            spark.read.format("nsq")
-            .options(**self._options(topic) | {"startingOffsets": starting, "endingOffsets": ending})
-            .load()
-            for topic in self.topics
-        ]
+        frames = [spark.read.format("nsq").options(**self._options(topic)).load() for topic in self.topics]
         return reduce(lambda one, other: one.union(other), frames)
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ from pyspark_nsq.errors import NsqSparkError
 from pyspark_nsq.jobs import PROGRAM
 from pyspark_nsq.jobs.failures import explained
 
-#: Each command with its line in the help. The module of the same name, with underscores, has the command under that name.
+#: Each command with its line in the help. The module of that name, with underscores, has the command of that name.
 _COMMANDS: dict[str, str] = {
     "archive": "Archive topics into a data lake, each message once.",
     "archive-compact": "Merge the small files of an archive.",
