@@ -89,6 +89,8 @@ def lag(source: Any) -> int | None:
         latest, end = json.loads(source["latestOffset"]), json.loads(source["endOffset"])
     except (KeyError, TypeError, ValueError):
         return None
+    if not isinstance(latest, dict) or not isinstance(end, dict):
+        return None
     return sum(_behind(end.get(key), value) for key, value in latest.items())
 
 
