@@ -63,6 +63,9 @@ TEST = [
     *MYPY,
     *WHEELS,
     "coverage>=7.6",
+    # Readers of archives.
+    "deltalake>=1.1",
+    "duckdb>=1.1",
     "hypothesis>=6.120",
     # Runs the example notebook of the connector.
     "ipykernel>=6.29",

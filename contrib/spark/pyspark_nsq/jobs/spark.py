@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pyspark_nsq.jobs.parameters import passing
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -42,6 +44,9 @@ class SparkChoice:
             session = builder.getOrCreate()
         else:
             session = local_session(self.name, threads=os.cpu_count() or 1, settings=self.settings)
+        if not _is_debugging():
+            # Its errors are raised as exceptions, too.
+            session.sparkContext.setLogLevel("OFF")
         try:
             if self.metrics_port is None:
                 yield session
@@ -55,13 +60,11 @@ class SparkChoice:
 def spark_options(function: F) -> F:
     """Give a command --master, --conf and --metrics-port; its function gets a `SparkChoice` as `spark`."""
 
-    def wrapped(master: str, conf: tuple[str, ...], metrics_port: int | None, **given: Any) -> Any:
-        settings = dict(_setting(text) for text in conf)
-        spark = SparkChoice(f"nsqtw-spark {function.__name__}", master, settings, metrics_port)
-        return function(spark=spark, **given)
+    def build(master: str, conf: tuple[str, ...], metrics_port: int | None) -> SparkChoice:
+        name = function.__name__.replace("_", "-")
+        return SparkChoice(f"nsqtw-spark {name}", master, dict(_setting(text) for text in conf), metrics_port)
 
-    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = passing(function, "spark", build, ("master", "conf", "metrics_port"))
     wrapped = click.option(
         "--metrics-port",
         type=click.IntRange(0, 65535),
@@ -71,10 +74,9 @@ def spark_options(function: F) -> F:
     wrapped = click.option(
         "--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be given several times."
     )(wrapped)
-    wrapped = click.option(
+    return click.option(
         "--master", default="", metavar="URL", help="Spark's master; the default is all cores of this machine."
     )(wrapped)
-    return wrapped  # type: ignore[return-value]
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -87,3 +89,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _is_submitted() -> bool:
     """Whether ``spark-submit`` started this process: its gateway is in the environment."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _is_debugging() -> bool:
+    return bool(click.get_current_context().find_root().params["debug"])
