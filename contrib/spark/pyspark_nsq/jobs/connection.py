@@ -46,11 +46,21 @@ class Connection:
 
 def connection_options(function: F) -> F:
     """Give a command the options of a connection; its function gets a `Connection` as `connection`."""
+    return _with_connection(function, is_required=True)
+
+
+def optional_connection_options(function: F) -> F:
+    """Give a command the options of a connection that it can do without; `connection` is then without options."""
+    return _with_connection(function, is_required=False)
+
+
+def _with_connection(function: F, *, is_required: bool) -> F:
 
     def wrapped(**given: Any) -> Any:
         values = {theirs: given.pop(_parameter(flag)) for flag, theirs, _ in _DECLARED}
         texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        if bool(texts["nsqdHttpAddresses"]) == bool(texts["lookupdHttpAddresses"]):
+        given_places = [name for name in ("nsqdHttpAddresses", "lookupdHttpAddresses") if texts[name]]
+        if len(given_places) > 1 or (is_required and not given_places):
             raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
         return function(connection=Connection({name: text for name, text in texts.items() if text}), **given)
 

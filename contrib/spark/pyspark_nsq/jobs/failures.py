@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark_nsq.errors import NsqSparkError
 
@@ -22,3 +25,19 @@ def explained(error: BaseException) -> str:
     if ours:
         return str(ours[-1])
     return f"{type(error).__name__}: {text.partition(chr(10) + 'JVM stacktrace')[0]}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the sentence that begins an error of Spark's, without its SQLSTATE and the plan that follows."""
+    return str(error).strip().partition("\n")[0].partition(" SQLSTATE:")[0]
+
+
+@contextmanager
+def quiet_analysis() -> Iterator[None]:
+    """Keep PySpark from logging an error of the analyzer with all stack traces, beside raising it."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

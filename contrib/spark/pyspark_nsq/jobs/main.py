@@ -18,7 +18,10 @@ from pyspark_nsq.jobs import PROGRAM
 from pyspark_nsq.jobs.failures import explained
 
 #: Each command with its line in the help. The module of the same name has the command under that name.
-_COMMANDS: dict[str, str] = {}
+_COMMANDS: dict[str, str] = {
+    "profile": "Show rates, sizes, JSON fields and duplicates of topics.",
+    "replay": "Publish messages of an archive or a log again.",
+}
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
