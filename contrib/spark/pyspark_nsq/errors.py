@@ -8,6 +8,7 @@ NsqSparkError
     ReadError           no nsqd or nsqlookupd can be read from, one refused, or what it sent cannot be stored
     SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
     DataLossError       messages that Spark asks for again, or for the first time, are gone
+    ArchiveError        the files of an archive cannot be written or read, or are those of another archive
     NotSupportedError   something this version does not do
     JavaNotFoundError   no Java that can run Spark
     ForkedReactorError  the process was forked from one whose reactor runs
@@ -48,6 +49,10 @@ class SpoolError(NsqSparkError):
 
 class DataLossError(NsqSparkError):
     """Messages that should be in a log are not kept any more, or are damaged."""
+
+
+class ArchiveError(NsqSparkError):
+    """The files of an archive cannot be written or read, or belong to another archive."""
 
 
 class NotSupportedError(NsqSparkError):

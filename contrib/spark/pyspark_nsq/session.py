@@ -25,6 +25,8 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
     # And otherwise runs the python3 on PATH, which need not be the one these packages are installed in.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+    # From its first line on: Spark's settings count only after it has logged two.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={log4j}")
     quiet = {
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +10,7 @@ from urllib.parse import urlencode
 
 from twisted.internet.defer import Deferred
 
-from pyspark_nsq.errors import OptionError, ReadError
+from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester
 from pyspark_nsq.http.reactor_thread import running_reactor
 from pyspark_nsq.jobs.connection import Connection
@@ -92,11 +90,3 @@ class Brokers:
             return json.loads(body) if body else {}
         except ValueError as error:
             raise ReadError(f"{url.partition('?')[0]} answered {body[:100]!r}") from error
-
-
-def unknown(what: str, name: str, known: Iterable[str], where: str) -> OptionError:
-    """Return the error for a name that does not exist, with the nearest one that does."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(names) or 'none'}"
-    return OptionError(f'{where} has no {what} "{name}"; {hint}')

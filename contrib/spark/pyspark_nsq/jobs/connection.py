@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import click
+
+from pyspark_nsq.jobs.parameters import passing
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,20 +58,20 @@ def optional_connection_options(function: F) -> F:
 
 
 def _with_connection(function: F, *, is_required: bool) -> F:
-
-    def wrapped(**given: Any) -> Any:
-        values = {theirs: given.pop(_parameter(flag)) for flag, theirs, _ in _DECLARED}
-        texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        given_places = [name for name in ("nsqdHttpAddresses", "lookupdHttpAddresses") if texts[name]]
-        if len(given_places) > 1 or (is_required and not given_places):
-            raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
-        return function(connection=Connection({name: text for name, text in texts.items() if text}), **given)
-
-    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    build = partial(_connection, is_required)
+    wrapped = passing(function, "connection", build, tuple(_parameter(flag) for flag, _, _ in _DECLARED))
     for flag, _, settings in reversed(_DECLARED):
         wrapped = click.option(flag, **settings)(wrapped)
-    return wrapped  # type: ignore[return-value]
+    return wrapped
+
+
+def _connection(is_required: bool, **given: Any) -> Connection:
+    values = {theirs: given[_parameter(flag)] for flag, theirs, _ in _DECLARED}
+    texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    places = [name for name in ("nsqdHttpAddresses", "lookupdHttpAddresses") if texts[name]]
+    if len(places) > 1 or (is_required and not places):
+        raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
+    return Connection({name: text for name, text in texts.items() if text})
 
 
 def _parameter(flag: str) -> str:

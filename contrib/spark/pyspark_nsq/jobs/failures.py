@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from pyspark_nsq.errors import NsqSparkError
+from pyspark_nsq.errors import NsqSparkError, OptionError
 
 #: The last line of a Python traceback in the text of an error of Spark's, with the connector's error in it.
 _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -41,3 +42,11 @@ def quiet_analysis() -> Iterator[None]:
         yield
     finally:
         logger.disabled = before
+
+
+def unknown(what: str, name: str, known: Iterable[str], where: str) -> OptionError:
+    """Return the error for a name that does not exist, with the nearest one that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(names) or 'none'}"
+    return OptionError(f'{where} has no {what} "{name}"; {hint}')

@@ -24,10 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pyspark_nsq.errors import OptionError
-from pyspark_nsq.jobs.archives import STORED, read_archive
-from pyspark_nsq.jobs.brokers import Brokers, unknown
 from pyspark_nsq.jobs.connection import Connection
-from pyspark_nsq.jobs.failures import first_line, quiet_analysis
+from pyspark_nsq.jobs.failures import first_line, quiet_analysis, unknown
 from pyspark_nsq.jobs.moments import MOMENT
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+STORED = ("value", "topic", "id", "timestamp", "nsqd", "position", "due")
 COLUMNS = ("value", "text", "json", *STORED[1:])
 #: The options of a connection that name the nsqds.
 _PLACES = ("nsqdHttpAddresses", "lookupdHttpAddresses")
@@ -87,7 +86,7 @@ class Messages:
 
     def topics_found(self, spark: SparkSession) -> list[str]:
         """Return the names of the topics. Raises OptionError for one that does not exist, ReadError."""
-        known = self._archived_topics(spark) if self.archive else set(Brokers(self.connection).channels())
+        known = self._known_topics(spark)
         for topic in self.topics:
             if topic not in known:
                 raise unknown("topic", topic, known, self.place)
@@ -118,6 +117,8 @@ class Messages:
         from pyspark.sql import functions as f
 
         if not self.archive:
+            from pyspark_nsq.jobs.brokers import Brokers
+
             (address,) = (each for each in Brokers(self.connection).addresses() if _host(each) == section.nsqd)
             ends = {"startingOffsets": section.start, "endingOffsets": section.end}
             given = {name: f'{{"{address}": {position}}}' for name, position in ends.items()}
@@ -151,20 +152,34 @@ class Messages:
     def _archived(self, spark: SparkSession, first: Column | None = None, last: Column | None = None) -> DataFrame:
         from pyspark.sql import functions as f
 
-        rows = read_archive(spark, self.archive)
+        rows = self._read_archive(spark)
         if first is None and self.start_ms is not None:
             first = _timestamp(self.start_ms)
         if last is None and self.end_ms is not None:
             last = _timestamp(self.end_ms)
-        # Files of other days are not opened, where the archive has a folder for each day.
-        if "date" in rows.columns and first is not None:
+        # Files of other days are not opened.
+        if first is not None:
             rows = rows.where(f.col("date") >= f.to_date(first))
-        if "date" in rows.columns and last is not None:
+        if last is not None:
             rows = rows.where(f.col("date") <= f.to_date(last))
         return rows.select(*STORED)
 
-    def _archived_topics(self, spark: SparkSession) -> set[str]:
-        return {row.topic for row in read_archive(spark, self.archive).select("topic").distinct().collect()}
+    def _known_topics(self, spark: SparkSession) -> set[str]:
+        if self.archive:
+            return {row.topic for row in self._read_archive(spark).select("topic").distinct().collect()}
+        from pyspark_nsq.jobs.brokers import Brokers
+
+        return set(Brokers(self.connection).channels())
+
+    def _read_archive(self, spark: SparkSession) -> DataFrame:
+        from pyspark_nsq.archive.files import Files
+        from pyspark_nsq.archive.identity import read_identity
+        from pyspark_nsq.archive.reader import read_archive
+
+        files = Files(spark, self.archive)
+        if read_identity(files) is None:
+            raise OptionError(f'--archive "{self.archive}" has no archive; give the --output of nsqtw-spark archive')
+        return read_archive(spark, files)
 
     def _chosen(self, rows: DataFrame) -> DataFrame:
         """The rows of the time and of the predicate, with the columns of text and JSON."""

@@ -18,6 +18,8 @@ from pyspark_nsq.jobs.profile.tables import (
 )
 
 _HEIGHT = 100
+#: The bars of a few hours do not fill the chart.
+_FEWEST_BARS = 12
 _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1c2430; --faint: #5b6675; --line: #dfe4ea; --bar: #2f6fb3;
   --good: #2f8f5b; --bad: #b3261e; --bad-back: #fdeceb; }
@@ -34,7 +36,7 @@ h3 { margin: 0 0 .5rem; font-size: 1rem; } p { margin: .25rem 0; color: var(--fa
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { color: var(--faint); font-weight: 500; white-space: nowrap; } .n { text-align: right; white-space: nowrap; }
-.conflict { background: var(--bad-back); } .conflict b { color: var(--bad); } td code { overflow-wrap: anywhere; }
+.conflict { background: var(--bad-back); } .conflict b { color: var(--bad); } .name { white-space: nowrap; }
 code { font: .9em ui-monospace, monospace; }
 svg { display: block; width: 100%; height: 8rem; border-bottom: 1px solid var(--line); fill: var(--bar); }
 .axis { display: flex; justify-content: space-between; color: var(--faint); font-size: .85rem; }
@@ -94,7 +96,7 @@ def _chart(title: str, bars: Sequence[tuple[int, str]], axis: Sequence[str]) -> 
     labels = "".join(f"<span>{escape(label)}</span>" for label in axis)
     return (
         f"<section><h3>{escape(title)}</h3><div class=axis><span>{most:,}</span></div>"
-        f'<svg viewBox="0 0 {len(bars)} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
+        f'<svg viewBox="0 0 {max(len(bars), _FEWEST_BARS)} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
         f"{drawn}</svg><div class=axis>{labels}</div></section>"
     )
 
@@ -111,8 +113,8 @@ def _fields(document: Document) -> str:
             kinds.append(text)
         share = f'<span class=share><i style="width:{100 * field["present"]:.1f}%"></i></span>'
         rows.append(
-            f"<tr{' class=conflict' if field['conflict'] else ''}><td><code>{escape(field['field'])}</code></td>"
-            f"<td class=n>{share}{share_text(field['present'])}</td>"
+            f"<tr{' class=conflict' if field['conflict'] else ''}><td class=name><code>{escape(field['field'])}</code></td>"
+            f"<td class=name>{share}{share_text(field['present'])}</td>"
             f"<td>{('<br>' if field['conflict'] else ', ').join(kinds)}</td></tr>"
         )
     notes = []
@@ -123,7 +125,7 @@ def _fields(document: Document) -> str:
         notes.append("<p>There are more fields, perhaps names that are data.</p>")
     if not rows:
         return "".join(notes)
-    head = "<tr><th>field</th><th class=n>present</th><th>types</th></tr>"
+    head = "<tr><th>field</th><th>present</th><th>types</th></tr>"
     return f"<h3>JSON fields</h3><div class=wide><table>{head}{''.join(rows)}</table></div>{''.join(notes)}"
 
 

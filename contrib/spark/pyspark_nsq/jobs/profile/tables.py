@@ -111,10 +111,12 @@ def times_table(document: Document) -> Table:
     if events:
         words = {"missing": "without event time", "unreadable": "unreadable", "in_future": "later than the publish"}
         notes += [f"{events[name]:,} {text}" for name, text in words.items() if events[name]]
-    for name, text in (("by_value", "values"), ("by_id", "ids")):
+    for name, text in (("by_value", "messages"), ("by_id", "ids")):
         found = (document["duplicates"] or {}).get(name)
         if found and found["messages"]:
-            notes.append(f"{found['distinct']:,} {text} repeat, one {found['most']:,} times")
+            notes.append(
+                f"{found['messages']:,} duplicates of {found['distinct']:,} {text}, one is there {found['most']:,} times"
+            )
     heads = ("time", "messages", "p50", "p90", "p99", "max")
     return Table(f"{document['topic']}: times", heads, rows, frozenset(range(1, 6)), "; ".join(notes))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.jobs.brokers import Brokers, unknown
+from pyspark_nsq.jobs.brokers import Brokers
 from pyspark_nsq.jobs.connection import Connection
+from pyspark_nsq.jobs.failures import unknown
 
 EARLIEST = "earliest"
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import click
 
-from pyspark_nsq.jobs.brokers import Brokers
 from pyspark_nsq.jobs.connection import Connection, optional_connection_options
 from pyspark_nsq.jobs.messages import Messages, message_options
-from pyspark_nsq.jobs.replay.channel import create_only_channel, move_channel
 from pyspark_nsq.jobs.replay.checkpoint import Checkpoint
 from pyspark_nsq.jobs.replay.plan import count_by_hour, print_counts
 from pyspark_nsq.jobs.replay.publish import Replay, Target
@@ -61,6 +59,8 @@ def replay(
         _check_move(to_channel, {**given, "to_nsqd_http_address": to_nsqd_http_address})
         if not connection.options:
             raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
+        from pyspark_nsq.jobs.replay.channel import move_channel
+
         move_channel(connection, given["topic"], to_channel, given["start_ms"], dry_run=given["dry_run"])
         return
     messages = Messages(
@@ -76,6 +76,8 @@ def replay(
     if not messages.archive and not given["allow_same_topic"]:
         _check_other_topic(messages, target)
     if to_channel:
+        from pyspark_nsq.jobs.replay.channel import create_only_channel
+
         create_only_channel(Connection(target.connection), to_topic, to_channel)
     request = {
         "--topic": given["topic"],
@@ -126,6 +128,8 @@ def _check_other_topic(messages: Messages, target: Target) -> None:
     (topic,) = messages.topics
     if topic != target.topic:
         return
+    from pyspark_nsq.jobs.brokers import Brokers
+
     if set(Brokers(messages.connection).addresses()) & set(Brokers(Connection(target.connection)).addresses()):
         raise click.UsageError(
             f'topic "{topic}" would be replayed into itself, and have more to replay after each run; '
