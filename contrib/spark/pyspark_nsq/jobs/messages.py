@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -105,7 +106,7 @@ class Messages:
 
         topics = self.topics_found(spark)
         if self.archive:
-            rows = self._archived(spark).where(f.col("topic").isin(topics))
+            rows = self._archived(spark, self.start_ms, self.end_ms).where(f.col("topic").isin(topics))
         else:
             moments = {"startingTimestamp": self.start_ms, "endingTimestamp": self.end_ms}
             given = {name: str(moment) for name, moment in moments.items() if moment is not None}
@@ -123,9 +124,9 @@ class Messages:
             ends = {"startingOffsets": section.start, "endingOffsets": section.end}
             given = {name: f'{{"{address}": {position}}}' for name, position in ends.items()}
             return self._chosen(self._log(spark, section.topic, given, address))
-        first, last = (_timestamp(moment) for moment in (section.since_ms, section.until_ms + 1))
+        rows = self._archived(spark, section.since_ms, section.until_ms)
         return self._chosen(
-            self._archived(spark, first, last).where(
+            rows.where(
                 (f.col("topic") == section.topic)
                 & (f.col("nsqd") == section.nsqd)
                 & (f.col("position") >= section.start)
@@ -149,19 +150,15 @@ class Messages:
             .select(*STORED)
         )
 
-    def _archived(self, spark: SparkSession, first: Column | None = None, last: Column | None = None) -> DataFrame:
+    def _archived(self, spark: SparkSession, first_ms: int | None, last_ms: int | None) -> DataFrame:
+        """The rows of the days from one moment to another: files of other days are not opened."""
         from pyspark.sql import functions as f
 
         rows = self._read_archive(spark)
-        if first is None and self.start_ms is not None:
-            first = _timestamp(self.start_ms)
-        if last is None and self.end_ms is not None:
-            last = _timestamp(self.end_ms)
-        # Files of other days are not opened.
-        if first is not None:
-            rows = rows.where(f.col("date") >= f.to_date(first))
-        if last is not None:
-            rows = rows.where(f.col("date") <= f.to_date(last))
+        if first_ms is not None:
+            rows = rows.where(f.col("date") >= f.lit(_day(first_ms)))
+        if last_ms is not None:
+            rows = rows.where(f.col("date") <= f.lit(_day(last_ms)))
         return rows.select(*STORED)
 
     def _known_topics(self, spark: SparkSession) -> set[str]:
@@ -197,6 +194,10 @@ class Messages:
 
 def _host(address: str) -> str:
     return address.partition("://")[2]
+
+
+def _day(unix_ms: int) -> date:
+    return datetime.fromtimestamp(unix_ms / 1000, UTC).date()
 
 
 def _timestamp(unix_ms: int) -> Column:

@@ -96,7 +96,8 @@ def _chart(title: str, bars: Sequence[tuple[int, str]], axis: Sequence[str]) -> 
     labels = "".join(f"<span>{escape(label)}</span>" for label in axis)
     return (
         f"<section><h3>{escape(title)}</h3><div class=axis><span>{most:,}</span></div>"
-        f'<svg viewBox="0 0 {max(len(bars), _FEWEST_BARS)} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{escape(title)}">'
+        f'<svg viewBox="0 0 {max(len(bars), _FEWEST_BARS)} {_HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{escape(title)}">'
         f"{drawn}</svg><div class=axis>{labels}</div></section>"
     )
 
@@ -113,7 +114,8 @@ def _fields(document: Document) -> str:
             kinds.append(text)
         share = f'<span class=share><i style="width:{100 * field["present"]:.1f}%"></i></span>'
         rows.append(
-            f"<tr{' class=conflict' if field['conflict'] else ''}><td class=name><code>{escape(field['field'])}</code></td>"
+            f"<tr{' class=conflict' if field['conflict'] else ''}>"
+            f"<td class=name><code>{escape(field['field'])}</code></td>"
             f"<td class=name>{share}{share_text(field['present'])}</td>"
             f"<td>{('<br>' if field['conflict'] else ', ').join(kinds)}</td></tr>"
         )

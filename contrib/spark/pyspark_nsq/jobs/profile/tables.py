@@ -115,7 +115,7 @@ def times_table(document: Document) -> Table:
         found = (document["duplicates"] or {}).get(name)
         if found and found["messages"]:
             notes.append(
-                f"{found['messages']:,} duplicates of {found['distinct']:,} {text}, one is there {found['most']:,} times"
+                f"{found['messages']:,} duplicates of {found['distinct']:,} {text}, one of them {found['most']:,} times"
             )
     heads = ("time", "messages", "p50", "p90", "p99", "max")
     return Table(f"{document['topic']}: times", heads, rows, frozenset(range(1, 6)), "; ".join(notes))

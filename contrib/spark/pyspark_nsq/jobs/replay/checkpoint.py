@@ -78,8 +78,8 @@ class Checkpoint:
         for name in sorted(done.request.keys() | request.keys()):
             if (before := done.request.get(name)) != (now := request.get(name)):
                 raise OptionError(
-                    f'--checkpoint "{self._path}" is of another replay: {name} was {before or "not given"}, '
-                    f"and is {now or 'not given'}; give the same options, or another file"
+                    f'--checkpoint "{self._path}" is of another replay: {name} was {_shown(before)}, '
+                    f"and is {_shown(now)}; give the same options, or another file"
                 )
         return done
 
@@ -100,3 +100,7 @@ class Checkpoint:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _shown(value: Any) -> str:
+    return "not given" if value in ("", None) else json.dumps(value)

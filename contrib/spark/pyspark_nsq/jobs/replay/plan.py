@@ -39,10 +39,10 @@ def count_by_hour(messages: DataFrame) -> list[Hour]:
     from pyspark.sql import functions as f
 
     counted = (
-        messages.groupBy("topic", "nsqd", f.date_trunc("hour", "timestamp").alias("hour"))
+        messages.groupBy("topic", "nsqd", f.floor(f.unix_millis("timestamp") / HOUR_MS).alias("hour"))
         .agg(
-            f.min("timestamp").cast("double").alias("since"),
-            f.max("timestamp").cast("double").alias("until"),
+            f.min(f.unix_millis("timestamp")).alias("since_ms"),
+            f.max(f.unix_millis("timestamp")).alias("until_ms"),
             f.count(f.lit(1)).alias("messages"),
             f.sum(f.length("value")).alias("bytes"),
             f.min("position").alias("first"),
@@ -50,10 +50,7 @@ def count_by_hour(messages: DataFrame) -> list[Hour]:
         )
         .drop("hour")
     )
-    return [
-        Hour(row.topic, row.nsqd, int(row.since * 1000), int(row.until * 1000) + 1, *row[4:])
-        for row in counted.collect()
-    ]
+    return [Hour(*row) for row in counted.collect()]
 
 
 def sections(hours: Iterable[Hour], size: int) -> Iterator[Section]:
@@ -73,13 +70,12 @@ def sections(hours: Iterable[Hour], size: int) -> Iterator[Section]:
 
 
 def _edges(hours: list[Hour], size: int) -> Iterator[int]:
-    """The first position, and those before which a multiple of `size` messages is expected."""
-    yield hours[0].first
+    """The positions before which a multiple of `size` messages is expected; the first one is that of no message."""
     before = 0
     for hour in hours:
         width = hour.last + 1 - hour.first
         upto = before + hour.messages
-        for multiple in range((before // size + 1) * size, upto, size):
+        for multiple in range(-(-before // size) * size, upto, size):
             yield hour.first + (multiple - before) * width // hour.messages
         before = upto
 
