@@ -9,6 +9,7 @@ NsqSparkError
     SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
     DataLossError       messages that Spark asks for again, or for the first time, are gone
     ArchiveError        the files of an archive cannot be written or read, or are those of another archive
+    ValueFormatError    a message is not of the form that the option valueFormat says
     NotSupportedError   something this version does not do
     JavaNotFoundError   no Java that can run Spark
     ForkedReactorError  the process was forked from one whose reactor runs
@@ -53,6 +54,10 @@ class DataLossError(NsqSparkError):
 
 class ArchiveError(NsqSparkError):
     """The files of an archive cannot be written or read, or belong to another archive."""
+
+
+class ValueFormatError(NsqSparkError):
+    """A message is not of the form that the option ``valueFormat`` says."""
 
 
 class NotSupportedError(NsqSparkError):

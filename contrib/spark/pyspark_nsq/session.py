@@ -15,7 +15,9 @@ _LOOPBACK = "127.0.0.1"
 
 
 def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session with `threads` task slots, without web pages and progress bars, bound to the loopback.
+    """Return a session with `threads` task slots, without web pages and progress bars, bound to the loopback.
+
+    Filters of a query are pushed down to data sources in Python.
 
     `settings` come on top, by Spark's names. Raises JavaNotFoundError when no Java is found.
     """
@@ -31,6 +33,7 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(threads),
         "spark.ui.enabled": "false",

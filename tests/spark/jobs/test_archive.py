@@ -138,7 +138,7 @@ def test_a_run_that_is_stopped_ends_after_the_running_batch(
     session: SparkSession, broker: NsqdProcess, tmp_path: Path
 ) -> None:
     publish(broker, 0, 40)
-    log = Subscription(("t",), {"nsqdHttpAddresses": f"{HOST}:{broker.http_port}"}, max_rows=10)
+    log = Subscription(("t",), None, {"nsqdHttpAddresses": f"{HOST}:{broker.http_port}"}, max_rows=10)
     added: list[int] = []
 
     class Stopping(ParquetTable):
@@ -156,7 +156,7 @@ def test_a_run_that_is_stopped_ends_after_the_running_batch(
 
 def test_a_failure_that_may_heal_is_tried_again(session: SparkSession, broker: NsqdProcess, tmp_path: Path) -> None:
     publish(broker, 0, 10)
-    log = Subscription(("t",), {"nsqdHttpAddresses": f"{HOST}:{broker.http_port}"})
+    log = Subscription(("t",), None, {"nsqdHttpAddresses": f"{HOST}:{broker.http_port}"})
     said: list[str] = []
 
     class Failing(ParquetTable):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from pyspark_nsq.archive.files import Files
-from pyspark_nsq.archive.source import Subscription
 from pyspark_nsq.errors import ArchiveError
 
 
-def reached(checkpoint: Files, subscription: Subscription) -> dict[tuple[str, str], int]:
+def reached(checkpoint: Files) -> dict[tuple[str, str], int]:
     """Return the positions behind the last committed micro-batch, by topic and nsqd. Raises ArchiveError.
 
     The nsqd is named as in the column `nsqd`.
@@ -22,9 +20,9 @@ def reached(checkpoint: Files, subscription: Subscription) -> dict[tuple[str, st
     if text is None:
         raise ArchiveError(f"the checkpoint {checkpoint.root} is damaged: it has no offsets/{max(numbers)}")
     # A line with the version, one with metadata, and one for each source.
-    offsets: list[Any] = [json.loads(line) for line in text.splitlines()[2:]]
-    found = {}
-    for topic, positions in zip(subscription.topics, offsets, strict=True):
-        for address, position in positions.items():
-            found[topic, address.partition("://")[2]] = int(position)
-    return found
+    offset = json.loads(text.splitlines()[2])
+    return {
+        (topic, address.partition("://")[2]): int(position)
+        for topic, positions in offset.items()
+        for address, position in positions.items()
+    }

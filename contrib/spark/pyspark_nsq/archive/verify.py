@@ -59,7 +59,7 @@ def verify(spark: SparkSession, connection: Mapping[str, str], output: str, chec
     archived = must_exist(files)
     subscription = Subscription.of(archived.subscription, connection)
     subscription.check()
-    ends = reached(Files(spark, checkpoint or files.path(CHECKPOINT)), subscription)
+    ends = reached(Files(spark, checkpoint or files.path(CHECKPOINT)))
     return compare(spark, read_archive(spark, files), subscription.batch(spark), ends)
 
 

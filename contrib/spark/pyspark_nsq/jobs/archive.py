@@ -23,8 +23,11 @@ _FORMATS = ("parquet", "delta")
 
 @click.command()
 @connection_options
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; may be given several times.")
 @click.option(
-    "--topic", "topics", multiple=True, required=True, metavar="NAME", help="A topic; may be given several times."
+    "--topic-pattern",
+    metavar="REGEX",
+    help="Instead: all topics whose whole name matches, also those that are created later.",
 )
 @click.option("--output", required=True, metavar="FOLDER", help="The archive: a folder, or a URI that Spark can write.")
 @click.option("--checkpoint", metavar="FOLDER", help="The checkpoint; the default is inside of the archive.")
@@ -52,6 +55,7 @@ def archive(
     spark: SparkChoice,
     compaction: CompactionChoice,
     topics: tuple[str, ...],
+    topic_pattern: str | None,
     output: str,
     checkpoint: str | None,
     format_: str,
@@ -75,8 +79,11 @@ def archive(
     from pyspark_nsq.archive.source import Subscription
     from pyspark_nsq.archive.table import open_table
 
-    subscription = Subscription(topics, connection.options, max_rows, tasks, allow_data_loss)
-    subscription.check()
+    if bool(topics) == bool(topic_pattern):
+        raise click.UsageError("give either --topic or --topic-pattern")
+    subscription = Subscription(topics, topic_pattern, connection.options, max_rows, tasks, allow_data_loss)
+    for warning in subscription.check():
+        _say(warning)
     say = _quiet if quiet else _say
     began = time.monotonic()
     with spark.session() as session:
