@@ -18,7 +18,9 @@ from pyspark_nsq.jobs import PROGRAM
 from pyspark_nsq.jobs.failures import explained
 
 #: Each command with its line in the help. The module of the same name has the command under that name.
-_COMMANDS: dict[str, str] = {}
+_COMMANDS: dict[str, str] = {
+    "etl": "Run a pipeline that a TOML file declares: topics, SQL, and a topic or a table.",
+}
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
