@@ -8,20 +8,16 @@ from pyspark.errors import PySparkException
 
 from pyspark_nsq.jobs.failures import explained
 
-#: The message of `raise_error` in a statement, or of ours about a message that cannot be used.
-_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
-#: Any other error of Spark's with an error class. The last is the cause of those before.
-_CONDITION = re.compile(r"\[([A-Z][A-Z_.0-9]+)\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+#: What Spark puts before and after the cause of the end of a stream.
+_BEFORE = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
+_CONDITION = re.compile(r"^\[[A-Z_.0-9]+\] ")
+_AFTER = re.compile(r"\s*SQLSTATE: \w+$")
 
 
 def reason_of(error: PySparkException) -> str:
-    """Return one line, without stack traces and plans."""
-    text = str(error)
-    raised = _RAISED.findall(text)
-    if raised:
-        return str(raised[-1])
+    """Return one line, without stack traces, plans and Spark's classes of errors."""
     ours = explained(error)
     if not ours.startswith(type(error).__name__):
         return ours
-    conditions = [found for name, found in _CONDITION.findall(text) if name != "STREAM_FAILED"]
-    return str(conditions[-1]) if conditions else ours
+    first = _BEFORE.sub("", str(error).partition("\n")[0])
+    return _AFTER.sub("", _CONDITION.sub("", first))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -136,7 +137,6 @@ def _check_delta(spark: SparkSession, place: str) -> None:
     java = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
     try:
         java.execution.datasources.DataSource.lookupDataSource("delta", spark._jsparkSession.sessionState().conf())
-    except PySparkException as error:
-        raise ConfigError(
-            f'{place}: format = "delta" needs the jars of Delta Lake: --conf spark.jars=..., or take "parquet"'
-        ) from error
+    except Py4JJavaError:
+        problem = 'format = "delta" needs the jars of Delta Lake: add --conf spark.jars=..., or take "parquet"'
+        raise ConfigError(f"{place}: {problem}") from None
