@@ -11,7 +11,7 @@ from pyspark_nsq.jobs.failures import explained
 #: What Spark puts before and after the cause of the end of a stream.
 _BEFORE = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
 _CONDITION = re.compile(r"^\[[A-Z_.0-9]+\] ")
-_AFTER = re.compile(r"\s*SQLSTATE: \w+$")
+_AFTER = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
 
 
 def reason_of(error: PySparkException) -> str:

@@ -17,6 +17,9 @@ from pyspark_nsq.jobs.etl.sections import Query, Table, View
 _POSITION = re.compile(r"[;(]?\s*line (\d+),? pos (\d+)\)?")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\.?")
 _CONDITION = re.compile(r"^\s*\[[A-Z_.0-9]+\]\s*")
+#: The first word of a statement, behind comments and parentheses.
+_FIRST_WORD = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
+_SELECTS = ("select", "with", "from", "values", "table")
 #: A statement is analysed as a subquery, so that it can only select. Its text begins in the second line.
 _SUBQUERY = "SELECT * FROM (\n{}\n)"
 _LINES_BEFORE = 1
@@ -69,6 +72,9 @@ def _analysed(
     sql = statement.sql if statement.sql is not None else _read(config, section, number, str(statement.file))
     sql = sql.rstrip().removesuffix(";")
     place = f"{config.where(section, number, key)}: {title}"
+    word = _FIRST_WORD.match(sql)
+    if word is None or word[1].lower() not in _SELECTS:
+        raise ConfigError(f"{place}: the statement must be a SELECT")
 
     def run() -> DataFrame:
         return spark.sql(_SUBQUERY.format(sql))
