@@ -17,6 +17,8 @@ from pyspark_nsq.channel.sample import take
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.reactor_thread import running_reactor
 from pyspark_nsq.log.client import LogClient
+from pyspark_nsq.log.discovery import Discovery
+from pyspark_nsq.log.places import Log
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.log import LogOptions
 from twisted.internet.threads import blockingCallFromThread
@@ -186,8 +188,9 @@ def test_nobody_is_named(lookupd: FakeLookupd, broken: bool, said: str) -> None:
 def test_a_log_is_read_where_it_is_said_to_be(lookupd: FakeLookupd, start: Start) -> None:
     lookupd.producers = [broker(start), broker(start)]
     given: dict[str, Any] = {"replay": "log", "topic": "t", "lookupdHttpAddresses": f"{lookupd.address},{HOST}:1"}
-    client = LogClient(LogOptions.parse(given | {"retries": "0"}))
-    assert sorted(f"http://{HOST}:{one.http_port}" for one in lookupd.producers) == client.addresses()
+    options = LogOptions.parse(given | {"retries": "0", "topicDiscoveryMs": "0"})
+    discovery = Discovery(LogClient(options), options)
+    assert sorted(Log("t", f"http://{HOST}:{one.http_port}") for one in lookupd.producers) == discovery.logs()[0]
     lookupd.broken = True
     with pytest.raises(ReadError, match="no nsqlookupd says who has the topic: .*500 out of order.*refused"):
-        client.addresses()
+        discovery.logs()

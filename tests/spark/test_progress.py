@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark_nsq.channel.batch import ChannelBatchReader
 from pyspark_nsq.channel.stream import ChannelStreamReader
-from pyspark_nsq.log.stream import LogBatchReader
+from pyspark_nsq.log.batch import LogBatchReader
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.log import LogOptions
 from pyspark_nsq.options.sink import SinkOptions

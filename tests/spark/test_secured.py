@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark_nsq.channel.sample import take
 from pyspark_nsq.channel.stream import ChannelStreamReader
 from pyspark_nsq.errors import PublishError, ReadError
-from pyspark_nsq.log.stream import LogBatchReader
+from pyspark_nsq.log.batch import LogBatchReader
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.log import LogOptions
 from pyspark_nsq.options.sink import SinkOptions

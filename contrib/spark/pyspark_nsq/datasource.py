@@ -1,4 +1,4 @@
-"""What Spark asks for by ``format("nsq")``."""
+"""The data source of ``format("nsq")``, which Spark calls."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from pyspark_nsq.channel.batch import ChannelBatchReader
-from pyspark_nsq.channel.rows import SCHEMA
+from pyspark_nsq.channel.shaped import ShapedBatchReader, ShapedStreamReader
 from pyspark_nsq.channel.stream import ChannelStreamReader
 from pyspark_nsq.errors import NotSupportedError
-from pyspark_nsq.log.rows import LOG_SCHEMA
-from pyspark_nsq.log.stream import LogBatchReader, LogStreamReader
-from pyspark_nsq.options.channel import ChannelOptions
-from pyspark_nsq.options.log import LogOptions
+from pyspark_nsq.log.batch import log_batch_reader
+from pyspark_nsq.log.stream import LogStreamReader
+from pyspark_nsq.options.channel import SCHEMA, ChannelOptions
+from pyspark_nsq.options.log import LOG_SCHEMA, LogOptions
 from pyspark_nsq.options.sink import SinkOptions
+from pyspark_nsq.options.values import BINARY
 from pyspark_nsq.sink.rows import Columns
 from pyspark_nsq.sink.writer import NsqBatchWriter, NsqStreamWriter
 
@@ -46,18 +47,28 @@ class NsqDataSource(DataSource):
         return options, Columns.find(schema, options)
 
     def schema(self) -> StructType:
-        """Checks the options for reading, too: what `streamReader` raises reaches nobody in readable form."""
-        return LOG_SCHEMA if isinstance(self._read_options(), LogOptions) else SCHEMA
+        """Check the options for reading, too: Spark does not show an error of `streamReader`. Raises OptionError."""
+        options = self._read_options()
+        schema = options.shaped(LOG_SCHEMA if isinstance(options, LogOptions) else SCHEMA)
+        if options.value_format != BINARY:
+            from pyspark_nsq.values.decoder import decoder
+
+            decoder(options)
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raises OptionError."""
         options = self._read_options()
-        return LogBatchReader(options) if isinstance(options, LogOptions) else ChannelBatchReader(options)
+        if isinstance(options, LogOptions):
+            return log_batch_reader(options)
+        return ShapedBatchReader(options) if options.is_shaped else ChannelBatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Raises OptionError."""
         options = self._read_options()
-        return LogStreamReader(options) if isinstance(options, LogOptions) else ChannelStreamReader(options)
+        if isinstance(options, LogOptions):
+            return LogStreamReader(options)
+        return ShapedStreamReader(options) if options.is_shaped else ChannelStreamReader(options)
 
     def _read_options(self) -> LogOptions | ChannelOptions:
         given = dict(self.options)

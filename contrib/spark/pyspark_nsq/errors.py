@@ -10,6 +10,8 @@ NsqSparkError
     ReadError           no nsqd or nsqlookupd can be read from, one refused, or what it sent cannot be stored
     SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
     DataLossError       messages that Spark asks for again, or for the first time, are gone
+    ArchiveError        the files of an archive cannot be written or read, or are those of another archive
+    ValueFormatError    a message is not of the form that the option valueFormat says
     NotSupportedError   something this version does not do
     JavaNotFoundError   no Java that can run Spark
     ForkedReactorError  the process was forked from one whose reactor runs
@@ -60,6 +62,14 @@ class SpoolError(NsqSparkError):
 
 class DataLossError(NsqSparkError):
     """Messages that should be in a log are not kept any more, or are damaged."""
+
+
+class ArchiveError(NsqSparkError):
+    """The files of an archive cannot be written or read, or belong to another archive."""
+
+
+class ValueFormatError(NsqSparkError):
+    """A message is not of the form that the option ``valueFormat`` says."""
 
 
 class NotSupportedError(NsqSparkError):

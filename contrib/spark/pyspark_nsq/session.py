@@ -15,7 +15,9 @@ _LOOPBACK = "127.0.0.1"
 
 
 def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session with `threads` task slots, without web pages and progress bars, bound to the loopback.
+    """Return a session with `threads` task slots, without web pages and progress bars, bound to the loopback.
+
+    Filters of a query are pushed down to data sources in Python.
 
     `settings` come on top, by Spark's names. Raises JavaNotFoundError when no Java is found.
     """
@@ -25,10 +27,13 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
     # And otherwise runs the python3 on PATH, which need not be the one these packages are installed in.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+    # From its first line on: Spark's settings count only after it has logged two.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={log4j}")
     quiet = {
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(threads),
         "spark.ui.enabled": "false",

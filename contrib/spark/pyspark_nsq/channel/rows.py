@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from pyspark_nsq.channel.spool import Row, read_rows
 from pyspark_nsq.errors import SpoolError
@@ -16,18 +15,6 @@ from pyspark_nsq.options.channel import ChannelOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SCHEMA = StructType(
-    [
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("channel", StringType()),
-        StructField("id", StringType()),
-        StructField("timestamp", TimestampType()),
-        StructField("attempts", IntegerType()),
-        StructField("nsqd", StringType()),
-    ]
-)
 
 #: A partition with its rows inside travels in one piece.
 MOST_INLINE_BYTES = 8 * 1024 * 1024

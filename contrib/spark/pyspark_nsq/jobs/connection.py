@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from pyspark_nsq.jobs.parameters import passing
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DECLARED: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -46,19 +48,18 @@ class Connection:
 
 def connection_options(function: F) -> F:
     """Give a command the options of a connection; its function gets a `Connection` as `connection`."""
-
-    def wrapped(**given: Any) -> Any:
-        values = {theirs: given.pop(_parameter(flag)) for flag, theirs, _ in _DECLARED}
-        texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        if bool(texts["nsqdHttpAddresses"]) == bool(texts["lookupdHttpAddresses"]):
-            raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
-        return function(connection=Connection({name: text for name, text in texts.items() if text}), **given)
-
-    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = passing(function, "connection", _connection, tuple(_parameter(flag) for flag, _, _ in _DECLARED))
     for flag, _, settings in reversed(_DECLARED):
         wrapped = click.option(flag, **settings)(wrapped)
-    return wrapped  # type: ignore[return-value]
+    return wrapped
+
+
+def _connection(**given: Any) -> Connection:
+    values = {theirs: given[_parameter(flag)] for flag, theirs, _ in _DECLARED}
+    texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    if bool(texts["nsqdHttpAddresses"]) == bool(texts["lookupdHttpAddresses"]):
+        raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
+    return Connection({name: text for name, text in texts.items() if text})
 
 
 def _parameter(flag: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -17,9 +18,14 @@ from pyspark_nsq.errors import NsqSparkError
 from pyspark_nsq.jobs import PROGRAM
 from pyspark_nsq.jobs.failures import explained
 
-#: Each command with its line in the help. The module of the same name has the command under that name.
+#: Each command with its line in the help. The module of that name, with underscores, has the command of that name.
 _COMMANDS: dict[str, str] = {
-    "etl": "Run a pipeline that a TOML file declares: topics, SQL, and a topic or a table.",
+    "archive": "Archive topics into a data lake, each message once.",
+    "archive-compact": "Merge the small files of an archive.",
+    "archive-files": "List the files of an archive, for other readers.",
+    "archive-verify": "Compare an archive with the logs of its topics.",
+    "etl": "Run a pipeline that a TOML file declares.",
+    "program": "Print the path of the program for spark-submit.",
 }
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -34,8 +40,18 @@ class _Jobs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"pyspark_nsq.jobs.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"pyspark_nsq.jobs.{name}"), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS:
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else f"known are: {', '.join(_COMMANDS)}"
+            raise click.UsageError(f'unknown job "{args[0]}"; {hint}', ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Jobs"):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pyspark_nsq.jobs.parameters import passing
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -40,6 +42,9 @@ class SparkChoice:
             session = builder.getOrCreate()
         else:
             session = local_session(self.name, threads=os.cpu_count() or 1, settings=self.settings)
+        if not _is_debugging():
+            # Its errors are raised as exceptions, too.
+            session.sparkContext.setLogLevel("OFF")
         try:
             yield session
         finally:
@@ -49,19 +54,17 @@ class SparkChoice:
 def spark_options(function: F) -> F:
     """Give a command --master and --conf; its function gets a `SparkChoice` as `spark`."""
 
-    def wrapped(master: str, conf: tuple[str, ...], **given: Any) -> Any:
-        settings = dict(_setting(text) for text in conf)
-        return function(spark=SparkChoice(f"nsqtw-spark {function.__name__}", master, settings), **given)
+    def build(master: str, conf: tuple[str, ...]) -> SparkChoice:
+        name = function.__name__.replace("_", "-")
+        return SparkChoice(f"nsqtw-spark {name}", master, dict(_setting(text) for text in conf))
 
-    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    wrapped = passing(function, "spark", build, ("master", "conf"))
     wrapped = click.option(
         "--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be given several times."
     )(wrapped)
-    wrapped = click.option(
+    return click.option(
         "--master", default="", metavar="URL", help="Spark's master; the default is all cores of this machine."
     )(wrapped)
-    return wrapped  # type: ignore[return-value]
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -74,3 +77,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _is_submitted() -> bool:
     """Whether ``spark-submit`` started this process: its gateway is in the environment."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _is_debugging() -> bool:
+    return bool(click.get_current_context().find_root().params["debug"])

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from twisted.internet import task
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredSemaphore
 
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester, pause_seconds
-from pyspark_nsq.http.lookup import Lookup, LookupFailed
+from pyspark_nsq.http.lookup import Lookup
 from pyspark_nsq.http.reactor_thread import running_reactor
+from pyspark_nsq.log.places import Log
 from pyspark_nsq.log.sections import CONTENT_TYPE, Section, sections
 from pyspark_nsq.options.log import LogOptions
 
 _NOT_FOUND = 404
+_MOST_AT_ONCE = 8
 
 T = TypeVar("T")
 
@@ -32,16 +35,18 @@ class Extent(NamedTuple):
     latest: int
 
 
-NOTHING = Extent(0, 0, 0, 0)
+#: None where the topic does not exist.
+Extents = dict[Log, Extent | None]
 
 
 class Part(NamedTuple):
-    """What one request brought. `next` is where to go on; `earliest`: older ones are gone."""
+    """The content of one answer. `next` is where to go on; `earliest`: older ones are gone."""
 
     sections: list[Section]
     next: int
     end: int
     earliest: int
+    body_bytes: int
 
 
 class LogClient:
@@ -52,86 +57,111 @@ class LogClient:
 
     def __init__(self, options: LogOptions) -> None:
         self.requests = self.retried = self.body_bytes = 0
+        self.lookup = Lookup(running_reactor(), options.security)
         self._options = options
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, options.security, options.request_timeout_ms, max_in_flight=2)
-        self._lookup = Lookup(self._reactor, options.security)
+        self._turns = DeferredSemaphore(_MOST_AT_ONCE)
 
-    def addresses(self) -> list[str]:
-        """The base URLs of the nsqds that have the topic."""
-        if self._options.addresses:
-            return list(self._options.addresses)
-        found: set[str] = set()
-        troubles = []
-        for lookupd in self._options.lookupds:
+    def extents(self, logs: Iterable[Log], start_ms: int | None = None, end_ms: int | None = None) -> Extents:
+        """Return between which positions the messages of each log from one moment to another are."""
+        moments = {"start": start_ms, "end": end_ms}
+        asked = {name: _seconds(moment) for name, moment in moments.items() if moment is not None}
+        retries = self._options.retries
+        coming = {log: self.begin(partial(self._extent, log, asked, retries)) for log in logs}
+        return {log: each.result() for log, each in coming.items()}
+
+    def extents_of_known(self, logs: Iterable[Log]) -> Extents:
+        """Return the extents of logs whose nsqd may be down; those of one that is are left out. Each is asked once."""
+        coming = {log: self.begin(partial(self._extent, log, {}, retries=0)) for log in logs}
+        found: Extents = {}
+        for log, each in coming.items():
             try:
-                producers = self._begin(lambda: self._lookup.producers_of(lookupd, self._options.topic)).result()  # noqa: B023
-            except LookupFailed as failed:
-                troubles.append(str(failed))
-            else:
-                found.update(f"http://{one.host}:{one.http_port}" for one in producers)
-        if len(troubles) == len(self._options.lookupds):
-            raise ReadError(f"no nsqlookupd says who has the topic: {'; '.join(troubles)}")
-        return sorted(found)
+                found[log] = each.result()
+            except ReadError:
+                continue
+        return found
 
-    def extent(self, address: str, start: str | None = None, end: str | None = None) -> Extent:
-        """Between which positions the messages from one moment to another are. NOTHING for an unknown topic."""
-        given = {"start": start, "end": end}
-        asked = {name: moment for name, moment in given.items() if moment is not None}
-        answered = self._begin(lambda: self._ask(address, "/v2/topic/log/range", asked)).result()
+    def read(self, log: Log, start: int, limit: int) -> Future[Part]:
+        """Return the content from a position on, of about `limit` bytes; on its way when this returns."""
+        return self.begin(lambda: self._read(log, start, limit))
+
+    def document(self, url: str) -> Future[Any]:
+        """Return the JSON document at a URL of an nsqd."""
+        return self.begin(lambda: self._document(url))
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Have the reactor do something; the outcome is for this thread."""
+        outcome: Future[T] = Future()
+
+        def start() -> None:
+            done = Deferred.fromCoroutine(work())
+            done.addCallbacks(outcome.set_result, lambda failure: outcome.set_exception(failure.value))
+
+        self._reactor.callFromThread(start)
+        return outcome
+
+    async def _extent(self, log: Log, asked: dict[str, str], retries: int) -> Extent | None:
+        answered = await self._ask_log(log, "/v2/topic/log/range", asked, retries)
         if answered is None:
-            return NOTHING
+            return None
         try:
             found = json.loads(answered.body)
             return Extent(*(int(found[name]) for name in Extent._fields))
         except (ValueError, KeyError, TypeError) as error:
-            raise ReadError(f"{address} answered {answered.body[:100]!r} for the extent of a log") from error
+            raise ReadError(f"{log.address} answered {answered.body[:100]!r} for the extent of a log") from error
 
-    def read(self, address: str, start: int, limit: int) -> Future[Part]:
-        """What is there from a position on, of about `limit` bytes; on its way when this returns."""
-        return self._begin(lambda: self._read(address, start, limit))
-
-    async def _read(self, address: str, start: int, limit: int) -> Part:
-        answered = await self._ask(address, "/v2/topic/log", {"from": str(start), "limit": str(limit)})
+    async def _read(self, log: Log, start: int, limit: int) -> Part:
+        asked = {"from": str(start), "limit": str(limit)}
+        answered = await self._ask_log(log, "/v2/topic/log", asked, self._options.retries)
         if answered is None:
-            return Part([], start, start, 0)
+            return Part([], start, start, 0, 0)
         if _header(answered, "Content-Type") != CONTENT_TYPE:
-            raise ReadError(f"{address} does not answer with a log of this version of the connector")
-        numbers = [int(_header(answered, f"X-Nsqtw-{name}") or 0) for name in ("Next", "End", "Earliest")]
-        return Part(list(sections(answered.body)), *numbers)
+            raise ReadError(f"{log.address} does not answer with a log of this version of the connector")
+        next_, end, earliest = (int(_header(answered, f"X-Nsqtw-{name}") or 0) for name in ("Next", "End", "Earliest"))
+        return Part(list(sections(answered.body)), next_, end, earliest, len(answered.body))
 
-    async def _ask(self, address: str, path: str, given: dict[str, str]) -> Answered | None:
-        """The answer; None when the topic is not known there."""
-        url = f"{address}{path}?{urlencode({'topic': self._options.topic} | given)}"
+    async def _document(self, url: str) -> Any:
+        try:
+            answered = await self._ask(url, self._options.retries)
+            return json.loads(answered.body)
+        except AttemptFailed as failed:
+            raise ReadError(f"{url}: {failed}") from None
+        except ValueError:
+            raise ReadError(f"{url}: the answer is not JSON") from None
+
+    async def _ask_log(self, log: Log, path: str, given: dict[str, str], retries: int) -> Answered | None:
+        """Return the answer; None when the topic is not known there."""
+        try:
+            return await self._ask(f"{log.address}{path}?{urlencode({'topic': log.topic} | given)}", retries)
+        except AttemptFailed as failed:
+            if failed.status == _NOT_FOUND and "TOPIC_NOT_FOUND" in str(failed):
+                return None
+            if failed.status == _NOT_FOUND:
+                raise ReadError(f"{log.address} has no logs to read: it is not nsqtw, or an old one") from None
+            raise ReadError(f"{log.address}{path}: {failed}") from None
+
+    async def _ask(self, url: str, retries: int) -> Answered:
+        """Return the answer. Raises AttemptFailed when the last attempt failed."""
         attempt = 0
         while True:
             try:
-                answered = await self._requester.get(url)
+                answered = await self._turns.run(self._requester.get, url)
                 self.requests += 1
                 self.body_bytes += len(answered.body)
                 return answered
             except AttemptFailed as failed:
-                if failed.status == _NOT_FOUND and "TOPIC_NOT_FOUND" in str(failed):
-                    return None
-                if failed.status == _NOT_FOUND:
-                    raise ReadError(f"{address} has no logs to read: it is not nsqtw, or an old one") from None
-                if not failed.again or attempt == self._options.retries:
-                    raise ReadError(f"{address}{path}: {failed}") from None
+                if not failed.again or attempt == retries:
+                    raise
             pause = pause_seconds(attempt, self._options.backoff_ms, self._options.max_backoff_ms)
             await task.deferLater(self._reactor, pause)
             attempt += 1
             self.retried += 1
 
-    def _begin(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Have the reactor do something; the outcome is for this thread."""
-        outcome: Future[T] = Future()
 
-        def begin() -> None:
-            done = Deferred.fromCoroutine(work())
-            done.addCallbacks(outcome.set_result, lambda failure: outcome.set_exception(failure.value))
-
-        self._reactor.callFromThread(begin)
-        return outcome
+def _seconds(milliseconds: int) -> str:
+    """nsqd takes a short number for seconds, so that ms of the first years of Unix time have to be written as such."""
+    return f"{milliseconds // 1000}.{milliseconds % 1000:03d}"
 
 
 def _header(answered: Answered, name: str) -> str | None:

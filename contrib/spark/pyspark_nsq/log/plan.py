@@ -1,68 +1,106 @@
-"""From what the user asks for to ranges of positions, and from those to partitions. On the driver."""
+"""From the options of a read to ranges of positions, and from those to partitions. On the driver."""
 
 from __future__ import annotations
 
-from pyspark_nsq.log.client import LogClient
-from pyspark_nsq.log.rows import LogPartition, check
-from pyspark_nsq.log.sections import fit
-from pyspark_nsq.options.log import EARLIEST, LATEST, LogOptions, Positions
+from collections.abc import Iterable
 
-#: Where a log starts of which nothing is known yet: at whatever is the oldest.
-BEGINNING = 0
+from pyspark_nsq.errors import DataLossError, OptionError
+from pyspark_nsq.log.client import Extents, LogClient, Part
+from pyspark_nsq.log.filters import Bounds
+from pyspark_nsq.log.places import BEGINNING, Log, Places
+from pyspark_nsq.log.rows import LogPartition, LogRange, check
+from pyspark_nsq.log.sections import fit
+from pyspark_nsq.options.log import (
+    EARLIEST,
+    EARLIEST_POSITION,
+    LATEST,
+    LATEST_POSITION,
+    ByTopic,
+    LogOptions,
+)
+
 #: As small as an answer gets: one section.
 _ONE_SECTION = 1
+#: A task for fewer positions costs more than it reads.
+_SMALL_TASK = 20_000
 
 
-def starting(client: LogClient, options: LogOptions, otherwise: str) -> Positions:
-    """Where to start, by address. Raises ReadError."""
-    return {address: _start(client, options, address, otherwise) for address in client.addresses()}
-
-
-def ending(client: LogClient, options: LogOptions) -> Positions:
-    """Where a batch ends, by address. Raises ReadError."""
-    asked = LATEST if options.ending_offsets is None else options.ending_offsets
-    return {
-        address: _place(client.extent(address, end=options.ending_timestamp).end, client, address, asked)
-        for address in client.addresses()
-    }
-
-
-def _start(client: LogClient, options: LogOptions, address: str, otherwise: str) -> int:
-    if options.starting_timestamp is not None:
-        return client.extent(address, start=options.starting_timestamp).first
+def starting(client: LogClient, options: LogOptions, logs: Iterable[Log], otherwise: str) -> Places:
+    """Return where to start in each log that there is. Raises ReadError, OptionError and DataLossError."""
+    moment = options.starting_timestamp
+    found = client.extents(logs, start_ms=moment)
+    if moment is not None:
+        return {log: extent.first for log, extent in found.items() if extent is not None}
     asked = otherwise if options.starting_offsets is None else options.starting_offsets
-    return _place(BEGINNING, client, address, asked)
-
-
-def _place(known: int, client: LogClient, address: str, asked: str | Positions) -> int:
     if isinstance(asked, dict):
-        return asked.get(address, known)
-    if asked == EARLIEST:
-        return client.extent(address).earliest
-    return known or client.extent(address).latest
+        return _asked(options, "startingOffsets", found, asked, BEGINNING)
+    return _everywhere(found, asked)
 
 
-def latest(client: LogClient, start: Positions) -> Positions:
-    """The ends of all logs; also of those that are not in `start` yet."""
-    ends = dict(start)
-    for address in client.addresses():
-        ends[address] = max(client.extent(address).latest, start.get(address, BEGINNING))
-    return ends
+def ending(client: LogClient, options: LogOptions, logs: Iterable[Log]) -> Places:
+    """Return where a batch ends in each log that there is. Raises as `starting`."""
+    moment = options.ending_timestamp
+    found = client.extents(logs, end_ms=moment)
+    if moment is not None:
+        return {log: extent.end for log, extent in found.items() if extent is not None}
+    asked = options.ending_offsets
+    if isinstance(asked, dict):
+        return _asked(options, "endingOffsets", found, asked, LATEST_POSITION)
+    return _everywhere(found, LATEST)
 
 
-def limited(client: LogClient, options: LogOptions, start: Positions, ends: Positions) -> Positions:
-    """How far a micro-batch from `start` may go: each log gets its share of the limits."""
-    waiting = [address for address, end in ends.items() if end > start.get(address, BEGINNING)]
-    found = dict(ends)
-    # Who comes first changes, so that a limit below the number of logs starves none.
+def _everywhere(found: Extents, word: str) -> Places:
+    extents = {log: extent for log, extent in found.items() if extent is not None}
+    return {log: extent.earliest if word == EARLIEST else extent.latest for log, extent in extents.items()}
+
+
+def _asked(options: LogOptions, name: str, found: Extents, asked: ByTopic, otherwise: int) -> Places:
+    """Return the positions that the option `name` says; `otherwise` for a log that it does not name."""
+    for topic, positions in asked.items():
+        for address, at in positions.items():
+            log = Log(topic, address)
+            if log not in found:
+                known = ", ".join(sorted(one.address for one in found if one.topic == topic)) or "nowhere"
+                raise OptionError(f'option "{name}": the topic "{topic}" is not on {address}; it is on: {known}')
+            if found[log] is None and at > BEGINNING and options.fail_on_data_loss:
+                raise DataLossError(
+                    f'option "{name}": the topic "{topic}" is not on {address}, so that position {at} is gone; '
+                    'set the option "failOnDataLoss" to "false" to go on without it'
+                )
+    places: Places = {}
+    for log, extent in found.items():
+        if extent is not None:
+            at = asked.get(log.topic, {}).get(log.address, otherwise)
+            places[log] = {EARLIEST_POSITION: extent.earliest, LATEST_POSITION: extent.latest}.get(at, at)
+    return places
+
+
+def narrowed(client: LogClient, bounds: Bounds, start: Places, ends: Places) -> tuple[Places, Places]:
+    """Return the part of the ranges in which rows can be that pass the filters of a query. Raises ReadError."""
+    logs = [log for log in ends if log in start and bounds.has_log(log)]
+    start = {log: max(start[log], bounds.first or start[log]) for log in logs}
+    ends = {log: ends[log] if bounds.end is None else min(ends[log], bounds.end) for log in logs}
+    if bounds.start_ms is not None or bounds.end_ms is not None:
+        for log, extent in client.extents(logs, bounds.start_ms, bounds.end_ms).items():
+            if extent is not None:
+                start[log], ends[log] = max(start[log], extent.first), min(ends[log], extent.end)
+    return start, ends
+
+
+def limited(client: LogClient, options: LogOptions, start: Places, ends: Places) -> Places:
+    """Return how far a micro-batch from `start` may go: each log gets its share of the limits."""
+    waiting = [log for log, end in ends.items() if end > start.get(log, BEGINNING)]
+    # The first one changes, so that a limit below the number of logs starves none.
     turn = sum(start.values()) % len(waiting) if waiting else 0
-    for number, address in enumerate(waiting[turn:] + waiting[:turn]):
-        at, end = start.get(address, BEGINNING), ends[address]
-        if options.max_rows is not None:
-            end = _after_rows(client, address, at, end, _share(options.max_rows, number, len(waiting)))
-        if options.max_bytes is not None:
-            end = _after_bytes(client, address, at, end, _share(options.max_bytes, number, len(waiting)))
-        found[address] = end
+    waiting = waiting[turn:] + waiting[:turn]
+    found = dict(ends)
+    if options.max_rows is not None:
+        shares = {log: _share(options.max_rows, number, len(waiting)) for number, log in enumerate(waiting)}
+        found |= _after_rows(client, start, found, shares)
+    if options.max_bytes is not None:
+        for number, log in enumerate(waiting):
+            share = _share(options.max_bytes, number, len(waiting))
+            found[log] = _after_bytes(client, log, start.get(log, BEGINNING), found[log], share)
     return found
 
 
@@ -71,22 +109,36 @@ def _share(total: int, number: int, count: int) -> int:
     return part + (number < rest)
 
 
-def _after_rows(client: LogClient, address: str, at: int, end: int, most: int) -> int:
+def _after_rows(client: LogClient, start: Places, ends: Places, shares: dict[Log, int]) -> Places:
     """There are no more rows than positions, and none in a gap, so it does not count before the first row."""
-    if end - at <= most or most == 0:
-        return min(end, at + most)
-    part = client.read(address, at, _ONE_SECTION).result()
-    first = part.sections[0].first if part.sections else at
-    return min(end, max(at, first) + most)
+    found: Places = {}
+    firsts: Places = {}
+    for log, most in shares.items():
+        at = start.get(log, BEGINNING)
+        if ends[log] - at <= most or most == 0:
+            found[log] = min(ends[log], at + most)
+        else:
+            firsts[log] = at
+    for log, part in _first_parts(client, firsts).items():
+        at = firsts[log]
+        first = part.sections[0].first if part.sections else at
+        found[log] = min(ends[log], max(at, first) + shares[log])
+    return found
 
 
-def _after_bytes(client: LogClient, address: str, at: int, end: int, most: int) -> int:
+def _first_parts(client: LogClient, places: Places) -> dict[Log, Part]:
+    """Return the first section of each log from a place on."""
+    coming = {log: client.read(log, at, _ONE_SECTION) for log, at in places.items()}
+    return {log: each.result() for log, each in coming.items()}
+
+
+def _after_bytes(client: LogClient, log: Log, at: int, end: int, most: int) -> int:
     """Reads what it counts, as there is no other way to know; one row at least."""
     if most == 0:
         return at
     start, left = at, most
     while at < end:
-        part = client.read(address, at, max(_ONE_SECTION, left)).result()
+        part = client.read(log, at, max(_ONE_SECTION, left)).result()
         for section in part.sections:
             if section.frames is None or section.first + section.messages <= at:
                 continue
@@ -100,26 +152,60 @@ def _after_bytes(client: LogClient, address: str, at: int, end: int, most: int) 
     return end
 
 
-def plan(client: LogClient, options: LogOptions, start: Positions, ends: Positions) -> list[LogPartition]:
-    """The partitions of a range. Raises DataLossError when its beginning is gone, unless failOnDataLoss is false."""
-    ranges = [(address, start.get(address, BEGINNING), end) for address, end in ends.items()]
-    wholes = [_without_gap(client, options, LogPartition(*each)) for each in ranges if each[1] < each[2]]
-    total = sum(whole.end - whole.start for whole in wholes)
-    return [part for whole in wholes for part in _cut(whole, options.partitions, total)]
+def plan(client: LogClient, options: LogOptions, start: Places, ends: Places) -> list[LogPartition]:
+    """Return the partitions of a range.
+
+    Raises DataLossError when its beginning is gone, unless failOnDataLoss is false.
+    """
+    ranges = [LogRange(log, start.get(log, BEGINNING), end) for log, end in ends.items()]
+    wholes = _without_gaps(client, options, [each for each in ranges if each.start < each.end])
+    total = sum(len(whole) for whole in wholes)
+    pieces = [_cut(whole, _count(options, len(whole), total)) for whole in wholes if len(whole)]
+    small = [piece for group in pieces if len(group) == 1 for piece in group]
+    large = [LogPartition([piece]) for group in pieces if len(group) > 1 for piece in group]
+    return large + _packed(small, _most_packed(options, total))
 
 
-def _without_gap(client: LogClient, options: LogOptions, whole: LogPartition) -> LogPartition:
-    """The same from its first message on."""
-    part = client.read(whole.address, whole.start, _ONE_SECTION).result()
-    if options.fail_on_data_loss:
-        check(whole, whole.start, part)
-    first = part.sections[0].first if part.sections else whole.start
-    return LogPartition(whole.address, min(max(whole.start, first), whole.end), whole.end)
+def _without_gaps(client: LogClient, options: LogOptions, ranges: list[LogRange]) -> list[LogRange]:
+    """Return the same, each from its first message on."""
+    parts = _first_parts(client, {each.log: each.start for each in ranges})
+    found = []
+    for whole in ranges:
+        part = parts[whole.log]
+        if options.fail_on_data_loss:
+            check(whole, whole.start, part)
+        first = part.sections[0].first if part.sections else whole.start
+        found.append(LogRange(whole.log, min(max(whole.start, first), whole.end), whole.end))
+    return found
 
 
-def _cut(whole: LogPartition, partitions: int, total: int) -> list[LogPartition]:
-    """Its part of the partitions, one at least; none is empty."""
-    length = whole.end - whole.start
-    count = max(1, min(length, round(partitions * length / total))) if length else 0
-    edges = [whole.start + length * number // count for number in range(count + 1)] if count else []
-    return [LogPartition(whole.address, one, other) for one, other in zip(edges, edges[1:], strict=False)]
+def _count(options: LogOptions, length: int, total: int) -> int:
+    """Return how many partitions a range gets of `numPartitions`: one at least, and none is empty."""
+    count = round(options.partitions * length / total)
+    if options.max_records is not None:
+        count = max(count, -(-length // options.max_records))
+    return max(1, min(length, count))
+
+
+def _cut(whole: LogRange, count: int) -> list[LogRange]:
+    edges = [whole.start + len(whole) * number // count for number in range(count + 1)]
+    return [LogRange(whole.log, one, other) for one, other in zip(edges, edges[1:], strict=False)]
+
+
+def _most_packed(options: LogOptions, total: int) -> int:
+    """Return up to how many positions of several logs one task gets."""
+    most = min(_SMALL_TASK, -(-total // options.partitions))
+    return most if options.max_records is None else min(most, options.max_records)
+
+
+def _packed(ranges: list[LogRange], most: int) -> list[LogPartition]:
+    """Return partitions in which small ranges are together, as thousands of small tasks would take long."""
+    found: list[LogPartition] = []
+    room = 0
+    for each in ranges:
+        if len(each) > room:
+            found.append(LogPartition([]))
+            room = most
+        found[-1].ranges.append(each)
+        room -= len(each)
+    return found

@@ -1,77 +1,83 @@
-"""The rows that a read of a log gives to Spark."""
+"""The rows that a read of logs gives to Spark."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from pyspark_nsq.errors import DataLossError
-from pyspark_nsq.options.log import LogOptions
+from pyspark_nsq.log.places import Log
+from pyspark_nsq.options.log import LOG_SCHEMA, LogOptions
 from pyspark_nsq.progress import tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_nsq.log.client import Part
+    from pyspark_nsq.log.client import LogClient, Part
     from pyspark_nsq.log.sections import Cut
+    from pyspark_nsq.values.decoder import Decoder
 
-LOG_SCHEMA = StructType(
-    [
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("id", StringType()),
-        StructField("timestamp", TimestampType()),
-        StructField("nsqd", StringType()),
-        StructField("position", LongType()),
-        StructField("due", TimestampType()),
-    ]
-)
+
+class LogRange:
+    """The positions of a log from `start` to before `end`."""
+
+    def __init__(self, log: Log, start: int, end: int) -> None:
+        self.log, self.start, self.end = log, start, end
+
+    def __len__(self) -> int:
+        return self.end - self.start
 
 
 class LogPartition(InputPartition):
-    """The positions from `start` to before `end` on one nsqd."""
+    """The ranges that one task reads."""
 
-    def __init__(self, address: str, start: int, end: int) -> None:
-        self.address, self.start, self.end = address, start, end
+    def __init__(self, ranges: list[LogRange]) -> None:
+        self.ranges = ranges
 
 
 def read_log(options: LogOptions, partition: LogPartition) -> Iterator[pa.RecordBatch]:
-    """
-    The rows of a partition. While one request's rows are with Spark, the next is on its way. Raises ReadError, and
-    DataLossError for messages that are gone, unless failOnDataLoss is false.
+    """Return the rows of a partition. While Spark has some, those behind them are fetched, up to `prefetchBytes`.
+
+    Raises ReadError, DataLossError for messages that are gone, unless failOnDataLoss is false, and ValueFormatError.
     """
     from pyspark_nsq.log.client import LogClient
+    from pyspark_nsq.values.decoder import decoder
 
-    if partition.start == partition.end:
-        return
-    client = LogClient(options)
-    coming = client.read(partition.address, partition.start, options.fetch_bytes)
-    at, count = partition.start, 0
-    while at < partition.end:
-        part = coming.result()
+    maker = _Rows(options, decoder(options))
+    for each in partition.ranges:
+        yield from _read_range(options, LogClient(options), each, maker)
+
+
+def _read_range(options: LogOptions, client: LogClient, whole: LogRange, maker: _Rows) -> Iterator[pa.RecordBatch]:
+    from pyspark_nsq.log.prefetch import Prefetch
+
+    def read(start: int) -> Any:
+        return client.read(whole.log, start, options.fetch_bytes)
+
+    coming = Prefetch(read, whole.start, whole.end, options.fetch_bytes, options.most_prefetched)
+    at, count = whole.start, 0
+    while at < whole.end:
+        part = coming.take()
         if options.fail_on_data_loss:
-            check(partition, at, part)
-        if part.next <= at:  # the log ends before the partition does: a power loss took what had not reached the disk
+            check(whole, at, part)
+        if part.next <= at:  # the log ends before the range does: the topic is deleted, or a power loss took its end
             if options.fail_on_data_loss:
-                raise DataLossError(f"{partition.address}: positions {at} to {partition.end} are gone")
+                raise DataLossError(f"{_named(whole.log)}: positions {at} to {whole.end} are gone; {_GO_ON}")
             break
         at = part.next
-        if at < partition.end:
-            coming = client.read(partition.address, at, options.fetch_bytes)
-        for batch in batches(options, partition, part):
+        for batch in maker.batches(whole, part):
             count += batch.num_rows
             yield batch
     tell(
         "replayed",
         options.show_progress,
-        topic=options.topic,
-        nsqd=partition.address,
-        start=partition.start,
-        end=partition.end,
+        topic=whole.log.topic,
+        nsqd=whole.log.address,
+        start=whole.start,
+        end=whole.end,
         rows=count,
         requests=client.requests,
         retried=client.retried,
@@ -79,54 +85,109 @@ def read_log(options: LogOptions, partition: LogPartition) -> Iterator[pa.Record
     )
 
 
-def check(partition: LogPartition, at: int, part: Part) -> None:
-    """Raises DataLossError when messages from `at` on are not there that were."""
+_GO_ON = 'set the option "failOnDataLoss" to "false" to go on without them'
+
+
+def _named(log: Log) -> str:
+    return f'topic "{log.topic}" on {log.address}'
+
+
+def check(whole: LogRange, at: int, part: Part) -> None:
+    """Raise DataLossError when messages from `at` on are not there that were."""
     if at and at < part.earliest:
         raise DataLossError(
-            f"{partition.address}: position {at} is no longer kept, the oldest is {part.earliest}; keep messages "
-            'longer (retention), or set the option "failOnDataLoss" to "false" to go on without them'
+            f"{_named(whole.log)}: position {at} is no longer kept, the oldest is {part.earliest}; keep messages "
+            f"longer (retention), or {_GO_ON}"
         )
     for section in part.sections:
-        if section.frames is None and section.first < partition.end:
+        if section.frames is None and section.first < whole.end:
             raise DataLossError(
-                f"{partition.address}: {section.messages} message(s) from position {section.first} on are damaged; "
-                'set the option "failOnDataLoss" to "false" to go on without them'
+                f"{_named(whole.log)}: {section.messages} message(s) from position {section.first} on are damaged; "
+                f"{_GO_ON}"
             )
 
 
-def batches(options: LogOptions, partition: LogPartition, part: Part) -> Iterator[pa.RecordBatch]:
-    """What of `part` belongs to the partition, a batch for each answer."""
+class _Rows:
+    """Makes the rows of answers, with the columns that the options select."""
+
+    def __init__(self, options: LogOptions, decoder: Decoder | None) -> None:
+        self._makers: dict[str, _Maker] = {name: _COLUMNS[name] for name in options.columns or LOG_SCHEMA.fieldNames()}
+        self._decoder = decoder
+
+    def batches(self, whole: LogRange, part: Part) -> Iterator[pa.RecordBatch]:
+        """Return those rows of an answer that belong to the range, in one batch."""
+        import pyarrow as pa
+
+        from pyspark_nsq.log.sections import cut
+
+        found = [
+            self._batch(whole.log, cut(section, whole.start, whole.end))
+            for section in part.sections
+            if section.frames is not None and section.first < whole.end
+        ]
+        if found:
+            yield from pa.Table.from_batches(found).combine_chunks().to_batches()
+
+    def _batch(self, log: Log, rows: Cut) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        columns = {name: maker(log, rows) for name, maker in self._makers.items()}
+        if self._decoder is not None:
+
+            def locate(row: int) -> str:
+                return f"{_named(log)}, position {rows.first + row}"
+
+            columns["value"] = self._decoder.decode(columns["value"], locate)
+        return pa.record_batch(columns)
+
+
+_Maker = Callable[[Log, "Cut"], "pa.Array"]
+
+
+def _topic(log: Log, rows: Cut) -> pa.Array:
     import pyarrow as pa
 
-    from pyspark_nsq.log.sections import cut
-
-    found = [
-        record_batch(options.topic, partition.address, cut(section, partition.start, partition.end))
-        for section in part.sections
-        if section.frames is not None and section.first < partition.end
-    ]
-    if found:
-        yield from pa.Table.from_batches(found).combine_chunks().to_batches()
+    return pa.repeat(log.topic, rows.count)
 
 
-def record_batch(topic: str, address: str, rows: Cut) -> pa.RecordBatch:
-    """Rows in Arrow's form, as LOG_SCHEMA says."""
+def _id(log: Log, rows: Cut) -> pa.Array:
+    import pyarrow as pa
+
+    return rows.ids.cast(pa.string())
+
+
+def _timestamp(log: Log, rows: Cut) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    return pc.divide(rows.timestamps_ns, 1000).cast(pa.timestamp("us", "UTC"))
+
+
+def _nsqd(log: Log, rows: Cut) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.repeat(log.address.partition("://")[2], rows.count)
+
+
+def _position(log: Log, rows: Cut) -> pa.Array:
     from pyspark_nsq.log.sections import int64s
 
-    count = len(rows.bodies)
-    microseconds = pa.timestamp("us", "UTC")
-    due = pa.scalar(rows.due_ms * 1000 if rows.due_ms else None, pa.int64()).cast(microseconds)
-    return pa.record_batch(
-        {
-            "value": rows.bodies,
-            "topic": pa.repeat(topic, count),
-            "id": rows.ids.cast(pa.string()),
-            "timestamp": pc.divide(rows.timestamps_ns, 1000).cast(microseconds),
-            "nsqd": pa.repeat(address.partition("://")[2], count),
-            "position": int64s(array("q", range(rows.first, rows.first + count))),
-            "due": pa.repeat(due, count),
-        }
-    )
+    return int64s(array("q", range(rows.first, rows.first + rows.count)))
+
+
+def _due(log: Log, rows: Cut) -> pa.Array:
+    import pyarrow as pa
+
+    due = pa.scalar(rows.due_ms * 1000 if rows.due_ms else None, pa.int64()).cast(pa.timestamp("us", "UTC"))
+    return pa.repeat(due, rows.count)
+
+
+_COLUMNS: dict[str, _Maker] = {
+    "value": lambda log, rows: rows.bodies,
+    "topic": _topic,
+    "id": _id,
+    "timestamp": _timestamp,
+    "nsqd": _nsqd,
+    "position": _position,
+    "due": _due,
+}

@@ -46,14 +46,28 @@ class Section(NamedTuple):
     frames: bytes | None
 
 
-class Cut(NamedTuple):
-    """The messages of a section from one place to another, column by column, as Arrow's arrays."""
+class Cut:
+    """The messages of a section from one place to another. Each column is made when it is asked for."""
 
-    first: int
-    bodies: pa.Array
-    ids: pa.Array
-    timestamps_ns: pa.Array
-    due_ms: int
+    def __init__(self, first: int, count: int, due_ms: int, frames: pa.Array) -> None:
+        self.first, self.count, self.due_ms, self._frames = first, count, due_ms, frames
+
+    @property
+    def bodies(self) -> pa.Array:
+        return self._part(_BODY_AT, _FAR_BEHIND)
+
+    @property
+    def ids(self) -> pa.Array:
+        return self._part(_ID_AT, _BODY_AT)
+
+    @property
+    def timestamps_ns(self) -> pa.Array:
+        return _big_endian(self._part(_TIMESTAMP_AT, _ID_AT - _ATTEMPTS_BYTES))
+
+    def _part(self, start: int, stop: int) -> pa.Array:
+        import pyarrow.compute as pc
+
+        return pc.binary_slice(self._frames, start, stop)
 
 
 def sections(body: bytes) -> Iterator[Section]:
@@ -79,20 +93,13 @@ def sections(body: bytes) -> Iterator[Section]:
 def cut(section: Section, low: int, high: int) -> Cut:
     """The messages of a section with positions from `low` to before `high`. Raises ReadError."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     frames, starts = _starts(section)
     low, high = (min(max(at - section.first, 0), section.messages) for at in (low, max(low, high)))
     # The frames as a column whose offsets are where they begin: each of their parts is then one step for all rows.
     buffers = [None, pa.py_buffer(starts[low : high + 1]), pa.py_buffer(frames)]
     column = pa.BinaryArray.from_buffers(pa.binary(), high - low, buffers)
-    return Cut(
-        section.first + low,
-        pc.binary_slice(column, _BODY_AT, _FAR_BEHIND),
-        pc.binary_slice(column, _ID_AT, _BODY_AT),
-        _big_endian(pc.binary_slice(column, _TIMESTAMP_AT, _ID_AT - _ATTEMPTS_BYTES)),
-        section.due_ms,
-    )
+    return Cut(section.first + low, high - low, section.due_ms, column)
 
 
 def int64s(numbers: array[int]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""What the user of ``spark.read.format("nsq")`` and ``spark.readStream.format("nsq")`` may set.
+"""Options of a read of a channel, by ``spark.read.format("nsq")`` and ``spark.readStream.format("nsq")``.
 
 | option               | for    | default  | meaning                                                               |
 |----------------------|--------|----------|-----------------------------------------------------------------------|
@@ -24,7 +24,8 @@
 | tls                  | both   | false    | ``true`` turns TLS on after IDENTIFY                                  |
 | showProgress         | both   | false    | ``true`` prints a line of JSON for each batch or micro-batch          |
 
-and those of `security_options`.
+and those of `options.values` and `options.security`. `maxRowsPerTrigger` may be written `maxOffsetsPerTrigger`, and
+`numPartitions` `minPartitions`, as with Kafka.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
+
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.kinds import (
@@ -47,28 +50,57 @@ from pyspark_nsq.options.kinds import (
     read_options,
 )
 from pyspark_nsq.options.security import Security
+from pyspark_nsq.options.values import Values
 
+SCHEMA = StructType(
+    [
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("channel", StringType()),
+        StructField("id", StringType()),
+        StructField("timestamp", TimestampType()),
+        StructField("attempts", IntegerType()),
+        StructField("nsqd", StringType()),
+    ]
+)
+
+_ONE_TOPIC = 'a channel is of one topic: set "topic"; several are read with the option "replay" set to "log"'
+_REPLAY = 'it is for reading a log: set the option "replay" to "log", or leave it out'
+#: Options of logs, in lower case, that make no sense for a channel.
+_OF_LOGS = {
+    "subscribe": _ONE_TOPIC,
+    "subscribepattern": _ONE_TOPIC,
+    "nsqdhttpaddresses": 'a channel is read over TCP: set "nsqdTcpAddresses", or set "replay" to "log" to read a log',
+    "startingoffsets": _REPLAY,
+    "endingoffsets": _REPLAY,
+    "startingtimestamp": _REPLAY,
+    "endingtimestamp": _REPLAY,
+    "topicdiscoveryms": _REPLAY,
+    "maxrecordsperpartition": _REPLAY,
+    "fetchbytes": _REPLAY,
+    "prefetchbytes": _REPLAY,
+}
 _MANY = 1 << 62
 _MOST_TIMEOUT_MS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChannelOptions(Security):
-    """The options of one read. Use `parse`: it is what checks them."""
+class ChannelOptions(Security, Values):
+    """The options of one read. Use `parse`, which checks them."""
 
     nsqds: tuple[tuple[str, int], ...] = option("nsqdTcpAddresses", TcpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
     lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
     topic: str = option("topic", Name("topic"))
     channel: str = option("channel", Name("channel"))
-    max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None)
+    max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",))
     max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None)
     spool_path: str | None = option("spoolPath", FilePath(), None)
     spool_mode: str = option("spoolMode", Choice(("inline", "shared")), "inline")
     max_spool_rows: int = option("maxSpoolRows", WholeNumber(1, _MANY), 500_000)
     id_window_seconds: int = option("idWindowSeconds", WholeNumber(0, _MANY // 1000), 3600)
     fail_on_data_loss: bool = option("failOnDataLoss", YesNo(), True)
-    partitions: int = option("numPartitions", WholeNumber(1, 100_000), 2)
+    partitions: int = option("numPartitions", WholeNumber(1, 100_000), 2, aliases=("minPartitions",))
     msg_timeout_ms: int = option("msgTimeoutMs", WholeNumber(1, _MOST_TIMEOUT_MS), 60_000)
     max_in_flight: int = option("maxInFlightMessages", WholeNumber(1, 1_000_000), 2500)
     max_messages: int = option("maxMessages", WholeNumber(1, _MANY), 100_000)
@@ -80,11 +112,12 @@ class ChannelOptions(Security):
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """The options in `given`, whose keys Spark may have put into lower case.
+        """Return the options in `given`, whose keys Spark may have put into lower case.
 
-        Raises OptionError for an option that is missing, unknown or has a bad value.
+        Raises OptionError for an option that is missing, unknown, contradictory or has a bad value.
         """
-        options = read_options(cls, given)
+        options = read_options(cls, given, elsewhere=_OF_LOGS)
+        options.check_values(SCHEMA)
         if not options.nsqds and not options.lookupds:
             raise OptionError('one of the options "nsqdTcpAddresses" and "lookupdHttpAddresses" is required')
         if options.nsqds and options.lookupds:

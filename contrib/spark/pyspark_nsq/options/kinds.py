@@ -1,4 +1,4 @@
-"""What an option of ``format("nsq")`` can be, and how the options of a class are read from Spark's strings.
+"""Kinds of options of ``format("nsq")``, and the reader of a class of options from Spark's strings.
 
 A class of options is a dataclass whose fields are made by `option`; `read_options` fills it, and names every mistake.
 """
@@ -10,15 +10,18 @@ import difflib
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from pyspark_nsq.errors import OptionError
+from pyspark_nsq.options import kafka
 
 HOUR_MS = 3_600_000
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 _MAX_NAME_LENGTH = 64
 _PRINTABLE = re.compile(r"[!-~]+")
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 T = TypeVar("T")
 
@@ -30,25 +33,48 @@ class Kind(Protocol):
         """Raises OptionError, with the option's name in it."""
 
 
-def option(name: str, kind: Kind, default: Any = dataclasses.MISSING, *, secret: bool = False) -> Any:
-    """A field of a class of options. What is secret is not shown by the class's repr."""
-    return field(default=default, repr=not secret, metadata={"name": name, "kind": kind})
+def option(
+    name: str,
+    kind: Kind,
+    default: Any = dataclasses.MISSING,
+    *,
+    secret: bool = False,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """Declare a field of a class of options.
 
-
-def read_options(cls: type[T], given: Mapping[str, str], not_ours: Container[str] = ()) -> T:
+    The repr of the class does not show a secret field. `aliases` are other names of the option, Kafka's or Spark's.
     """
-    The options in `given`, whose keys Spark may have put into lower case. `not_ours`: keys in lower case that are there
-    for somebody else. Raises OptionError for an option that is missing, unknown or has a bad value.
+    return field(default=default, repr=not secret, metadata={"name": name, "kind": kind, "aliases": aliases})
+
+
+def read_options(
+    cls: type[T],
+    given: Mapping[str, str],
+    not_ours: Container[str] = (),
+    elsewhere: Mapping[str, str] = _NOTHING,
+) -> T:
+    """Return the options in `given`, whose keys Spark may have put into lower case.
+
+    `not_ours` are keys, in lower case, that Spark itself reads. `elsewhere` has a remedy for each option, in lower
+    case, that exists for another way of reading or writing. Raises OptionError for an option that is missing, unknown,
+    contradictory or has a bad value.
     """
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    by_key = {each.metadata["name"].lower(): each for each in fields}
+    by_key = {name.lower(): (name, each) for each in fields for name in _names(each)}
     values: dict[str, Any] = {}
+    used: dict[str, str] = {}
     for key, text in given.items():
-        known = by_key.get(key.lower())
-        if known is not None:
-            values[known.name] = known.metadata["kind"].read(known.metadata["name"], text)
-        elif key.lower() not in not_ours:
-            raise OptionError(_unknown(key, [each.metadata["name"] for each in fields]))
+        lowered = key.lower()
+        if lowered not in by_key:
+            if lowered in not_ours:
+                continue
+            raise OptionError(_unknown(key, [each.metadata["name"] for each in fields], elsewhere))
+        name, each = by_key[lowered]
+        value = each.metadata["kind"].read(name, text)
+        if each.name in used and values[each.name] != value:
+            raise OptionError(f'"{used[each.name]}" and "{name}" are names of one option; give it once')
+        values[each.name], used[each.name] = value, name
     for each in fields:
         if each.default is dataclasses.MISSING and each.name not in values:
             kind = each.metadata["kind"]
@@ -56,10 +82,16 @@ def read_options(cls: type[T], given: Mapping[str, str], not_ours: Container[str
     return cls(**values)
 
 
-def _unknown(key: str, names: list[str]) -> str:
-    lowered = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(key.lower(), lowered, n=1)
-    hint = f'did you mean "{lowered[near[0]]}"?' if near else f"known are: {', '.join(names)}"
+def _names(each: dataclasses.Field[Any]) -> tuple[str, ...]:
+    return (each.metadata["name"], *each.metadata["aliases"])
+
+
+def _unknown(key: str, names: list[str], elsewhere: Mapping[str, str]) -> str:
+    hint = elsewhere.get(key.lower()) or kafka.remedy(key, names)
+    if hint is None:
+        lowered = {name.lower(): name for name in names}
+        near = difflib.get_close_matches(key.lower(), lowered, n=1)
+        hint = f'did you mean "{lowered[near[0]]}"?' if near else f"known are: {', '.join(names)}"
     return f'unknown option "{key}"; {hint}'
 
 
@@ -114,6 +146,37 @@ class Name:
                 f'option "{name}": "{text}" is no {self.what} name; 1 to {_MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ -'
             )
         return text
+
+
+class TopicNames:
+    """Comma-separated names of topics; a tuple of them without repeats, at least one."""
+
+    def read(self, name: str, text: str) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        if not names:
+            raise OptionError(f'option "{name}" names no topic, for example "clicks,orders"')
+        return tuple(Name("topic").read(name, one) for one in names)
+
+
+class TopicPattern:
+    """A regular expression of Python that has to match the whole name of a topic."""
+
+    def read(self, name: str, text: str) -> re.Pattern[str]:
+        if not text:
+            raise OptionError(f'option "{name}" is an empty pattern; ".*" matches all topics')
+        try:
+            return re.compile(text)
+        except re.error as error:
+            raise OptionError(f'option "{name}": "{text}" is no regular expression: {error}') from None
+
+
+class NoHeaders:
+    """Whether headers of messages are read. Messages of NSQ have none, so that "true" is a mistake."""
+
+    def read(self, name: str, text: str) -> bool:
+        if YesNo().read(name, text):
+            raise OptionError(f'option "{name}": messages have no headers yet; leave the option out')
+        return False
 
 
 class FilePath:

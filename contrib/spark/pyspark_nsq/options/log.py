@@ -1,88 +1,183 @@
-"""What may be set beside ``replay=log``: reading a topic's log by position, which nsqtw has and other nsqds do not.
+"""Options beside ``replay=log``, which reads topics' logs by position. nsqtw has such logs, other nsqds do not.
 
 | option               | for    | default   | meaning                                                              |
 |----------------------|--------|-----------|----------------------------------------------------------------------|
-| nsqdHttpAddresses    | both   | one of    | ``host:port,...`` of every nsqd that has the topic; https:// too     |
+| nsqdHttpAddresses    | both   | one of    | ``host:port,...`` of every nsqd that has the topics; https:// too    |
 | lookupdHttpAddresses | both   | the two   | ``host:port,...`` of nsqlookupds, which know them                    |
-| topic                | both   | required  |                                                                      |
-| startingOffsets      | both   | see below | ``earliest``, ``latest``, or positions as a JSON object by address   |
-| endingOffsets        | batch  | latest    | the same                                                             |
+| topic                | both   | one of    | one topic                                                            |
+| subscribe            | both   | the three | ``clicks,orders``: several                                           |
+| subscribePattern     | both   |           | a regular expression that matches the whole name of each topic       |
+| topicDiscoveryMs     | stream | 10000     | least time between questions which topics and nsqds there are        |
+| startingOffsets      | both   | see below | ``earliest``, ``latest``, or positions as a JSON object              |
+| endingOffsets        | batch  | latest    | ``latest``, or positions                                             |
 | startingTimestamp    | both   | none      | instead: messages published since; ms of Unix time, or RFC 3339      |
 | endingTimestamp      | batch  | none      | instead: messages published before                                   |
-| maxRowsPerTrigger    | stream | none      | most rows of a micro-batch                                           |
+| timestampSlackMs     | batch  | 60000     | how far a clock of nsqd may have been set back, for pushed filters   |
+| maxRowsPerTrigger    | stream | none      | most rows of a micro-batch; also ``maxOffsetsPerTrigger``            |
 | maxBytesPerTrigger   | stream | none      | most bytes of a micro-batch, headers of messages included            |
-| numPartitions        | both   | 2         | least tasks, for enough positions                                    |
+| numPartitions        | both   | 2         | least tasks, for enough positions; also ``minPartitions``            |
+| maxRecordsPerPartition | both | none      | most positions, and so most rows, of a task                          |
 | failOnDataLoss       | both   | true      | ``false`` goes on when messages that should be there are gone        |
 | fetchBytes           | both   | 1048576   | bytes asked for at a time                                            |
+| prefetchBytes        | both   | fetchBytes | bytes a task asks for ahead of Spark; 0: none                       |
 | requestTimeoutMs     | both   | 10000     | for one whole attempt                                                |
 | retries              | both   | 5         | attempts after the first one                                         |
 | backoffMs            | both   | 100       | pause before the first retry, doubled for each next one              |
 | maxBackoffMs         | both   | 5000      | longest such pause                                                   |
-| showProgress         | both   | false     | ``true`` prints a line of JSON for each task, where it runs          |
+| showProgress         | both   | false     | ``true`` prints a line of JSON for each log a task read              |
 
-and those of `security_options`. A stream starts at ``latest``, a batch at ``earliest``, as with Kafka.
+and those of `options.values` and `options.security`. A stream starts at ``latest``, a batch at ``earliest``, as with
+Kafka. Positions are ``{"clicks": {"127.0.0.1:4151": 4503599627370496}}``; for a single topic also without its name. -2
+is the earliest position and -1 the latest one, as with Kafka.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Self
+
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from pyspark_nsq.errors import OptionError
-from pyspark_nsq.options.kinds import HOUR_MS, Choice, HttpAddresses, Name, WholeNumber, YesNo, option, read_options
+from pyspark_nsq.options.kinds import (
+    HOUR_MS,
+    Choice,
+    HttpAddresses,
+    Name,
+    TopicNames,
+    TopicPattern,
+    WholeNumber,
+    YesNo,
+    is_name,
+    option,
+    read_options,
+)
 from pyspark_nsq.options.security import Security
+from pyspark_nsq.options.values import Values
+
+LOG_SCHEMA = StructType(
+    [
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("id", StringType()),
+        StructField("timestamp", TimestampType()),
+        StructField("nsqd", StringType()),
+        StructField("position", LongType()),
+        StructField("due", TimestampType()),
+    ]
+)
 
 EARLIEST, LATEST = "earliest", "latest"
+EARLIEST_POSITION, LATEST_POSITION = -2, -1
 _MANY = 1 << 62
 _MOST_FETCHED = 4 * 1024 * 1024
+_MOST_PREFETCHED = 64 * 1024 * 1024
+_EPHEMERAL = "#ephemeral"
 
+#: Options of a channel, in lower case, that make no sense for a log.
+_OF_CHANNELS = {
+    "channel": 'a log is read without a channel; leave it out, or leave out "replay" to read the channel',
+    "nsqdtcpaddresses": 'a log is read over HTTP; here it is "nsqdHttpAddresses"',
+    "spoolpath": "a stream from a log needs no spool; leave it out",
+    "tls": 'a log is read over HTTP; write the address as "https://host:port"',
+}
+
+#: Positions by address.
 Positions = dict[str, int]
+#: The same by topic. Under the topic "" while it is not known for which one they are.
+ByTopic = dict[str, Positions]
 
 
 class Offsets:
-    """``earliest``, ``latest``, or a dict of address to position."""
+    """``earliest``, ``latest``, or positions by topic and address."""
 
-    def read(self, name: str, text: str) -> str | Positions:
-        if text in (EARLIEST, LATEST):
-            return text
+    def read(self, name: str, text: str) -> str | ByTopic:
+        if text.lower() in (EARLIEST, LATEST):
+            return text.lower()
+        wrong = OptionError(
+            f'option "{name}" must be "earliest", "latest" or like {{"127.0.0.1:4151": 4503599627370496}}, '
+            'for several topics like {"clicks": {"127.0.0.1:4151": 4503599627370496}}'
+        )
         try:
             found = json.loads(text)
-            addresses = {HttpAddresses().read(name, str(address))[0]: int(at) for address, at in found.items()}
-        except (ValueError, AttributeError, TypeError):
-            raise OptionError(
-                f'option "{name}" must be "earliest", "latest" or like {{"127.0.0.1:4151": 4503599627370496}}'
-            ) from None
-        return addresses
+        except ValueError:
+            raise wrong from None
+        if not isinstance(found, dict) or not found:
+            raise wrong
+        nested = {topic: each for topic, each in found.items() if isinstance(each, dict)}
+        if nested and len(nested) < len(found):
+            raise wrong
+        try:
+            return {topic: _positions(name, each) for topic, each in (nested or {"": found}).items()}
+        except (ValueError, TypeError):
+            raise wrong from None
+
+
+def _positions(name: str, found: dict[str, Any]) -> Positions:
+    positions = {HttpAddresses().read(name, str(address))[0]: int(at) for address, at in found.items()}
+    for address, at in positions.items():
+        if at < EARLIEST_POSITION:
+            raise OptionError(f'option "{name}": {at} of {address} is no position; -2 is the earliest, -1 the latest')
+    return positions
 
 
 class Moment:
-    """Handed to nsqd as it is, which reads it."""
+    """A time as milliseconds of Unix time; as nsqd reads one, or a number of up to 11 digits as seconds."""
 
-    def read(self, name: str, text: str) -> str:
-        if not text:
-            raise OptionError(f'option "{name}" names no moment')
-        return text
+    _NUMBER = re.compile(r"(\d{1,15})(?:\.(\d{1,9}))?", re.ASCII)
+    _DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[-+]\d\d:\d\d)", re.ASCII)
+    _MOST_SECONDS_DIGITS = 11
+
+    def read(self, name: str, text: str) -> int:
+        found = self._milliseconds(text.strip())
+        if found is None:
+            raise OptionError(
+                f'option "{name}": "{text}" is no moment; write ms of Unix time as "1767225600000", or a date and a '
+                'time with its zone as "2026-01-01T00:00:00Z"'
+            )
+        return found
+
+    def _milliseconds(self, text: str) -> int | None:
+        number = self._NUMBER.fullmatch(text)
+        if number is not None and len(number[1]) > self._MOST_SECONDS_DIGITS:
+            return int(number[1]) if number[2] is None else None
+        if number is not None:
+            return int(number[1]) * 1000 + int(f"{number[2] or ''}000"[:3])
+        if self._DATE.fullmatch(text) is None:
+            return None
+        try:
+            return int(datetime.fromisoformat(text.upper()).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            return None
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogOptions(Security):
-    """The options of one read of a log. Use `parse`: it is what checks them."""
+class LogOptions(Security, Values):
+    """The options of one read of logs. Use `parse`, which checks them."""
 
     replay: str = option("replay", Choice(("log",)), "log")
     addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
-    topic: str = option("topic", Name("topic"))
-    starting_offsets: str | Positions | None = option("startingOffsets", Offsets(), None)
-    ending_offsets: str | Positions | None = option("endingOffsets", Offsets(), None)
-    starting_timestamp: str | None = option("startingTimestamp", Moment(), None)
-    ending_timestamp: str | None = option("endingTimestamp", Moment(), None)
-    max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None)
+    topic: str | None = option("topic", Name("topic"), None)
+    subscribe: tuple[str, ...] = option("subscribe", TopicNames(), ())
+    pattern: re.Pattern[str] | None = option("subscribePattern", TopicPattern(), None)
+    topic_discovery_ms: int = option("topicDiscoveryMs", WholeNumber(0, HOUR_MS), 10_000)
+    starting_offsets: str | ByTopic | None = option("startingOffsets", Offsets(), None)
+    ending_offsets: str | ByTopic | None = option("endingOffsets", Offsets(), None)
+    starting_timestamp: int | None = option("startingTimestamp", Moment(), None)
+    ending_timestamp: int | None = option("endingTimestamp", Moment(), None)
+    timestamp_slack_ms: int = option("timestampSlackMs", WholeNumber(0, 24 * HOUR_MS), 60_000)
+    max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",))
     max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None)
-    partitions: int = option("numPartitions", WholeNumber(1, 100_000), 2)
+    partitions: int = option("numPartitions", WholeNumber(1, 100_000), 2, aliases=("minPartitions",))
+    max_records: int | None = option("maxRecordsPerPartition", WholeNumber(1, _MANY), None)
     fail_on_data_loss: bool = option("failOnDataLoss", YesNo(), True)
     fetch_bytes: int = option("fetchBytes", WholeNumber(1, _MOST_FETCHED), 1024 * 1024)
+    prefetch_bytes: int | None = option("prefetchBytes", WholeNumber(0, _MOST_PREFETCHED), None)
     request_timeout_ms: int = option("requestTimeoutMs", WholeNumber(1, HOUR_MS), 10_000)
     retries: int = option("retries", WholeNumber(0, 1000), 5)
     backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100)
@@ -91,11 +186,13 @@ class LogOptions(Security):
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """The options in `given`, whose keys Spark may have put into lower case.
+        """Return the options in `given`, whose keys Spark may have put into lower case.
 
-        Raises OptionError for an option that is missing, unknown or has a bad value.
+        Raises OptionError for an option that is missing, unknown, contradictory or has a bad value.
         """
-        options = read_options(cls, given)
+        options = read_options(cls, given, elsewhere=_OF_CHANNELS)
+        options._check_topics()
+        options.check_values(LOG_SCHEMA)
         if bool(options.addresses) == bool(options.lookupds):
             raise OptionError('either "nsqdHttpAddresses" or "lookupdHttpAddresses" is required')
         for which in ("starting", "ending"):
@@ -103,4 +200,74 @@ class LogOptions(Security):
                 raise OptionError(f'"{which}Offsets" and "{which}Timestamp" exclude each other')
         if options.sets_tls and not any(one.startswith("https") for one in options.addresses + options.lookupds):
             raise OptionError('options "tls." are set, but no address is https://host:port')
-        return options
+        options._check_range()
+        if options.prefetch_bytes and options.prefetch_bytes < options.fetch_bytes:
+            raise OptionError(
+                '"prefetchBytes" is less than "fetchBytes", so that nothing can be fetched ahead; 0 says so'
+            )
+        return replace(
+            options,
+            starting_offsets=options._by_topic("startingOffsets", options.starting_offsets),
+            ending_offsets=options._by_topic("endingOffsets", options.ending_offsets),
+        )
+
+    @property
+    def topics(self) -> tuple[str, ...] | None:
+        """The topics by name; None when there is a pattern."""
+        return (self.topic,) if self.topic is not None else self.subscribe or None
+
+    @property
+    def most_prefetched(self) -> int:
+        return self.fetch_bytes if self.prefetch_bytes is None else self.prefetch_bytes
+
+    def selects(self, topic: str) -> bool:
+        """Return whether this topic is read."""
+        if self.pattern is not None:
+            return not topic.endswith(_EPHEMERAL) and self.pattern.fullmatch(topic) is not None
+        return topic in (self.topics or ())
+
+    def check_stream(self) -> None:
+        """Raise OptionError for an option that a stream cannot have."""
+        for name, given in (("endingOffsets", self.ending_offsets), ("endingTimestamp", self.ending_timestamp)):
+            if given is not None:
+                raise OptionError(f'a stream has no end: leave out "{name}", or read a batch with spark.read')
+
+    def _check_topics(self) -> None:
+        given = {"topic": self.topic, "subscribe": self.subscribe, "subscribePattern": self.pattern}
+        names = [f'"{name}"' for name, value in given.items() if value]
+        if not names:
+            raise OptionError('one of the options "topic", "subscribe" and "subscribePattern" is required')
+        if len(names) > 1:
+            raise OptionError(f"{' and '.join(names)} exclude each other")
+        for topic in self.topics or ():
+            if topic.endswith(_EPHEMERAL):
+                raise OptionError(f'"{topic}" is ephemeral and has no log; read it from a channel')
+
+    def _check_range(self) -> None:
+        if self.ending_offsets == EARLIEST or EARLIEST_POSITION in _all_positions(self.ending_offsets):
+            raise OptionError('"endingOffsets" cannot be the earliest ones, before which there is nothing')
+        start, end = self.starting_timestamp, self.ending_timestamp
+        if start is not None and end is not None and end < start:
+            raise OptionError('"endingTimestamp" is before "startingTimestamp"')
+
+    def _by_topic(self, name: str, offsets: str | ByTopic | None) -> str | ByTopic | None:
+        """Return the same with a topic for all positions. Raises OptionError for one that is not read."""
+        if not isinstance(offsets, dict):
+            return offsets
+        if "" in offsets:
+            if self.topics is None or len(self.topics) > 1:
+                raise OptionError(
+                    f'option "{name}": with several topics write {{"clicks": {{"127.0.0.1:4151": 4503599627370496}}}}'
+                )
+            offsets = {self.topics[0]: offsets[""]}
+        for topic, positions in offsets.items():
+            if not is_name(topic) or not self.selects(topic):
+                raise OptionError(f'option "{name}": the topic "{topic}" is not among those that are read')
+            for address in positions:
+                if self.addresses and address not in self.addresses:
+                    raise OptionError(f'option "{name}": {address} is not in "nsqdHttpAddresses"')
+        return offsets
+
+
+def _all_positions(offsets: str | ByTopic | None) -> list[int]:
+    return [at for positions in offsets.values() for at in positions.values()] if isinstance(offsets, dict) else []

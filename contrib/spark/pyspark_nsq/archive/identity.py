@@ -1,0 +1,81 @@
+"""The identity of an archive: the checkpoint, the format and the topics that belong to it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+
+from pyspark_nsq.archive.files import Files
+from pyspark_nsq.archive.layout import IDENTITY
+from pyspark_nsq.errors import ArchiveError
+
+_IN_CHECKPOINT = "nsqtw-archive.json"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What `IDENTITY` says. `subscription`: the topics, or the pattern of topics."""
+
+    id: str
+    format: str
+    subscription: str
+
+    def to_text(self) -> str:
+        return json.dumps({"version": 1, "id": self.id, "format": self.format, "subscription": self.subscription})
+
+
+def read_identity(files: Files) -> Identity | None:
+    """Return the identity of the archive in a folder, or None when there is none. Raises ArchiveError."""
+    text = files.read(IDENTITY)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        if found["version"] != 1:
+            raise ArchiveError(f"{files.path(IDENTITY)} was written by a later version; update the connector")
+        return Identity(str(found["id"]), str(found["format"]), str(found["subscription"]))
+    except (ValueError, KeyError, TypeError):
+        raise ArchiveError(f"{files.path(IDENTITY)} is damaged; restore it from a backup") from None
+
+
+def must_exist(files: Files) -> Identity:
+    """Return the identity of the archive in a folder. Raises ArchiveError when there is no archive."""
+    found = read_identity(files)
+    if found is None:
+        raise ArchiveError(f"{files.root} has no archive; check --output")
+    return found
+
+
+def claim(files: Files, checkpoint: Files, format_: str, subscription: str) -> Identity:
+    """Bind an archive and a checkpoint to each other on the first run, and compare them on later ones.
+
+    The stream starts at the checkpoint's positions, so that an archive with another checkpoint would get rows twice, or
+    not at all. Raises ArchiveError.
+    """
+    known = read_identity(files)
+    text = checkpoint.read(_IN_CHECKPOINT)
+    bound = str(json.loads(text)["id"]) if text is not None else None
+    if known is None:
+        if checkpoint.exists("offsets"):
+            raise ArchiveError(
+                f"the checkpoint {checkpoint.root} has been used, but {files.root} has no archive; "
+                "use a new --checkpoint, or the --output that belongs to it"
+            )
+        known = Identity(bound or uuid.uuid4().hex, format_, subscription)
+        if bound is None:
+            checkpoint.create(_IN_CHECKPOINT, json.dumps({"id": known.id}))
+        files.create(IDENTITY, known.to_text())
+        return known
+    if bound != known.id:
+        raise ArchiveError(
+            f"the checkpoint {checkpoint.root} is not that of the archive in {files.root}; "
+            "use the --checkpoint of its first run, or a new --output"
+        )
+    if known.format != format_:
+        raise ArchiveError(f"the archive in {files.root} has the format {known.format}; use --format {known.format}")
+    if known.subscription != subscription:
+        raise ArchiveError(
+            f"the archive in {files.root} is of {known.subscription}, not of {subscription}; use a new --output for it"
+        )
+    return known

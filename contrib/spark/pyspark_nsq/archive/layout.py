@@ -1,0 +1,68 @@
+"""The layout of an archive: its columns, its folders and the names of its files.
+
+    OUTPUT/topic=clicks/date=2026-11-25/hour=07/batch-000000000012-00000.parquet
+    OUTPUT/_archive/archive.json            the archive's id, format and topics
+    OUTPUT/_archive/checkpoint/             the checkpoint of the stream, unless it is elsewhere
+    OUTPUT/_archive/commits/12.json         the files of the last micro-batch, and where they go
+    OUTPUT/_archive/swaps/current.json      the files that a compaction is replacing
+    OUTPUT/_archive/swaps/done-ID.json      the last such replacement
+    OUTPUT/_archive/staging/, compacted/    files that are not part of the archive yet
+
+Readers of hive-partitioned datasets pass over names that begin with an underscore.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    BinaryType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+META = "_archive"
+IDENTITY = f"{META}/archive.json"
+CHECKPOINT = f"{META}/checkpoint"
+COMMITS = f"{META}/commits"
+SWAPS = f"{META}/swaps"
+SWAP = f"{SWAPS}/current.json"
+STAGING = f"{META}/staging"
+COMPACTED = f"{META}/compacted"
+
+#: The folders of an hour, and the data files in them.
+HOURS = "topic=*/date=*/hour=*"
+DATA_FILES = f"{HOURS}/*.parquet"
+
+PARTITION_COLUMNS = ("topic", "date", "hour")
+SCHEMA = StructType(
+    [
+        StructField("position", LongType()),
+        StructField("id", StringType()),
+        StructField("timestamp", TimestampType()),
+        StructField("due", TimestampType()),
+        StructField("nsqd", StringType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("date", DateType()),
+        StructField("hour", IntegerType()),
+    ]
+)
+
+
+def archive_rows(log: DataFrame) -> DataFrame:
+    """Return the rows of a log with the columns of an archive. Date and hour are those of the session's time zone."""
+    return log.selectExpr("*", "to_date(timestamp) AS date", "hour(timestamp) AS hour").select(*SCHEMA.names)
+
+
+def batch_file(batch_id: int, number: int) -> str:
+    """Return the name of a file of a micro-batch."""
+    return f"batch-{batch_id:012d}-{number:05d}.parquet"

@@ -1,0 +1,112 @@
+"""The logs that an archive takes its rows from: those of some topics, or of all that match a pattern."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+from pyspark_nsq.errors import ReadError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_nsq.log.client import LogClient
+    from pyspark_nsq.log.places import Log
+
+#: Attempts of a request before the stream fails: half a minute and more, in which a broker restarts.
+_RETRIES = "12"
+#: The same before it starts.
+_FIRST_RETRIES = "2"
+_PATTERN = "pattern "
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """The topics of an archive, or the pattern of their names, and the options that say where they are."""
+
+    topics: tuple[str, ...]
+    pattern: str | None
+    connection: Mapping[str, str]
+    max_rows: int = 1_000_000
+    tasks: int = 2
+    allow_data_loss: bool = False
+
+    @classmethod
+    def of(cls, text: str, connection: Mapping[str, str]) -> Self:
+        """Return the subscription that the identity of an archive has as `text`."""
+        if text.startswith(_PATTERN):
+            return cls((), text.removeprefix(_PATTERN), connection)
+        return cls(tuple(text.split(",")), None, connection)
+
+    @property
+    def text(self) -> str:
+        """The topics or the pattern, as the identity of an archive has them."""
+        return ",".join(sorted(self.topics)) if self.pattern is None else f"{_PATTERN}{self.pattern}"
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of the logs, from the oldest one that is kept."""
+        return spark.readStream.format("nsq").options(**self._options(maxRowsPerTrigger=str(self.max_rows))).load()
+
+    def batch(self, spark: SparkSession) -> DataFrame:
+        """Return the rows that the logs have now."""
+        return spark.read.format("nsq").options(**self._options()).load()
+
+    def check(self) -> list[str]:
+        """Return warnings. Raise ReadError or OptionError unless there are logs, and all of them can be read."""
+        from pyspark_nsq.log.client import LogClient
+        from pyspark_nsq.log.discovery import Discovery
+        from pyspark_nsq.options.log import LogOptions
+
+        options = LogOptions.parse(self._options(retries=_FIRST_RETRIES))
+        client = LogClient(options)
+        found = client.extents(Discovery(client, options).logs()[0])
+        known = [log for log, extent in found.items() if extent is not None]
+        where = ", ".join(options.addresses) or f"any nsqd that {', '.join(options.lookupds)} knows"
+        for topic in self.topics:
+            if topic not in {log.topic for log in known}:
+                raise ReadError(f'topic "{topic}" is unknown at {where}; create it, or correct --topic')
+        if not known:
+            raise ReadError(f'no topic at {where} matches "{self.pattern}"; create one, or correct --topic-pattern')
+        return [
+            f'warning: topic "{log.topic}" on {log.address} has no retention: what its channels finish before it is '
+            "archived is not archived; set its retention (docs/how-to/retention.md)"
+            for log in known
+            if not _has_retention(client, log)
+        ]
+
+    def _options(self, **more: str) -> dict[str, str]:
+        topics = {"subscribe": ",".join(self.topics)} if self.pattern is None else {"subscribePattern": self.pattern}
+        return {
+            **self.connection,
+            **topics,
+            "replay": "log",
+            "startingOffsets": "earliest",
+            "numPartitions": str(self.tasks),
+            "failOnDataLoss": str(not self.allow_data_loss).lower(),
+            "retries": _RETRIES,
+            **more,
+        }
+
+
+def _has_retention(client: LogClient, log: Log) -> bool:
+    stats = client.document(f"{log.address}/stats?format=json&include_clients=false&topic={quote(log.topic)}").result()
+    return any(topic.get("retention") for topic in stats.get("topics") or [])
+
+
+def lag(source: Any) -> int | None:
+    """Return how many positions the source of a progress is behind its logs, or None when it does not say."""
+    try:
+        latest, end = json.loads(source["latestOffset"]), json.loads(source["endOffset"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    if not isinstance(latest, dict) or not isinstance(end, dict):
+        return None
+    return sum(_behind(end.get(topic, {}), positions) for topic, positions in latest.items())
+
+
+def _behind(end: Mapping[str, int], latest: Mapping[str, int]) -> int:
+    """Return the positions to read. The oldest one of a log that has not been read is not known here."""
+    return sum(position - end[address] for address, position in latest.items() if end.get(address))

@@ -1,0 +1,129 @@
+"""``nsqtw-spark archive``: the logs of topics into a data lake, each message once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from pyspark_nsq.errors import DataLossError
+from pyspark_nsq.jobs.compaction import CompactionChoice, compaction_options
+from pyspark_nsq.jobs.connection import Connection, connection_options
+from pyspark_nsq.jobs.failures import explained
+from pyspark_nsq.jobs.signals import stopping
+from pyspark_nsq.jobs.spark import SparkChoice, spark_options
+
+#: The connector's words for the way out of lost data.
+_ON_DATA_LOSS = 'set the option "failOnDataLoss" to "false"'
+_FORMATS = ("parquet", "delta")
+
+
+@click.command()
+@connection_options
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; may be given several times.")
+@click.option(
+    "--topic-pattern",
+    metavar="REGEX",
+    help="Instead: all topics whose whole name matches, also those that are created later.",
+)
+@click.option("--output", required=True, metavar="FOLDER", help="The archive: a folder, or a URI that Spark can write.")
+@click.option("--checkpoint", metavar="FOLDER", help="The checkpoint; the default is inside of the archive.")
+@click.option("--format", "format_", type=click.Choice(_FORMATS), default="parquet", show_default=True)
+@click.option("--once", is_flag=True, help="Stop when the archive has what the logs have now.")
+@click.option(
+    "--trigger",
+    type=click.FloatRange(0.1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look for new messages.",
+)
+@click.option(
+    "--max-rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Most rows of a micro-batch."
+)
+@click.option("--tasks", type=click.IntRange(1), default=2, show_default=True, help="Least tasks of a micro-batch.")
+@click.option("--compact", is_flag=True, help="Also merge the small files of hours that are over.")
+@compaction_options
+@click.option("--allow-data-loss", is_flag=True, help="Go on without messages that a log does not keep any more.")
+@click.option("--quiet", is_flag=True, help="No line for each micro-batch.")
+@spark_options
+def archive(
+    connection: Connection,
+    spark: SparkChoice,
+    compaction: CompactionChoice,
+    topics: tuple[str, ...],
+    topic_pattern: str | None,
+    output: str,
+    checkpoint: str | None,
+    format_: str,
+    once: bool,
+    trigger: float,
+    max_rows: int,
+    tasks: int,
+    compact: bool,
+    allow_data_loss: bool,
+    quiet: bool,
+) -> None:
+    """Copy the logs of topics to --output, each message once, and go on until stopped.
+
+    SIGINT and SIGTERM end it after the running micro-batch. The next run goes on where this one was.
+    """
+    from pyspark_nsq.archive.files import Files
+    from pyspark_nsq.archive.identity import claim
+    from pyspark_nsq.archive.layout import CHECKPOINT
+    from pyspark_nsq.archive.parquet import configure
+    from pyspark_nsq.archive.run import Run
+    from pyspark_nsq.archive.source import Subscription
+    from pyspark_nsq.archive.table import open_table
+
+    if bool(topics) == bool(topic_pattern):
+        raise click.UsageError("give either --topic or --topic-pattern")
+    subscription = Subscription(topics, topic_pattern, connection.options, max_rows, tasks, allow_data_loss)
+    for warning in subscription.check():
+        _say(warning)
+    say = _quiet if quiet else _say
+    began = time.monotonic()
+    with spark.session() as session:
+        configure(session)
+        files = Files(session, output)
+        files.must_be_writable()
+        place = checkpoint or files.path(CHECKPOINT)
+        identity = claim(files, Files(session, place), format_, subscription.text)
+        table = open_table(session, files, identity, compaction.compression)
+        run = Run(subscription.stream(session), table, place, say)
+
+        def compact_now() -> None:
+            for line in compaction.run(session, files):
+                say(line)
+
+        with stopping(run.stop), _named_options():
+            if once:
+                run.once()
+                if compact:
+                    compact_now()
+            else:
+                run.for_ever(trigger, explained, compact_now if compact else None)
+    say(f"archived {run.rows:,} rows in {time.monotonic() - began:,.1f} s to {output}")
+
+
+@contextmanager
+def _named_options() -> Iterator[None]:
+    """Name the option of this job where the connector names its own for loss of data."""
+    try:
+        yield
+    except Exception as error:
+        text = explained(error)
+        if _ON_DATA_LOSS not in text:
+            raise
+        raise DataLossError(text.replace(_ON_DATA_LOSS, "use --allow-data-loss")) from error
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _quiet(line: str) -> None:
+    """Say nothing."""

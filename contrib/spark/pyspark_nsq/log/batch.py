@@ -1,0 +1,54 @@
+"""A batch of topics' logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from pyspark_nsq.log.filters import Bounds, are_pushed
+from pyspark_nsq.log.rows import LogPartition, read_log
+from pyspark_nsq.options.log import EARLIEST, LogOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class LogBatchReader(DataSourceReader):
+    """Reads ranges of the logs that `options` select."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
+        self._bounds = Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        """Raises ReadError, and DataLossError when the beginning is gone, unless failOnDataLoss is false."""
+        from pyspark_nsq.log import plan as log_plan
+        from pyspark_nsq.log.client import LogClient
+        from pyspark_nsq.log.discovery import Discovery
+
+        client = LogClient(self._options)
+        logs = [log for log in Discovery(client, self._options).logs()[0] if self._bounds.has_log(log)]
+        start = log_plan.starting(client, self._options, logs, EARLIEST)
+        ends = log_plan.ending(client, self._options, logs)
+        start, ends = log_plan.narrowed(client, self._bounds, start, ends)
+        return list(log_plan.plan(client, self._options, start, ends)) or [LogPartition([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, LogPartition)
+        return read_log(self._options, partition)
+
+
+class FilteredLogBatchReader(LogBatchReader):
+    """The same for a query whose filters Spark pushes down: positions that they rule out are not read."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of the filters. Spark applies all of them, too."""
+        self._bounds = Bounds.of(filters, self._options.timestamp_slack_ms)
+        return filters
+
+
+def log_batch_reader(options: LogOptions) -> LogBatchReader:
+    """Return a reader that takes filters exactly when Spark has some for it."""
+    return FilteredLogBatchReader(options) if are_pushed() else LogBatchReader(options)

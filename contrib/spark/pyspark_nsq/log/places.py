@@ -1,0 +1,51 @@
+"""Places in logs, and their form as Spark's offset.
+
+A log is a topic on one nsqd. The offset with the option `topic` is ``{"http://127.0.0.1:4151": 4503599627370496}``.
+With `subscribe` or `subscribePattern` it has the same by topic. Both forms are accepted, so that a query can go on with
+the checkpoint of one with the option `topic`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from pyspark_nsq.errors import OptionError
+from pyspark_nsq.options.log import LogOptions
+
+
+class Log(NamedTuple):
+    """The log of a topic on the nsqd at a base URL."""
+
+    topic: str
+    address: str
+
+
+#: A position in each log.
+Places = dict[Log, int]
+#: Where a log starts of which nothing is known yet: at whatever is the oldest.
+BEGINNING = 0
+
+
+def to_offset(options: LogOptions, places: Places) -> dict[str, Any]:
+    """Return the offset for Spark."""
+    if options.topic is not None:
+        return {log.address: at for log, at in places.items()}
+    found: dict[str, dict[str, int]] = {}
+    for log, at in places.items():
+        found.setdefault(log.topic, {})[log.address] = at
+    return found
+
+
+def from_offset(options: LogOptions, offset: dict[str, Any]) -> Places:
+    """Return the places that an offset says. Raises OptionError when it does not say of which topic they are."""
+    if any(not isinstance(each, dict) for each in offset.values()):
+        topics = options.topics or ()
+        if len(topics) != 1:
+            example = json.dumps({"TOPIC": offset})
+            raise OptionError(
+                'the checkpoint is of a query with the option "topic" and does not say which one it was; go on with '
+                f'that option, or start a new checkpoint with the option "startingOffsets" set to {example}'
+            )
+        return {Log(topics[0], address): int(at) for address, at in offset.items()}
+    return {Log(topic, address): int(at) for topic, each in offset.items() for address, at in each.items()}

@@ -1,0 +1,79 @@
+"""The ends of all logs of a query, and the differences to where a stream is: new logs, deleted ones, replaced ones."""
+
+from __future__ import annotations
+
+from pyspark_nsq.errors import DataLossError
+from pyspark_nsq.log.client import Extents, LogClient
+from pyspark_nsq.log.discovery import Discovery
+from pyspark_nsq.log.places import BEGINNING, Log, Places
+from pyspark_nsq.options.log import LogOptions
+
+#: A log that ends so many positions before the place of a stream, or less, has lost its end: its next message gets a
+#: higher position, as nsqd reserves them in blocks. One that ends even earlier is the log of another data path.
+_MOST_LOST_AT_THE_END = 1 << 30
+
+
+class Survey:
+    """Asks for the extents of the logs of `options`. Every method raises ReadError."""
+
+    def __init__(self, client: LogClient, options: LogOptions) -> None:
+        self._client, self._options = client, options
+        self._discovery = Discovery(client, options)
+
+    def extents(self, start: Places) -> Extents:
+        """Return the extents of all logs that are found, and of those in `start` that are not found any more.
+
+        The latter are asked for only when the others were looked for just now, and left out while their nsqd is down.
+        """
+        logs, are_new = self._discovery.logs()
+        found = self._client.extents(logs)
+        if are_new:
+            found |= self._client.extents_of_known(self.missing(start, found))
+        return found
+
+    def missing(self, start: Places, found: Extents) -> list[Log]:
+        """Return the logs of `start` that are not among `found`, although the options select them."""
+        return [log for log in start if log not in found and self._reads(log)]
+
+    def _reads(self, log: Log) -> bool:
+        addresses = self._options.addresses
+        return self._options.selects(log.topic) and (not addresses or log.address in addresses)
+
+
+def ends(options: LogOptions, start: Places, found: Extents) -> Places:
+    """Return how far each log can be read. Raises DataLossError, unless failOnDataLoss is false.
+
+    A log that is not in `start` is new, and is read from its beginning. One that was deleted, or is the log of another
+    data path, is left out: if it is there the next time, it is new. The place in a log that cannot be asked now is
+    kept. A topic that the options do not select any more is left out.
+    """
+    places: Places = {}
+    for log, at in start.items():
+        if not options.selects(log.topic):
+            continue
+        if log not in found:
+            places[log] = at
+            continue
+        extent = found[log]
+        if extent is not None and extent.latest + _MOST_LOST_AT_THE_END >= at:
+            places[log] = max(extent.latest, at)
+        elif at == BEGINNING:
+            places[log] = at
+        elif options.fail_on_data_loss:
+            raise DataLossError(_lost(log, at, None if extent is None else extent.latest))
+    for log, extent in found.items():
+        if log not in start and extent is not None:
+            places[log] = extent.latest
+    return places
+
+
+def _lost(log: Log, at: int, latest: int | None) -> str:
+    told = (
+        f'topic "{log.topic}" on {log.address} is deleted'
+        if latest is None
+        else f'topic "{log.topic}" on {log.address} ends at position {latest}: nsqd has another data path'
+    )
+    return (
+        f"{told}; the stream had read it up to position {at}, and messages behind that may be lost; set the option "
+        '"failOnDataLoss" to "false" to go on without them'
+    )

@@ -1,0 +1,1 @@
+"""Messages as strings or structs: decoding of the column ``value``."""

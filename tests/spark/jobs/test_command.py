@@ -1,0 +1,127 @@
+"""The command `nsqtw-spark` itself: help, errors of one line, exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+from pyspark_nsq.errors import OptionError, ReadError
+from pyspark_nsq.jobs import main as command
+from pyspark_nsq.jobs import program as program_module
+from pyspark_nsq.jobs.failures import explained
+
+NSQD = "--nsqd-http-address=127.0.0.1:1"
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """A job that raises what the test puts here."""
+    raised: list[BaseException] = []
+
+    @click.command()
+    def program() -> None:
+        raise raised[0]
+
+    monkeypatch.setattr(program_module, "program", program)
+    return raised
+
+
+def test_help_lists_every_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(["--help"]) == command.DONE
+    said = capsys.readouterr().out
+    assert [] == [name for name in command._COMMANDS if f"  {name} " not in said]
+
+
+@pytest.mark.parametrize("name", command._COMMANDS)
+def test_every_job_has_a_help_that_needs_no_spark(name: str) -> None:
+    script = (
+        "import sys; from pyspark_nsq.jobs.main import run; code = run(sys.argv[1:]); "
+        "heavy = {'twisted', 'pyarrow', 'deltalake'} & set(sys.modules); sys.exit(f'loaded {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, name, "--help"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: nsqtw-spark {name} ")
+
+
+@pytest.mark.parametrize("name", command._COMMANDS)
+def test_the_table_names_commands(name: str) -> None:
+    module = import_module(f"pyspark_nsq.jobs.{name.replace('-', '_')}")
+    assert isinstance(getattr(module, name.replace("-", "_")), click.Command)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["archve"], 'nsqtw-spark: unknown job "archve"; did you mean "archive"?'),
+        (["xyz"], 'nsqtw-spark: unknown job "xyz"; known are: archive'),
+        (["archive", NSQD, "--topc=t"], "No such option"),
+        (["archive", "--topic=t", "--output=o"], "give either --nsqd-http-address or --lookupd-http-address"),
+        (["archive", NSQD, "--topic=t", "--output=o", "--conf=x"], '--conf "x" is not NAME=VALUE'),
+    ],
+)
+def test_wrong_words_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(words) == command.WRONG_USAGE
+    assert_one_line(capsys.readouterr().err, said)
+
+
+def test_no_words_are_answered_with_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run([]) == command.WRONG_USAGE
+    assert "Usage: nsqtw-spark" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OptionError('option "topic" is wrong'), command.WRONG_USAGE),
+        (ReadError("nobody\nanswers"), command.FAILED),
+        (ZeroDivisionError("division by zero"), command.FAILED),
+        (KeyboardInterrupt(), command.INTERRUPTED),
+    ],
+)
+def test_exit_codes(
+    error: BaseException, code: int, failing: list[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing.append(error)
+    assert command.run(["program"]) == code
+    if code != command.INTERRUPTED:
+        assert_one_line(capsys.readouterr().err, " ".join(str(error).split()))
+
+
+def test_debug_shows_the_traceback(failing: list[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.append(ZeroDivisionError("division by zero"))
+    command.run(["--debug", "program"])
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_error_inside_of_an_error_of_spark_is_shown_alone() -> None:
+    text = (
+        "[STREAM_FAILED] Query failed\n  File x\npyspark_nsq.errors.ReadError: nobody answers\n\nJVM stacktrace:\n..."
+    )
+    assert "nobody answers" == explained(RuntimeError(text))
+
+
+def test_the_program_for_spark_submit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(["program"]) == command.DONE
+    program = Path(capsys.readouterr().out.strip())
+    done = subprocess.run([sys.executable, program, "archve"], capture_output=True, text=True)
+    assert done.returncode == command.WRONG_USAGE
+    assert_one_line(done.stderr, 'did you mean "archive"?')
+
+
+def test_a_machine_without_spark(tmp_path: Path) -> None:
+    for name in ("pyspark", "pyspark_nsq"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError(name={name!r})")
+    script = "import sys; sys.path.insert(0, sys.argv[1]); from nsqtw.cli.spark_jobs import main; main()"
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert_one_line(done.stderr, "nsqtw-spark: PySpark is not installed; run: pip install 'nsqtw[spark]'")
+
+
+def assert_one_line(text: str, part: str) -> None:
+    assert text.count("\n") == 1
+    assert part in text
+    assert text.startswith("nsqtw-spark")
