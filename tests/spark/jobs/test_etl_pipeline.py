@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from pyspark_nsq.errors import ConfigError, PipelineError
 from pyspark_nsq.jobs.etl import parsing
+from pyspark_nsq.jobs.etl.failures import reason_of
 from pyspark_nsq.jobs.etl.pipeline import DEAD_LETTERS, ROWS
 
 from tests.process import NsqdProcess
@@ -53,7 +55,7 @@ def test_which_bodies_are_dead_letters_and_why(spark: SparkSession, format: str)
 MISTAKES = [
     ("query", {"sql": "SELECT id,\n  x FROM messages"}, "[query] line 2 column 3: A column, variable, or function"),
     ("query", {"sql": "SELECT id FORM messages"}, "[query] line 1 column 16: Syntax error at or near 'messages'"),
-    ("query", {"sql": "SELECT id FROM messages GROUP BY"}, "[query] at the end of the statement: Syntax error"),
+    ("query", {"sql": "SELECT id FROM messages WHERE id >"}, "[query] at the end of the statement: Syntax error"),
     ("query", {"sql": "SELECT id FROM nothing"}, "[query] line 1 column 16: The table or view `nothing` cannot be"),
     ("query", {"sql": "DROP VIEW messages"}, "[query]: the statement must be a SELECT"),
     ("query", {"file": "none.sql"}, "none.sql: No such file or directory"),
@@ -74,7 +76,11 @@ MISTAKES = [
     ("source", {"topic": "t", "schema": "id int, ID int"}, 'line 5: the name "id" is there twice'),
     ("source", {"topic": "t", "schema": "_id int"}, 'line 5: the name "_id" is a column of every message'),
     ("source", {"topic": "t", "schema": "id int", "options": {"fetchByte": 5}}, 'did you mean "fetchBytes"?'),
-    ("source", {"topic": "t", "schema": "id int", "options": {"topic": "x"}}, '"topic" is set by a key of its own'),
+    (
+        "source",
+        {"topic": "t", "schema": "id int", "options": {"subscribe": "x"}},
+        '"subscribe" is set by a key of its own',
+    ),
     ("watermark", {"column": "id", "delay": "1 hour"}, '"id" is int; columns of type timestamp are: at, _timestamp'),
     ("watermark", {"column": "ta", "delay": "1 hour"}, '"ta" is not a column; columns of type timestamp are: at'),
     ("sink", {"path": "out", "partition_by": "day"}, '"partition_by" names "day"; columns of the query are: id'),
@@ -194,3 +200,28 @@ def test_a_value_column_and_an_error_of_the_statement(
     sections["query"] = {"sql": "SELECT to_json(struct(1 / id AS id)) AS value FROM messages"}
     with pytest.raises(PipelineError, match="^Division by zero"):
         run(spark, tmp_path, sections)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "terminated with exception: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012 SQLSTATE: XXKST",
+            "Division by zero.",
+        ),
+        (
+            "terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided "
+            "function in foreach batch sink. Reason: Traceback\npyspark.errors.SparkRuntimeException: "
+            "[USER_RAISED_EXCEPTION] no SQLSTATE: P0001\n",
+            "no",
+        ),
+        ("terminated with exception: Job aborted.", "Job aborted."),
+        (
+            "terminated with exception: [X] An error\npyspark_nsq.errors.RowError: a row is wrong\n  at",
+            "a row is wrong",
+        ),
+    ],
+)
+def test_the_reason_for_the_end_of_a_query_is_one_line(text: str, reason: str) -> None:
+    query = "[STREAM_FAILED] Query [id = 1, runId = 2] "
+    assert reason == reason_of(StreamingQueryException(query + text + "\n=== Streaming Query ===\n[id]"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pyspark_nsq.jobs.etl.config import load
+from pyspark_nsq.jobs.signals import stopping
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 
 
@@ -30,6 +31,7 @@ def etl(spark: SparkChoice, config: Path, check: bool, once: bool) -> None:
         if check:
             click.echo(f"{config}: no mistake found; columns of the query: {pipeline.columns()}")
             return
-        pipeline.run()
+        with stopping(pipeline.stop):
+            pipeline.run()
         totals = pipeline.totals[ROWS]
         click.echo(f"{totals.messages:,} messages read, {totals.dead_letters:,} of them dead letters")

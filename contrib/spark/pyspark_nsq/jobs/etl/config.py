@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -171,6 +172,10 @@ def _contradictions(config: Config) -> Iterator[_Problem]:
 
 
 def _of_source(source: Source) -> Iterator[_Problem]:
+    if bool(source.topic) == bool(source.topic_pattern):
+        yield "source", 0, "topic", '[source] needs either "topic" or "topic_pattern"'
+    if source.topic_pattern is not None and source.kind != LOG:
+        yield "source", 0, "topic_pattern", f'"topic_pattern" needs kind = "{LOG}"'
     if source.kind == LOG:
         for key in ("channel", "spool"):
             if getattr(source, key) is not None:
@@ -209,7 +214,8 @@ def _of_target(section: str, target: Target, config: Config) -> Iterator[_Proble
             if getattr(target, key):
                 yield section, 0, key, f'"{key}" is for a table with "path", not for a topic'
         is_elsewhere = target.nsqd_http_addresses and target.nsqd_http_addresses != config.nsq.nsqd_http_addresses
-        if target.topic in config.source.topic and not is_elsewhere:
+        is_read = target.topic in config.source.topic or re.fullmatch(config.source.topic_pattern or "", target.topic)
+        if is_read and not is_elsewhere:
             yield (
                 section,
                 0,

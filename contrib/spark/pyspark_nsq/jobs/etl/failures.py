@@ -8,10 +8,13 @@ from pyspark.errors import PySparkException
 
 from pyspark_nsq.jobs.failures import explained
 
-#: What Spark puts before and after the cause of the end of a stream.
-_BEFORE = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
-_CONDITION = re.compile(r"^\[[A-Z_.0-9]+\] ")
-_AFTER = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
+#: An error of Spark's in a line of a text: its class in brackets, the message, and SQLSTATE, which may be there twice.
+_ERROR = re.compile(r"\[([A-Z][A-Z_.0-9]+)\] (.+?)(?:\s*SQLSTATE: \w+)*\s*$", re.MULTILINE)
+#: An error of Python or Java in a line of a text.
+_EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
+#: What Spark says around the cause.
+_BEFORE = re.compile(r"^Query \[.*? terminated with exception: (?:\[[A-Z_.0-9]+\] )?")
+_WRAPPED = "An error occurred in the user provided function in foreach batch sink."
 
 
 def reason_of(error: PySparkException) -> str:
@@ -19,5 +22,7 @@ def reason_of(error: PySparkException) -> str:
     ours = explained(error)
     if not ours.startswith(type(error).__name__):
         return ours
-    first = _BEFORE.sub("", str(error).partition("\n")[0])
-    return _AFTER.sub("", _CONDITION.sub("", first))
+    text = str(error)
+    errors = [_BEFORE.sub("", message) for _name, message in _ERROR.findall(text)]
+    causes = [each for each in errors if not each.startswith(_WRAPPED)] + _EXCEPTION.findall(text)
+    return str(causes[0] if causes else ours.partition("\n")[0])

@@ -128,6 +128,15 @@ class Options:
         return {name: str(each).lower() if isinstance(each, bool) else str(each) for name, each in value.items()}
 
 
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return bool(text)
+
+
+PATTERN = Matching("regular expression", _is_pattern, 'a regular expression such as "clicks-.*"')
 TOPIC = Matching("topic name", is_name, "the name of a topic: 1 to 64 of a-z A-Z 0-9 . _ -")
 CHANNEL = Matching("channel name", is_name, "the name of a channel: 1 to 64 of a-z A-Z 0-9 . _ -")
 VIEW_NAME = Matching("name", _VIEW_NAME.fullmatch, "a name: a letter, then letters, digits and _")

@@ -44,6 +44,11 @@ class Pipeline:
     schema: StructType
     destinations: list[Destination]
     totals: dict[str, Totals] = field(default_factory=dict)
+    _is_stopped: bool = False
+
+    def stop(self) -> None:
+        """End `run`. What the running micro-batches have not committed comes again with the next start."""
+        self._is_stopped = True
 
     def columns(self) -> str:
         """Return the columns of the query with their types."""
@@ -58,7 +63,7 @@ class Pipeline:
                 totals = self.totals[target.name] = Totals()
                 query = target.start(f"{checkpoint}/{target.name}", self.config.run.trigger)
                 running.append(_Running(target.name, query, totals))
-            while not all([each.is_done() for each in running]):
+            while not self._is_stopped and not all([each.is_done() for each in running]):
                 pass
         except StreamingQueryException as error:
             raise PipelineError(reason_of(error)) from error

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark_nsq.jobs.etl.kinds import (
     CHANNEL,
     INTERVAL,
+    PATTERN,
     TOPIC,
     TRIGGER,
     VIEW_NAME,
@@ -54,7 +55,13 @@ class Nsq:
 class Source:
     """The messages that the pipeline reads, and the form of their bodies."""
 
-    topic: tuple[str, ...] = key(Several(TOPIC), doc="topic, or several topics")
+    topic: tuple[str, ...] = key(Several(TOPIC), (), doc="topic, or several topics")
+    topic_pattern: str | None = key(
+        PATTERN,
+        None,
+        doc='regular expression that matches the whole name of each topic, in place of `topic`, with `kind = "log"`; '
+        "new topics are found while the pipeline runs",
+    )
     kind: str = key(
         Choice((LOG, CHANNEL_KIND)),
         LOG,

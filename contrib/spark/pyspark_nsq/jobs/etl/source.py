@@ -18,23 +18,36 @@ def messages(spark: SparkSession, config: Config, query: str, channel: str | Non
     A channel's messages go to one query only: each query has a channel and a spool of its own.
     Raises ConfigError for wrong options.
     """
-    frames = [_topic(spark, config, topic, query, channel) for topic in config.source.topic]
-    return parsing.union(frames)
-
-
-def _topic(spark: SparkSession, config: Config, topic: str, query: str, channel: str | None) -> DataFrame:
     source = config.source
-    options = connection(config, "nsqdHttpAddresses" if source.kind == LOG else "nsqdTcpAddresses") | {"topic": topic}
     if source.kind == LOG:
-        options["replay"] = "log"
-        if source.starting in (None, "earliest"):
-            options["startingOffsets"] = "earliest"
-        else:
-            options["startingTimestamp"] = str(source.starting)
+        return parsing.union([_log(spark, config)])
+    return parsing.union([_channel(spark, config, topic, query, str(channel)) for topic in source.topic])
+
+
+def _log(spark: SparkSession, config: Config) -> DataFrame:
+    source = config.source
+    options = connection(config, "nsqdHttpAddresses") | {"replay": "log"}
+    if source.topic_pattern is not None:
+        options["subscribePattern"] = source.topic_pattern
     else:
-        options |= {"channel": str(channel), "spoolPath": config.path(f"{source.spool}/{query}-{topic}.spool")}
-        if config.nsq.tls:
-            options["tls"] = "true"
+        options["subscribe"] = ",".join(source.topic)
+    if source.starting in (None, "earliest"):
+        options["startingOffsets"] = "earliest"
+    else:
+        options["startingTimestamp"] = str(source.starting)
+    return _loaded(spark, config, options)
+
+
+def _channel(spark: SparkSession, config: Config, topic: str, query: str, channel: str) -> DataFrame:
+    spool = config.path(f"{config.source.spool}/{query}-{topic}.spool")
+    options = connection(config, "nsqdTcpAddresses") | {"topic": topic, "channel": channel, "spoolPath": spool}
+    if config.nsq.tls:
+        options["tls"] = "true"
+    return _loaded(spark, config, options)
+
+
+def _loaded(spark: SparkSession, config: Config, options: dict[str, str]) -> DataFrame:
+    source = config.source
     if source.max_rows_per_trigger is not None:
         options["maxRowsPerTrigger"] = str(source.max_rows_per_trigger)
     given = {name.lower(): name for name in source.options}

@@ -19,6 +19,7 @@ from pyspark_nsq.jobs.etl.kinds import AVAILABLE_NOW
 from pyspark_nsq.jobs.etl.sections import APPEND, COMPLETE, UPDATE, DeadLetters, Target
 from pyspark_nsq.jobs.etl.source import connection
 from pyspark_nsq.jobs.etl.statements import message
+from pyspark_nsq.jobs.etl.tables import FileTable
 from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES
 
 #: Formats that keep bytes as they are; in all others the body of a dead letter is text.
@@ -33,6 +34,8 @@ class Destination:
 
     name: str
     rows: DataFrame
+    #: The folder of a table.
+    path: str | None
     format: str
     options: dict[str, str]
     output_mode: str
@@ -65,9 +68,10 @@ class Destination:
         if self.format == "nsq" and self.output_mode == UPDATE:
             # A data source in Python cannot say that it takes updates.
             return writer.foreachBatch(_publisher(self.options)).start()
-        if self.partition_by:
-            writer = writer.partitionBy(*self.partition_by)
-        return writer.format(self.format).options(**self.options).start()
+        if self.format in ("nsq", "delta"):
+            return writer.format(self.format).options(**self.options).partitionBy(*self.partition_by).start(self.path)
+        table = FileTable(str(self.path), checkpoint, self.format, self.options)
+        return writer.foreachBatch(lambda batch, number: table.add(batch, number, self.partition_by)).start()
 
 
 def of_sink(config: Config, rows: DataFrame) -> Destination:
@@ -92,9 +96,9 @@ def _destination(
 ) -> Destination:
     if target.topic is not None:
         own = connection(config, "nsqdHttpAddresses", target.nsqd_http_addresses) | {"topic": target.topic}
-        return Destination(name, rows, "nsq", own | options, output_mode, ())
-    own = {"path": config.path(str(target.path))}
-    return Destination(name, rows, target.format or "parquet", own | options, output_mode, target.partition_by)
+        return Destination(name, rows, None, "nsq", own | options, output_mode, ())
+    path = config.path(str(target.path))
+    return Destination(name, rows, path, target.format or "parquet", options, output_mode, target.partition_by)
 
 
 def _as_messages(rows: DataFrame) -> DataFrame:
