@@ -63,6 +63,9 @@ TEST = [
     *MYPY,
     *WHEELS,
     "coverage>=7.6",
+    # Readers of archives.
+    "deltalake>=1.1",
+    "duckdb>=1.1",
     "hypothesis>=6.120",
     # Draws the figures of the bench.
     "matplotlib>=3.9",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -48,16 +49,27 @@ class Connection:
 
 def connection_options(function: F) -> F:
     """Give a command the options of a connection; its function gets a `Connection` as `connection`."""
-    wrapped = passing(function, "connection", _connection, tuple(_parameter(flag) for flag, _, _ in _DECLARED))
+    return _with_connection(function, is_required=True)
+
+
+def optional_connection_options(function: F) -> F:
+    """Give a command the options of a connection that it can do without; `connection` is then without options."""
+    return _with_connection(function, is_required=False)
+
+
+def _with_connection(function: F, *, is_required: bool) -> F:
+    build = partial(_connection, is_required)
+    wrapped = passing(function, "connection", build, tuple(_parameter(flag) for flag, _, _ in _DECLARED))
     for flag, _, settings in reversed(_DECLARED):
         wrapped = click.option(flag, **settings)(wrapped)
     return wrapped
 
 
-def _connection(**given: Any) -> Connection:
+def _connection(is_required: bool, **given: Any) -> Connection:
     values = {theirs: given[_parameter(flag)] for flag, theirs, _ in _DECLARED}
     texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    if bool(texts["nsqdHttpAddresses"]) == bool(texts["lookupdHttpAddresses"]):
+    places = [name for name in ("nsqdHttpAddresses", "lookupdHttpAddresses") if texts[name]]
+    if len(places) > 1 or (is_required and not places):
         raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
     return Connection({name: text for name, text in texts.items() if text})
 

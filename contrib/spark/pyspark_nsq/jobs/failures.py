@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+import logging
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from pyspark_nsq.errors import NsqSparkError
+from pyspark_nsq.errors import NsqSparkError, OptionError
 
 #: The last line of a Python traceback in the text of an error of Spark's, with the connector's error in it.
 _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -22,3 +26,27 @@ def explained(error: BaseException) -> str:
     if ours:
         return str(ours[-1])
     return f"{type(error).__name__}: {text.partition(chr(10) + 'JVM stacktrace')[0]}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the sentence that begins an error of Spark's, without its SQLSTATE and the plan that follows."""
+    return str(error).strip().partition("\n")[0].partition(" SQLSTATE:")[0]
+
+
+@contextmanager
+def quiet_analysis() -> Iterator[None]:
+    """Keep PySpark from logging an error of the analyzer with all stack traces, beside raising it."""
+    logger = logging.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def unknown(what: str, name: str, known: Iterable[str], where: str) -> OptionError:
+    """Return the error for a name that does not exist, with the nearest one that does."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(names) or 'none'}"
+    return OptionError(f'{where} has no {what} "{name}"; {hint}')

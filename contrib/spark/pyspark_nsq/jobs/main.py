@@ -25,7 +25,9 @@ _COMMANDS: dict[str, str] = {
     "archive-files": "List the files of an archive, for other readers.",
     "archive-verify": "Compare an archive with the logs of its topics.",
     "etl": "Run a pipeline that a TOML file declares.",
+    "profile": "Show rates, sizes, JSON fields and duplicates of topics.",
     "program": "Print the path of the program for spark-submit.",
+    "replay": "Publish messages of an archive or a log again.",
 }
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130

@@ -8,6 +8,8 @@
 | batchSize            | 5000     | most messages in one request                                         |
 | batchBytes           | 1048576  | most bytes in one request; a bigger single message travels alone     |
 | maxInFlight          | 2        | requests under way at a time, for each task                          |
+| maxRowsPerSecond     | none     | most rows a second, for each task                                    |
+| burstRows            | 0        | rows beyond that after a pause, and at the start of a task           |
 | requestTimeoutMs     | 10000    | for one whole attempt, the reading of the answer included            |
 | retries              | 5        | attempts after the first one                                         |
 | backoffMs            | 100      | pause before the first retry, doubled for each next one              |
@@ -31,6 +33,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_BODY_BYTES = 5 * 1024 * 1024
 #: A request body of MAX_BODY_BYTES holds no more messages than this: 4 bytes of count, then 4 + 1 for each.
 MAX_BATCH_SIZE = (MAX_BODY_BYTES - 4) // 5
+_MANY = 1 << 40
 
 #: What Spark hands to a sink of a stream although it is Spark's own.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
@@ -46,6 +49,8 @@ class SinkOptions(Security):
     batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 5000)
     batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 1024 * 1024)
     max_in_flight: int = option("maxInFlight", WholeNumber(1, 1000), 2)
+    max_rows_per_second: int | None = option("maxRowsPerSecond", WholeNumber(1, _MANY), None)
+    burst_rows: int = option("burstRows", WholeNumber(0, _MANY), 0)
     request_timeout_ms: int = option("requestTimeoutMs", WholeNumber(1, HOUR_MS), 10_000)
     retries: int = option("retries", WholeNumber(0, 1000), 5)
     backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100)
@@ -60,6 +65,8 @@ class SinkOptions(Security):
         Raises OptionError for an option that is missing, unknown or has a bad value.
         """
         options = read_options(cls, given, _SPARKS_OWN)
+        if options.burst_rows and options.max_rows_per_second is None:
+            raise OptionError('option "burstRows" is of no use without "maxRowsPerSecond"')
         if options.sets_tls and not any(address.startswith("https://") for address in options.addresses):
             raise OptionError('options "tls." are set, but no address in "nsqdHttpAddresses" is https://host:port')
         return options

@@ -16,6 +16,7 @@ from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.commits import NsqCommit, tell_sum
 from pyspark_nsq.sink.packing import Packer, Request, deferred_request
 from pyspark_nsq.sink.rows import Columns, RowReader
+from pyspark_nsq.sink.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +35,10 @@ def publish_partition(options: SinkOptions, columns: Columns, batches: Iterator[
     context = TaskContext.get()
     partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
     with Publisher(options, first_address=partition + attempt) as publisher:
+        bucket = TokenBucket(options.max_rows_per_second, options.burst_rows) if options.max_rows_per_second else None
         for request in requests_of(options, columns, batches, partition):
+            if bucket is not None:
+                bucket.take(request.rows)
             publisher.submit(request)
     tally = publisher.tally
     return NsqCommit(partition, attempt, tally.rows, tally.requests, tally.retried, tally.body_bytes)

@@ -1,0 +1,137 @@
+"""The command ``nsqtw-spark replay``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pyspark_nsq.jobs.connection import Connection, optional_connection_options
+from pyspark_nsq.jobs.messages import Messages, message_options
+from pyspark_nsq.jobs.replay.checkpoint import Checkpoint
+from pyspark_nsq.jobs.replay.plan import count_by_hour, print_counts
+from pyspark_nsq.jobs.replay.publish import Replay, Target
+from pyspark_nsq.jobs.spark import SparkChoice, spark_options
+from pyspark_nsq.options.kinds import is_name
+
+#: What a move of a channel cannot do, as nsqd moves it to a place in the topic's log.
+_NOT_FOR_A_MOVE = ("archive", "end_ms", "where", "limit", "rate", "ordered", "checkpoint", "to_nsqd_http_address")
+
+
+@click.command(short_help="Publish messages of an archive or a log again.")
+@click.option("--topic", required=True, help="The topic whose messages are replayed.")
+@message_options
+@click.option("--to-topic", default="", metavar="TOPIC", help="Publish them to this topic.")
+@click.option("--to-channel", default="", metavar="CHANNEL", help="Replay into one channel.")
+@click.option(
+    "--to-nsqd-http-address",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="An nsqd to publish to; the default is those of --nsqd-http-address.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages, the lowest positions first.")
+@click.option("--rate", type=click.IntRange(min=1), help="At most so many messages a second.")
+@click.option("--ordered", is_flag=True, help="Keep the order of the positions.")
+@click.option("--dry-run", is_flag=True, help="Print counts by hour, and publish nothing.")
+@click.option("--checkpoint", default="", metavar="FILE", help="Go on from this file after a crash.")
+@click.option("--allow-same-topic", is_flag=True, help="Allow a topic to be replayed into itself.")
+@optional_connection_options
+@spark_options
+def replay(
+    spark: SparkChoice,
+    connection: Connection,
+    to_topic: str,
+    to_channel: str,
+    to_nsqd_http_address: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Publish messages of an archive, or of the log of a topic, again.
+
+    With --to-channel and without --to-topic the channel is moved back in its topic's log, and nothing is published.
+    With both, the channel is created as the only one of the topic.
+    """
+    for flag, name in (("--to-topic", to_topic), ("--to-channel", to_channel)):
+        if name and not is_name(name):
+            raise click.UsageError(f'{flag} "{name}" is no name for NSQ; 1 to 64 of a-z A-Z 0-9 . _ -')
+    if not to_topic and not to_channel:
+        raise click.UsageError("give --to-topic or --to-channel")
+    if not to_topic:
+        _check_move(to_channel, {**given, "to_nsqd_http_address": to_nsqd_http_address})
+        if not connection.options:
+            raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
+        from pyspark_nsq.jobs.replay.channel import move_channel
+
+        move_channel(connection, given["topic"], to_channel, given["start_ms"], dry_run=given["dry_run"])
+        return
+    messages = Messages(
+        Connection({}) if given["archive"] else connection,
+        topics=(given["topic"],),
+        **{name: given[name] for name in ("archive", "start_ms", "end_ms", "where", "fail_on_data_loss")},
+    )
+    if given["dry_run"]:
+        with spark.session() as session:
+            print_counts(count_by_hour(messages.frame(session)))
+        return
+    target = Target(_target(connection, to_nsqd_http_address), to_topic, given["rate"], given["ordered"])
+    if not messages.archive and not given["allow_same_topic"]:
+        _check_other_topic(messages, target)
+    if to_channel:
+        from pyspark_nsq.jobs.replay.channel import create_only_channel
+
+        create_only_channel(Connection(target.connection), to_topic, to_channel)
+    request = {
+        "--topic": given["topic"],
+        "--archive, --nsqd-http-address or --lookupd-http-address": messages.place,
+        "--from": given["start_ms"],
+        "--to": given["end_ms"],
+        "--where": given["where"],
+        "--limit": given["limit"],
+        "--to-topic": to_topic,
+        "--to-nsqd-http-address": target.connection["nsqdHttpAddresses"],
+    }
+    with Checkpoint(given["checkpoint"]) as checkpoint:
+        progress = checkpoint.read(request)
+        if progress is not None and progress.is_done:
+            click.echo(
+                f"all {progress.published:,} messages have been replayed; give another --checkpoint to repeat it"
+            )
+            return
+        with spark.session() as session:
+            Replay(session, messages, target, given["limit"], checkpoint).run(request, progress)
+
+
+def _check_move(channel: str, given: dict[str, Any]) -> None:
+    """Raises UsageError for what a move of a channel cannot do: nsqd moves it to a place in the topic's log."""
+    for name in _NOT_FOR_A_MOVE:
+        if given[name]:
+            flag = "--to" if name == "end_ms" else f"--{name.replace('_', '-')}"
+            raise click.UsageError(
+                f"{flag} needs --to-topic: nsqd moves a channel back in the log of its own topic, as a whole; "
+                f"to replay a selection into the channel alone, add a topic of its own, for example "
+                f"--to-topic {given['topic']}.replay"
+            )
+
+
+def _target(connection: Connection, addresses: tuple[str, ...]) -> dict[str, str]:
+    """The options of the sink that say where it publishes. Raises UsageError."""
+    options = dict(connection.options)
+    options.pop("lookupdHttpAddresses", None)
+    if addresses:
+        options["nsqdHttpAddresses"] = ",".join(addresses)
+    if "nsqdHttpAddresses" not in options:
+        raise click.UsageError("give --to-nsqd-http-address, an nsqd to publish to")
+    return options
+
+
+def _check_other_topic(messages: Messages, target: Target) -> None:
+    """Raises UsageError when the topic would be replayed into itself."""
+    (topic,) = messages.topics
+    if topic != target.topic:
+        return
+    from pyspark_nsq.jobs.brokers import Brokers
+
+    if set(Brokers(messages.connection).addresses()) & set(Brokers(Connection(target.connection)).addresses()):
+        raise click.UsageError(
+            f'topic "{topic}" would be replayed into itself, and have more to replay after each run; '
+            "give another --to-topic, or --allow-same-topic"
+        )

@@ -1,0 +1,40 @@
+"""`nsqtw-spark archive` as a process of its own, and the signals that end it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.process import NsqdProcess, wait_until
+from tests.spark.jobs.conftest import at, publish
+
+LONG = 240
+PROGRAM = Path(sys.executable).with_name("nsqtw-spark")
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_sigint_ends_it_after_the_running_batch(broker: NsqdProcess, tmp_path: Path) -> None:
+    publish(broker, 0, 20)
+    words = ["archive", at(broker), "--topic=t", f"--output={tmp_path / 'lake'}", "--trigger=1"]
+    said = tmp_path / "said"
+    with said.open("wb") as file:
+        process = subprocess.Popen([PROGRAM, *words], stdout=file, stderr=file, start_new_session=True)
+    try:
+        wait_until(lambda: "batch 0: " in said.read_text() or process.poll() is not None, "a batch", seconds=LONG)
+        publish(broker, 20, 30)
+        wait_until(lambda: "batch 1: " in said.read_text() or process.poll() is not None, "another", seconds=LONG)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(LONG) == 0, said.read_text()
+    finally:
+        process.kill()
+    lines = [line for line in said.read_text().splitlines() if "incubator" not in line]
+    assert re.fullmatch(r"batch 0: 20 rows, [\d,]+ rows/s, 0 behind", lines[0]), lines
+    assert re.fullmatch(r"batch 1: 10 rows, [\d,]+ rows/s, 0 behind", lines[1]), lines
+    assert re.fullmatch(r"archived 30 rows in .* s to .*lake", lines[2]), lines
+    assert len(lines) == 3
