@@ -103,6 +103,11 @@ class Broker:
             parts += [len(body).to_bytes(4, "big"), body]
         self._call("POST", f"/mpub?topic={topic}&binary=true", b"".join(parts))
 
+    def waiting(self, topic: str, limit: int) -> list[str]:
+        """Return the bodies of the first messages that wait for a channel of the topic."""
+        found = json.loads(self._call("GET", f"/v2/topic/messages?topic={topic}&limit={limit}"))
+        return [message["body"] for message in found["messages"]]
+
     def left(self, topic: str) -> int:
         """How many messages of `topic` wait or are out with consumers, all channels together."""
         stats = json.loads(self._call("GET", f"/stats?format=json&topic={topic}"))

@@ -36,7 +36,7 @@ def bodies(first: int) -> list[bytes]:
 
 
 def command(config: Path, *flags: str) -> list[str]:
-    return [sys.executable, "-m", "pyspark_nsq.jobs", "etl", str(config), *flags, "--master", "local[2]"]
+    return [sys.executable, "-m", "pyspark_nsq.jobs", "etl", str(config), *flags]
 
 
 def committed(folder: Path, query: str) -> int:
