@@ -1,4 +1,5 @@
-"""Spark writes real records to the broker, which is killed half-way; two consumers get them all.
+"""Spark writes real records to the broker, which is killed half-way. Two consumers, an archive, SQL and a replay of the
+archive get them all.
 
 Exit code 0: nothing was lost; 1: something was; 2: the demo could not run.
 """
@@ -15,7 +16,8 @@ from types import FrameType
 from contrib.demo import records
 from contrib.demo.broker import Broker
 from contrib.demo.errors import DemoError
-from contrib.demo.report import table, verdict
+from contrib.demo.picture import PICTURE
+from contrib.demo.report import kinds_table, table, verdict
 from contrib.demo.show import Show
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -59,8 +61,10 @@ def run(given: argparse.Namespace, folder: Path) -> int:
         found = records.from_file(given.input)
     else:
         found = records.of_this_machine(PROJECT, folder, given.dpkg_status)
-    outcomes = Show(Broker(given.nsqd, folder, given.nsqd_flags), found, folder).run()
-    print(f"\n{table(outcomes)}\n\n{verdict(outcomes)}")
+    print(PICTURE, flush=True)
+    show = Show(Broker(given.nsqd, folder, given.nsqd_flags), found, folder)
+    outcomes = show.run()
+    print(f"\n{kinds_table(show.kinds)}\n\n{table(outcomes)}\n\n{verdict(outcomes)}")
     return 0 if all(outcome.good for outcome in outcomes) else 1
 
 

@@ -92,6 +92,22 @@ class Broker:
         for channel in channels:
             self._call("POST", f"/channel/create?topic={topic}&channel={channel}")
 
+    def retain(self, topic: str, time: str) -> None:
+        """Keep the messages of a topic for so long, finished or not, so that they can be read by position."""
+        self._call("POST", f"/v2/topic/retention?topic={topic}&time={time}")
+
+    def publish(self, topic: str, bodies: Sequence[bytes]) -> None:
+        """Publish messages in one request, in this order."""
+        parts = [len(bodies).to_bytes(4, "big")]
+        for body in bodies:
+            parts += [len(body).to_bytes(4, "big"), body]
+        self._call("POST", f"/mpub?topic={topic}&binary=true", b"".join(parts))
+
+    def waiting(self, topic: str, limit: int) -> list[str]:
+        """Return the bodies of the first messages that wait for a channel of the topic."""
+        found = json.loads(self._call("GET", f"/v2/topic/messages?topic={topic}&limit={limit}"))
+        return [message["body"] for message in found["messages"]]
+
     def left(self, topic: str) -> int:
         """How many messages of `topic` wait or are out with consumers, all channels together."""
         stats = json.loads(self._call("GET", f"/stats?format=json&topic={topic}"))
@@ -102,8 +118,8 @@ class Broker:
                 left += channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
         return left
 
-    def _call(self, method: str, path: str) -> bytes:
-        request = urllib.request.Request(f"http://{self.http}{path}", method=method)
+    def _call(self, method: str, path: str, data: bytes | None = None) -> bytes:
+        request = urllib.request.Request(f"http://{self.http}{path}", method=method, data=data)
         try:
             with urllib.request.urlopen(request, timeout=_START_SECONDS) as answer:
                 body: bytes = answer.read()

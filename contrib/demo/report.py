@@ -7,10 +7,10 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the messages on one channel."""
+    """What became of the messages for one reader: a channel, or a job."""
 
-    channel: str
-    client: str
+    reader: str
+    program: str
     published: int
     #: Different messages that arrived, of those published.
     delivered: int
@@ -22,10 +22,10 @@ class Outcome:
     unknown: int
 
     @classmethod
-    def of(cls, channel: str, client: str, published: set[str], arrived: set[str], deliveries: int) -> Self:
+    def of(cls, reader: str, program: str, published: set[str], arrived: set[str], deliveries: int) -> Self:
         return cls(
-            channel=channel,
-            client=client,
+            reader=reader,
+            program=program,
             published=len(published),
             delivered=len(arrived & published),
             repeats=deliveries - len(arrived),
@@ -33,29 +33,52 @@ class Outcome:
             unknown=len(arrived - published),
         )
 
+    @classmethod
+    def of_kinds(cls, reader: str, program: str, published: set[str], kinds: Sequence["Kind"]) -> Self:
+        """Compare what SQL has counted with what was published."""
+        records = sum(kind.records for kind in kinds)
+        messages = sum(kind.messages for kind in kinds)
+        lost, unknown = max(0, len(published) - records), max(0, records - len(published))
+        return cls(reader, program, len(published), records - unknown, messages - records, lost, unknown)
+
     @property
     def good(self) -> bool:
         return self.published > 0 and self.lost == 0 and self.unknown == 0
 
 
-_HEADINGS = ("channel", "client", "in", "out", "repeats", "lost")
+@dataclass(frozen=True)
+class Kind:
+    """What SQL has counted of one kind of records."""
+
+    kind: str
+    messages: int
+    records: int
+
+
+_HEADINGS = ("reader", "program", "in", "out", "repeats", "lost")
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    rows = [_HEADINGS] + [
-        (o.channel, o.client, str(o.published), str(o.delivered), str(o.repeats), str(o.lost)) for o in outcomes
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return "\n".join(_line(row, widths) for row in rows)
+    rows = [(o.reader, o.program, o.published, o.delivered, o.repeats, o.lost) for o in outcomes]
+    return _table(_HEADINGS, rows)
 
 
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
+def kinds_table(kinds: Sequence[Kind]) -> str:
+    return _table(("kind", "records", "messages"), [(kind.kind, kind.records, kind.messages) for kind in kinds])
+
+
+def _table(headings: tuple[str, ...], rows: Sequence[tuple[str | int, ...]]) -> str:
+    lines = [headings, *rows]
+    widths = [max(len(str(line[column])) for line in lines) for column in range(len(headings))]
     # Words to the left, numbers to the right.
-    cells = [
-        cell.ljust(width) if i < 2 else cell.rjust(width)
-        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
+    is_number = [isinstance(cell, int) for cell in rows[0]] if rows else [False] * len(headings)
+    return "\n".join(
+        "  ".join(
+            str(cell).rjust(width) if right else str(cell).ljust(width)
+            for cell, width, right in zip(line, widths, is_number, strict=True)
+        ).rstrip()
+        for line in lines
+    )
 
 
 def verdict(outcomes: Sequence[Outcome]) -> str:

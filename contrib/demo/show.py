@@ -1,4 +1,4 @@
-"""The course of events: start everything, kill the broker half-way, start it again, count."""
+"""The course of events: publish, kill the broker half-way, start it again, archive, SQL, replay, count."""
 
 import json
 import time
@@ -11,9 +11,10 @@ from contrib.demo.broker import Broker
 from contrib.demo.children import Child
 from contrib.demo.errors import DemoError
 from contrib.demo.job import NEWS, Job
+from contrib.demo.lake import REPLAYED, SUMMARY, Lake
 from contrib.demo.ledger import Ledger
 from contrib.demo.records import Records
-from contrib.demo.report import Outcome
+from contrib.demo.report import Kind, Outcome
 
 TOPIC = "records"
 #: Channel to the module that consumes it, and what to call its client.
@@ -25,6 +26,10 @@ _POLL_SECONDS = 0.05
 _TELL_SECONDS = 1.0
 #: How often to look whether the broker has anything left, once Spark is done.
 _LEFT_SECONDS = 2.0
+#: The messages are kept for the jobs behind the topic.
+_RETENTION = "1h"
+#: A job of nsqtw-spark that takes longer has failed.
+_JOB_SECONDS = 600.0
 #: Nothing has moved for this long: give up and count what there is.
 _STALLED_SECONDS = 90.0
 
@@ -42,6 +47,8 @@ class Show:
         self._total = 0
         self._consumers: list[Child] = []
         self._ledgers: dict[str, Ledger] = {}
+        #: What SQL has counted, once `run` has returned.
+        self.kinds: list[Kind] = []
 
     def run(self) -> list[Outcome]:
         """What became of the messages, channel by channel. Raises DemoError when a process dies."""
@@ -50,25 +57,44 @@ class Show:
             self._broker.start()
             self._say(f"broker: TCP {self._broker.tcp}, HTTP {self._broker.http}")
             self._broker.create(TOPIC, list(CONSUMERS))
+            self._broker.retain(TOPIC, _RETENTION)
             for channel, module in CONSUMERS.items():
-                stack.enter_context(self._consumer(channel, module))
+                stack.enter_context(self._consumer(TOPIC, channel, module))
             self._say(f'topic "{TOPIC}", a consumer each on the channels {" and ".join(CONSUMERS)}')
             spark = stack.enter_context(self._spark())
             published = self._published(spark)
             self._wait_for_half(spark)
             self._kill_and_restart(spark)
             self._wait_for_all(spark)
-            return self._outcomes(published)
+            outcomes = self._outcomes(published)
+            return [*outcomes, *self._behind_the_topic(stack, spark, published)]
+
+    def _behind_the_topic(self, stack: ExitStack, spark: Child, published: set[str]) -> Iterator[Outcome]:
+        """Archive the topic, run SQL over it, and replay the archive."""
+        lake = Lake(self._broker, TOPIC, self._folder, self._wait_for_job)
+        self._say(f'nsqtw-spark archive: topic "{TOPIC}" into Parquet files')
+        yield lake.archive(published)
+        self._say(f'nsqtw-spark etl: SQL over topic "{TOPIC}" into topic "{SUMMARY}"')
+        self.kinds = lake.summarize()
+        yield Outcome.of_kinds("sql", "nsqtw-spark etl", published, self.kinds)
+        self._say(f'nsqtw-spark replay: the archive into topic "{REPLAYED}", for a consumer')
+        self._broker.create(REPLAYED, [REPLAYED])
+        stack.enter_context(self._consumer(REPLAYED, REPLAYED, CONSUMERS["own"]))
+        lake.replay()
+        self._wait(spark, self._has_nothing_left(REPLAYED))
+        self._poll_ledgers()
+        ledger = self._ledgers[REPLAYED]
+        yield Outcome.of(REPLAYED, "nsqtw-spark replay", published, ledger.distinct, ledger.deliveries)
 
     def _say(self, text: str) -> None:
         print(f"{time.monotonic() - self._started:5.1f} s  {text}", flush=True)
 
     @contextmanager
-    def _consumer(self, channel: str, module: str) -> Iterator[None]:
+    def _consumer(self, topic: str, channel: str, module: str) -> Iterator[None]:
         path = self._folder / f"ledger-{channel}"
         ledger = self._ledgers[channel] = Ledger(path)
         log = self._folder / f"consumer-{channel}.log"
-        arguments = (self._broker.tcp, TOPIC, channel, str(path))
+        arguments = (self._broker.tcp, topic, channel, str(path))
         with Child.python(f'the consumer on "{channel}"', module, arguments, log) as child:
             self._consumers.append(child)
             yield
@@ -120,21 +146,36 @@ class Show:
 
     def _wait_for_all(self, spark: Child) -> None:
         """Until everything has arrived, or the broker has nothing left that could still arrive."""
-        looked = time.monotonic()
+        has_nothing_left = self._has_nothing_left(TOPIC)
 
         def done() -> bool:
-            nonlocal looked
-            if spark.exit_code != 0:
-                return False
-            if self._delivered() >= self._total:
-                return True
-            if time.monotonic() - looked < _LEFT_SECONDS:
-                return False
-            looked = time.monotonic()
-            return self._broker.left(TOPIC) == 0
+            return spark.exit_code == 0 and (self._delivered() >= self._total or has_nothing_left())
 
         self._wait(spark, done)
         self._poll_ledgers()
+
+    def _has_nothing_left(self, topic: str) -> Callable[[], bool]:
+        """Return a function that asks the broker, now and then, whether it has nothing left to deliver."""
+        looked = time.monotonic()
+
+        def is_empty() -> bool:
+            nonlocal looked
+            if time.monotonic() - looked < _LEFT_SECONDS:
+                return False
+            looked = time.monotonic()
+            return self._broker.left(topic) == 0
+
+        return is_empty
+
+    def _wait_for_job(self, job: Child) -> int:
+        """Wait for the end of a job, and return its exit code. Raises DemoError when it does not end."""
+        deadline = time.monotonic() + _JOB_SECONDS
+        while (code := job.exit_code) is None:
+            self._broker.must_run()
+            if time.monotonic() > deadline:
+                raise DemoError(f"{job.name} does not end:\n{job.last_words()}")
+            time.sleep(_POLL_SECONDS)
+        return code
 
     def _poll_ledgers(self) -> None:
         for ledger in self._ledgers.values():

@@ -2,6 +2,8 @@
 
 NsqSparkError
     OptionError         an option is missing, unknown or has a bad value
+    ConfigError         a pipeline's configuration cannot be used
+    PipelineError       a query of a pipeline failed
     SchemaError         the DataFrame has columns the sink cannot use, or lacks one
     RowError            one row cannot become a message
     PublishError        no nsqd took a request, retries included
@@ -28,6 +30,16 @@ class OptionError(NsqSparkError):
     """An option is missing, unknown or has a bad value. Found before the job starts."""
 
     is_usage = True
+
+
+class ConfigError(NsqSparkError):
+    """A pipeline's configuration cannot be used. Found before a job starts."""
+
+    is_usage = True
+
+
+class PipelineError(NsqSparkError):
+    """A query of a pipeline failed."""
 
 
 class SchemaError(NsqSparkError):

@@ -24,6 +24,7 @@ _COMMANDS: dict[str, str] = {
     "archive-compact": "Merge the small files of an archive.",
     "archive-files": "List the files of an archive, for other readers.",
     "archive-verify": "Compare an archive with the logs of its topics.",
+    "etl": "Run a pipeline that a TOML file declares.",
     "profile": "Show rates, sizes, JSON fields and duplicates of topics.",
     "program": "Print the path of the program for spark-submit.",
     "replay": "Publish messages of an archive or a log again.",

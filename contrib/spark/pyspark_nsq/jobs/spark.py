@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: Masters on this machine, which need the Java and the Python of this machine.
+_LOCAL = re.compile(r"local(\[[^\]]+\])?")
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class SparkChoice:
         from pyspark_nsq.monitoring import listen
         from pyspark_nsq.session import local_session
 
-        if self.master or _is_submitted():
+        is_here = not self.master or _LOCAL.fullmatch(self.master) is not None
+        if not is_here or _is_submitted():
             builder = SparkSession.builder.appName(self.name)
             if self.master:
                 builder = builder.master(self.master)
@@ -43,7 +48,8 @@ class SparkChoice:
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
         else:
-            session = local_session(self.name, threads=os.cpu_count() or 1, settings=self.settings)
+            master = {"spark.master": self.master} if self.master else {}
+            session = local_session(self.name, threads=os.cpu_count() or 1, settings=master | self.settings)
         if not _is_debugging():
             # Its errors are raised as exceptions, too.
             session.sparkContext.setLogLevel("OFF")

@@ -1,0 +1,78 @@
+"""The messages of a pipeline as a stream: each topic with format("nsq"), and all of them together."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_nsq.errors import ConfigError
+from pyspark_nsq.jobs.etl import parsing
+from pyspark_nsq.jobs.etl.config import Config
+from pyspark_nsq.jobs.etl.sections import LOG
+from pyspark_nsq.jobs.failures import explained
+
+
+def messages(spark: SparkSession, config: Config, query: str, channel: str | None) -> DataFrame:
+    """Return the messages for one query of the pipeline.
+
+    A channel's messages go to one query only: each query has a channel and a spool of its own.
+    Raises ConfigError for wrong options.
+    """
+    source = config.source
+    if source.kind == LOG:
+        return parsing.union([_log(spark, config)])
+    return parsing.union([_channel(spark, config, topic, query, str(channel)) for topic in source.topic])
+
+
+def _log(spark: SparkSession, config: Config) -> DataFrame:
+    source = config.source
+    options = connection(config, "nsqdHttpAddresses") | {"replay": "log"}
+    if source.topic_pattern is not None:
+        options["subscribePattern"] = source.topic_pattern
+    else:
+        options["subscribe"] = ",".join(source.topic)
+    if source.starting in (None, "earliest"):
+        options["startingOffsets"] = "earliest"
+    else:
+        options["startingTimestamp"] = str(source.starting)
+    return _loaded(spark, config, options)
+
+
+def _channel(spark: SparkSession, config: Config, topic: str, query: str, channel: str) -> DataFrame:
+    spool = config.path(f"{config.source.spool}/{query}-{topic}.spool")
+    options = connection(config, "nsqdTcpAddresses") | {"topic": topic, "channel": channel, "spoolPath": spool}
+    if config.nsq.tls:
+        options["tls"] = "true"
+    return _loaded(spark, config, options)
+
+
+def _loaded(spark: SparkSession, config: Config, options: dict[str, str]) -> DataFrame:
+    source = config.source
+    if source.max_rows_per_trigger is not None:
+        options["maxRowsPerTrigger"] = str(source.max_rows_per_trigger)
+    given = {name.lower(): name for name in source.options}
+    for name in options:
+        if name.lower() in given:
+            raise ConfigError(
+                f'{config.where("source", 0, "options")}: "{name}" is set by a key of its own, leave it out'
+            )
+    try:
+        return spark.readStream.format("nsq").options(**options | source.options).load()
+    except PySparkException as error:
+        raise ConfigError(f"{config.where('source')}: {explained(error)}") from error
+
+
+def connection(config: Config, addresses: str, instead: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the options of format("nsq") that say where NSQ is. `instead`: addresses in place of those of [nsq]."""
+    nsq = config.nsq
+    direct = instead or (nsq.nsqd_http_addresses if addresses == "nsqdHttpAddresses" else nsq.nsqd_tcp_addresses)
+    options = (
+        {addresses: ",".join(direct)} if direct else {"lookupdHttpAddresses": ",".join(nsq.lookupd_http_addresses)}
+    )
+    files = {
+        "authSecretFile": nsq.auth_secret_file,
+        "tls.caFile": nsq.tls_ca_file,
+        "tls.certFile": nsq.tls_cert_file,
+        "tls.keyFile": nsq.tls_key_file,
+    }
+    return options | {name: config.path(file) for name, file in files.items() if file is not None}
