@@ -63,6 +63,8 @@ TEST = [
     *MYPY,
     *WHEELS,
     "coverage>=7.6",
+    # Messages in Avro, for the connector for Spark.
+    "fastavro>=1.9",
     "hypothesis>=6.120",
     # Draws the figures of the bench.
     "matplotlib>=3.9",
