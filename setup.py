@@ -66,6 +66,8 @@ TEST = [
     # Readers of archives.
     "deltalake>=1.1",
     "duckdb>=1.1",
+    # Messages in Avro, for the connector for Spark.
+    "fastavro>=1.9",
     "hypothesis>=6.120",
     # Runs the example notebook of the connector.
     "ipykernel>=6.29",
