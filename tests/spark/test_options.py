@@ -173,6 +173,7 @@ def test_nsqds_by_nsqlookupd() -> None:
         ({"tls": "true"}, "write https:// before the addresses"),
         ({"channel": "c"}, "all of its channels get them"),
         ({"spoolPath": "/x"}, "it is for reading"),
+        ({"path": "t"}, 'a topic is named by the option "topic"'),
         ({"replay": "log"}, "it is for reading"),
         ({"numPartitions": "4"}, r"use repartition\(n\)"),
         ({"includeHeaders": "true"}, "have no headers"),

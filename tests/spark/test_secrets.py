@@ -120,6 +120,7 @@ def guarded(tmp_path: Path) -> Iterator[NsqdProcess]:
         yield broker
 
 
+@pytest.mark.timeout(900)
 def test_spark_shows_no_secret_anywhere(guarded: NsqdProcess, tmp_path: Path) -> None:
     """In a Spark of its own, with web pages and an event log: `secret_job` looks at all of it."""
     job = [sys.executable, "-m", "tests.spark.secret_job", str(tmp_path)]

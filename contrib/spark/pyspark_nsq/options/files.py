@@ -10,8 +10,8 @@ from pyspark_nsq.errors import OptionError
 def read_file(option: str, place: str) -> tuple[Path, bytes]:
     """Read the file that `option` names; returns its path, too.
 
-    A name that is no file here is looked for among the files of ``spark-submit --files``. Spark does not tell the process
-    on the driver's machine that runs the source of a stream where those are. Raises OptionError.
+    A name that is no file here is looked for among the files of ``spark-submit --files``. Spark does not tell where
+    those are to the process on the driver's machine that runs the source of a stream. Raises OptionError.
     """
     path = Path(place)
     if not path.exists():

@@ -4,7 +4,7 @@
 |----------------------|----------|-------------------------------------------------------------------|
 | nsqdHttpAddresses    | one of   | ``host:port,...``; ``https://host:port`` too. Tasks start at      |
 |                      | the two  | different ones and move on to the next when one fails             |
-| lookupdHttpAddresses | required | ``host:port,...`` of nsqlookupds: all nsqds that they know        |
+| lookupdHttpAddresses | required | ``host:port,...`` of nsqlookupds: all nsqds that they know         |
 | lookupdPollMs        | 15000    | how often a task asks them while it runs                          |
 | topic                | none     | where all rows go; overrides the column ``topic``                 |
 | maxTopics            | 1000     | most topics that the column ``topic`` of a task may have          |
@@ -20,7 +20,7 @@
 | onEmpty              | fail     | ``fail`` or ``skip`` rows whose value is null or empty            |
 | showProgress         | false    | ``true`` prints a line of JSON for each job or micro-batch        |
 
-and those of `security_options`.
+and those of `pyspark_nsq.options.security`.
 """
 
 from collections.abc import Mapping
@@ -52,6 +52,7 @@ _REMEDIES = {
     "startingoffsets": _FOR_READING,
     "maxrowspertrigger": _FOR_READING,
     "subscribe": _FOR_READING,
+    "path": 'a topic is named by the option "topic"',
     "numpartitions": "each partition of the DataFrame is a task; use repartition(n)",
     "includeheaders": "NSQ messages have no headers",
     "key": 'NSQ messages have no key; see the column "value"',
