@@ -21,7 +21,7 @@ def notebook() -> nbformat.NotebookNode:
 
 def test_it_has_no_outputs(notebook: nbformat.NotebookNode) -> None:
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert len(cells) == 7
+    assert len(cells) == 6
     assert [(cell.outputs, cell.execution_count) for cell in cells] == [([], None)] * len(cells)
 
 
