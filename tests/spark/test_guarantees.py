@@ -18,7 +18,7 @@ def test_every_line_names_its_test() -> None:
 def test_every_test_that_is_named_is_there() -> None:
     there = {
         (file.name, node.name)
-        for file in HERE.glob("test_*.py")
+        for file in HERE.rglob("test_*.py")
         for node in ast.parse(file.read_text("utf-8")).body
         if isinstance(node, ast.FunctionDef)
     }
