@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from pyspark_nsq.errors import ReadError
+from pyspark_nsq.monitoring.figures import figures_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,16 +97,6 @@ def _has_retention(client: LogClient, log: Log) -> bool:
 
 
 def lag(source: Any) -> int | None:
-    """Return how many positions the source of a progress is behind its logs, or None when it does not say."""
-    try:
-        latest, end = json.loads(source["latestOffset"]), json.loads(source["endOffset"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    if not isinstance(latest, dict) or not isinstance(end, dict):
-        return None
-    return sum(_behind(end.get(topic, {}), positions) for topic, positions in latest.items())
-
-
-def _behind(end: Mapping[str, int], latest: Mapping[str, int]) -> int:
-    """Return the positions to read. The oldest one of a log that has not been read is not known here."""
-    return sum(position - end[address] for address, position in latest.items() if end.get(address))
+    """Return how many messages the source of a progress has not read, or None when it does not say."""
+    figures = figures_of(source["latestOffset"] or "")
+    return None if figures is None else sum(int(one["messages"]) for one in figures["lag"])
