@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 from pyspark_nsq.errors import OptionError, PublishError
+from pyspark_nsq.http.causes import Cause
 from pyspark_nsq.sink.publisher import Publisher
 
 from tests.spark.fake_nsqd import FakeNsqd
@@ -63,8 +64,12 @@ def test_a_trusted_nsqd(https_nsqd: FakeNsqd, files: Path) -> None:
 
 @pytest.mark.parametrize("trusted", [{}, {"tls.caFile": "other.pem"}])
 def test_nobody_vouches_for_this_nsqd(https_nsqd: FakeNsqd, files: Path, trusted: dict[str, str]) -> None:
+    given = {name: str(files / file) for name, file in trusted.items()}
+    publisher = Publisher(options(https_nsqd, retries="1", **given))
+    publisher.submit(batch(b"a"))
     with pytest.raises(PublishError, match="TLS: certificate verify failed"):
-        publish(https_nsqd, **{name: str(files / file) for name, file in trusted.items()})
+        publisher.flush()
+    assert {Cause.REFUSED: 1} == publisher.tally.retries
     assert {} == https_nsqd.messages
 
 

@@ -26,7 +26,7 @@ from zope.interface import implementer
 
 from pyspark_nsq.http.causes import Cause
 from pyspark_nsq.http.connections import Endpoints, shared_connections
-from pyspark_nsq.http.tls import told
+from pyspark_nsq.http.tls import NOT_TRUSTED, told
 from pyspark_nsq.options.security import Security
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _NETWORK_FAILURES = (
 )
 
 #: Those of them that come before a request is sent.
-_NOT_CONNECTED = (error.ConnectError, error.DNSLookupError)
+_NOT_CONNECTED = (error.ConnectError, error.DNSLookupError, *NOT_TRUSTED)
 
 
 class AttemptFailed(Exception):
@@ -213,7 +213,7 @@ def _first(failure: BaseException) -> BaseException:
 
 
 def _cause(failure: BaseException) -> Cause:
-    return Cause.REFUSED if isinstance(failure, _NOT_CONNECTED) else Cause.LOST
+    return Cause.REFUSED if isinstance(_first(failure), _NOT_CONNECTED) else Cause.LOST
 
 
 def _status_cause(status: int) -> Cause | None:

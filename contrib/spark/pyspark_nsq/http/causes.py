@@ -10,6 +10,6 @@ class Cause(Enum):
     SERVER = "5xx"
     TIMEOUT = "Timeout"
     REFUSED = "Refused"
-    """No connection was made, or no nsqd is known."""
+    """No connection was made, TLS included, or no nsqd is known."""
     LOST = "Lost"
     """The connection ended before the answer."""

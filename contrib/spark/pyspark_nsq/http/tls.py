@@ -15,6 +15,9 @@ from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.files import read_file
 from pyspark_nsq.options.security import Security
 
+#: One side does not accept the other.
+NOT_TRUSTED = (SSL.Error, VerificationError)
+
 
 def told(error: BaseException) -> str:
     """What went wrong with a connection, TLS or not, in a line for people."""
