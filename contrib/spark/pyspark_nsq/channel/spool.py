@@ -132,8 +132,8 @@ class Spool:
     def _begin_segment(self) -> None:
         """Put the ids of the last segment into a file, and go on in a new one."""
         full = self._segments[-1]
-        self._ids.store(full.path.with_suffix(IDS_SUFFIX), self._newest)
         create(self._folder, SegmentHead(self.uuid, self.end + 1, self.forgotten))
+        self._ids.store(full.path.with_suffix(IDS_SUFFIX), self._newest)
         [segment] = (one for one in _segments(self._folder, self._skips_damage) if one.first == self.end + 1)
         self._writer.close()
         self._writer = SegmentWriter(segment)
@@ -286,8 +286,12 @@ def _segments(folder: Path, skips_damage: bool) -> Iterator[Segment]:
 def _known_ids(folder: Path, segments: list[Segment], skips_damage: bool) -> KnownIds:
     """The ids in the files, and of full segments without a file: a crash came before it."""
     ids = KnownIds()
-    # A crash may have come between the file of the ids and the next segment.
-    segments[-1].path.with_suffix(IDS_SUFFIX).unlink(missing_ok=True)
+    last = segments[-1].path
+    if last.with_suffix(IDS_SUFFIX).exists():
+        # Its ids are stored when the next one is there.
+        if not skips_damage:
+            raise SpoolError(f"the spool lacks the file behind {last}; {REMEDY}")
+        last.with_suffix(IDS_SUFFIX).unlink()
     stored = set()
     for path in numbered(folder, IDS_SUFFIX):
         if ids.load(path):
