@@ -93,25 +93,44 @@ def test_damage_of_a_full_segment(path: str, monkeypatch: pytest.MonkeyPatch) ->
     assert [b"body 4"] == bodies(Spool.open(path, skips_damage=True))
 
 
-@pytest.mark.parametrize("name", ["ids", "new segment", "unfinished"])
-def test_a_crash_between_two_segments(path: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize("has_next", [False, True])
+def test_a_crash_between_two_segments(path: str, monkeypatch: pytest.MonkeyPatch, has_next: bool) -> None:
     monkeypatch.setattr(spool_module, "_SEGMENT_ROWS", 2)
     spool = Spool.open(path)
     append(spool, 1, 2, 3)
     spool.close()
     first, second = (Path(path) / one for one in segments(path))
-    if name == "ids":
-        first.with_suffix(".ids").unlink()
-    else:
-        second.unlink()
-    if name == "unfinished":
-        second.with_suffix(".new").write_bytes(b"NSQS")
+    first.with_suffix(".ids").unlink()
+    if not has_next:
+        second.rename(second.with_suffix(".new"))
     again = Spool.open(path)
     assert [b"body 1", b"body 2", b"body 3"] == bodies(again)
     assert 1 == append(again, 1, 2, 3, 4)
     again.forget(4, before=NOW)
     again.close()
     assert 1 == append(Spool.open(path), 1, 2, 3, 4, 5)
+
+
+def test_the_last_file_is_missing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "_SEGMENT_ROWS", 2)
+    spool = Spool.open(path)
+    append(spool, 1, 2, 3)
+    append(spool, 4)
+    spool.close()
+    (Path(path) / segments(path)[-1]).unlink()
+    with pytest.raises(SpoolError, match="lacks the file behind .*00001.segment"):
+        Spool.open(path)
+    assert [b"body 1", b"body 2", b"body 3"] == bodies(Spool.open(path, skips_damage=True))
+
+
+def test_a_record_at_another_place_is_damage(segment: Path, path: str) -> None:
+    """A disk that wrote a block to the wrong place: the CRC is right."""
+    data, size = segment.read_bytes(), record_bytes(segment)
+    first, rest = data[SEGMENT_BYTES : SEGMENT_BYTES + size], data[SEGMENT_BYTES + 2 * size :]
+    segment.write_bytes(data[:SEGMENT_BYTES] + first + first + rest)
+    with pytest.raises(SpoolError, match="damaged file"):
+        Spool.open(path)
+    assert [b"body 1", b"body 3"] == bodies(Spool.open(path, skips_damage=True))
 
 
 def test_damaged_ids_of_a_segment_that_is_gone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

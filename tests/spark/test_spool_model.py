@@ -95,8 +95,9 @@ class SpoolMachine(RuleBasedStateMachine):
         for newer in (self.folder / "spool").iterdir():
             if newer.suffix == ".segment" and newer.name > segment.name:
                 newer.unlink()
+                segment.with_suffix(".ids").unlink()
         kept = whole[: min(size + keeps, len(whole) - 1)]
-        segment.write_bytes(kept + rest if kept + rest != whole else kept)
+        segment.write_bytes(kept if (kept + rest).startswith(whole) else kept + rest)
         self.spool = Spool.open(self.path)
 
     @rule()

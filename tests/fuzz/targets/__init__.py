@@ -14,6 +14,7 @@ from tests.fuzz.targets.names import Names
 from tests.fuzz.targets.queues import Import
 from tests.fuzz.targets.registrations import Snapshot
 from tests.fuzz.targets.session import Session
+from tests.fuzz.targets.spool import SpoolStart
 from tests.fuzz.targets.stored import DiskStart, SqliteStart
 
 TARGETS: tuple[type[Target], ...] = (
@@ -28,6 +29,7 @@ TARGETS: tuple[type[Target], ...] = (
     Flags,
     DiskStart,
     SqliteStart,
+    SpoolStart,
     Import,
     Snapshot,
     Lookupd,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 #: A partition with its rows inside travels in one piece, through the memory of Spark's Java.
-MOST_INLINE_BYTES = 8 << 20
+MOST_INLINE_BYTES = 32 << 20
 #: Frames of one batch of Arrow's.
 _BATCH_BYTES = 4 << 20
 

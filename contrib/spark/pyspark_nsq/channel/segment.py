@@ -38,7 +38,6 @@ class Segment:
     def __init__(self, path: Path, head: SegmentHead, skips_damage: bool) -> None:
         self.path, self.head, self.first = path, head, head.first
         self._skips_damage = skips_damage
-        self._indexed_end = SEGMENT_BYTES
         # The place first: another thread looks for the row, and then takes the place.
         self._places, self._rows = array("Q", [SEGMENT_BYTES]), array("Q", [head.first])
 
@@ -53,17 +52,19 @@ class Segment:
         Return the heads of the records with rows from above `after` up to and with `end`. The file is where the content
         of the record begins; it may be read. Raises SpoolError and OSError.
         """
-        place = self._places[max(0, bisect_right(self._rows, after + 1) - 1)]
+        at = max(0, bisect_right(self._rows, after + 1) - 1)
+        place, row = self._places[at], self._rows[at]
         with self.path.open("rb", buffering=_READ_BYTES) as file:
             file.seek(place)
             while True:
                 record = decode_record(file.read(RECORD_BYTES))
-                if record is None:
+                if record is None or (record.kind == MESSAGES and record.first < row):
                     if not self._pass_over(file, place):
                         return
                     place = file.tell()
                     continue
                 if record.kind == MESSAGES:
+                    row = record.end + 1
                     if record.first > end:
                         return
                     if record.end > after:
@@ -81,7 +82,7 @@ class Segment:
             return False
         if not self._skips_damage:
             raise self.damaged(place)
-        skip = next_record(rest, 0)
+        skip = next_record(rest, 1)
         file.seek(place + max(skip, 0))
         return skip >= 0
 
@@ -112,11 +113,15 @@ class Segment:
         torn end. What is left is synced in the end. Raises SpoolError for damage that was not torn.
         """
         data = self.path.read_bytes()
-        place = SEGMENT_BYTES
+        place, row = SEGMENT_BYTES, self.first
         while place < len(data):
             record = decode_record(data, place)
             content = place + RECORD_BYTES
-            if record is None or crc32(data[content : content + record.content_bytes]) != record.crc:
+            if (
+                record is None
+                or (record.kind == MESSAGES and record.first < row)
+                or crc32(data[content : content + record.content_bytes]) != record.crc
+            ):
                 if not self._was_synced(data, place):
                     break
                 if not self._skips_damage:
@@ -128,6 +133,9 @@ class Segment:
             if record.kind == MESSAGES:
                 nsqd = data[content:frames].decode("utf-8")
                 span = Span(nsqd, record.rows, data[frames : frames + record.frame_bytes], record.first)
+                if record.first != row and not self._skips_damage:
+                    raise self.damaged(place)
+                row = record.end + 1
             self.add(record, place)
             yield record, span
             place = content + record.content_bytes

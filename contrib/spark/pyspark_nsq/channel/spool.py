@@ -6,7 +6,8 @@ is appended here, numbered and synced, before NSQ is told. Spark asks for ranges
 ones again, and says which numbers it will not ask for any more.
 
 A message may come twice: its FIN can get lost, or it timed out while it waited to be appended. The ids that came in
-the window are known (spool_ids), and another delivery of one is dropped. The nsqd belongs to the id, which is its own.
+the window are known (spool_ids), and another delivery of one is dropped. Each nsqd makes ids of its own: a message is
+known by its nsqd and its id.
 
 The spool is a folder of segments, files that only grow (spool_format). All that came while the disk was busy is written
 in one piece, as it came from the sockets, and synced once. A full segment is followed by another, and is removed as a
@@ -40,8 +41,7 @@ _SEGMENT_ROWS = 1 << 17
 
 class Spool:
     """
-    The folder at `path`. `open` makes a new one when there is none. `append` and `forget` may be called by two threads;
-    all that reads may run beside them.
+    The folder at `path`. `append` and `forget` may be called by two threads; all that reads may run beside them.
 
     Every method raises SpoolError when a file cannot be read or written, or is damaged. With `skips_damage` rows in
     damaged places are left out instead.
@@ -70,7 +70,7 @@ class Spool:
 
     @classmethod
     def open(cls, path: str, *, skips_damage: bool = False) -> Self:
-        """For the one that writes. Converts a spool of the earlier format."""
+        """Return the spool for its writer, a new one when there is none. Converts one of the earlier format."""
         from pyspark_nsq.channel.spool_conversion import convert
 
         with _told(path):
@@ -84,6 +84,7 @@ class Spool:
                 if not skips_damage and any(one.suffix != UNFINISHED_SUFFIX for one in folder.iterdir()):
                     raise SpoolError(f"the folder {path} has other files, and no spool; name a folder of its own")
                 create(folder, SegmentHead(uuid.uuid4().hex, 1, 0))
+                sync_folder(folder.parent)
                 segments = list(_segments(folder, skips_damage))
             return cls(path, segments, _known_ids(folder, segments, skips_damage), skips_damage)
 
@@ -132,24 +133,24 @@ class Spool:
     def _begin_segment(self) -> None:
         """Put the ids of the last segment into a file, and go on in a new one."""
         full = self._segments[-1]
-        self._ids.store(full.path.with_suffix(IDS_SUFFIX), self._newest)
         create(self._folder, SegmentHead(self.uuid, self.end + 1, self.forgotten))
+        self._ids.store(full.path.with_suffix(IDS_SUFFIX), self._newest)
         [segment] = (one for one in _segments(self._folder, self._skips_damage) if one.first == self.end + 1)
         self._writer.close()
         self._writer = SegmentWriter(segment)
         self._segments = (*self._segments, segment)
 
     def first(self) -> int:
-        """The number of the first message that Spark may ask for; one past `end` when there is none."""
+        """Return the number of the first message that Spark may ask for; one past `end` when there is none."""
         return max(self.forgotten + 1, self._segments[0].first)
 
     def spans(self, after: int, end: int) -> Iterator[Span]:
-        """The messages with the numbers from above `after` up to and with `end`."""
+        """Return the messages with the numbers from above `after` up to and with `end`."""
         with _told(self.path):
             yield from _complete(self.path, self._segments, after, end, self._skips_damage)
 
     def fit(self, after: int, end: int, most_bytes: int) -> int:
-        """The last number up to `end` so that the bodies from above `after` have no more bytes; one at least."""
+        """Return the last number up to `end` with no more bytes of bodies from above `after`; one row at least."""
         total, last = 0, after
         with _told(self.path):
             for segment in _with_rows(self._segments, after, end):
@@ -171,7 +172,7 @@ class Spool:
         return last
 
     def measure(self, after: int, end: int) -> tuple[int, int]:
-        """How many rows there are from above `after` up to and with `end`, and the bytes of their frames."""
+        """Return how many rows there are from above `after` up to and with `end`, and the bytes of their frames."""
         rows = frame_bytes = 0
         with _told(self.path):
             for segment in _with_rows(self._segments, after, end):
@@ -286,8 +287,12 @@ def _segments(folder: Path, skips_damage: bool) -> Iterator[Segment]:
 def _known_ids(folder: Path, segments: list[Segment], skips_damage: bool) -> KnownIds:
     """The ids in the files, and of full segments without a file: a crash came before it."""
     ids = KnownIds()
-    # A crash may have come between the file of the ids and the next segment.
-    segments[-1].path.with_suffix(IDS_SUFFIX).unlink(missing_ok=True)
+    last = segments[-1].path
+    if last.with_suffix(IDS_SUFFIX).exists():
+        # Its ids are stored when the next one is there.
+        if not skips_damage:
+            raise SpoolError(f"the spool lacks the file behind {last}; {REMEDY}")
+        last.with_suffix(IDS_SUFFIX).unlink()
     stored = set()
     for path in numbered(folder, IDS_SUFFIX):
         if ids.load(path):

@@ -33,6 +33,8 @@ _IDS_AT_ONCE = 1 << 17
 
 def convert(path: str) -> None:
     """Make a folder of what is at `path`, if that is a file. Raises SpoolError, OSError."""
+    from pyspark_nsq.channel.spool import sync_folder
+
     place, unfinished, old = Path(path), Path(f"{path}.converting"), Path(f"{path}.sqlite")
     if place.is_file():
         if unfinished.exists():
@@ -44,6 +46,7 @@ def convert(path: str) -> None:
         place.rename(old)
     if old.is_file() and unfinished.is_dir():
         unfinished.rename(place)
+        sync_folder(place.parent)
     if place.is_dir():
         old.unlink(missing_ok=True)
 
