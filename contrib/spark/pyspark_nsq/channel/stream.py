@@ -80,10 +80,9 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         intake = self._open()
         end = intake.end()
         planned = end if self._planned is None else self._planned
-        oldest = [row.timestamp_ns for row in intake.rows(planned, min(planned + 1, end))]
-        return self._lag.report(
-            {"spool": intake.uuid, "seq": end}, max(0, end - planned), min(oldest, default=None), intake.repeated
-        )
+        oldest_ns = next((row.timestamp_ns for row in intake.rows(planned, min(planned + 1, end))), None)
+        offset = {"spool": intake.uuid, "seq": end}
+        return self._lag.report(offset, max(0, end - planned), oldest_ns, intake.repeated)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Raises SpoolError when the spool does not have the rows, unless failOnDataLoss is false."""

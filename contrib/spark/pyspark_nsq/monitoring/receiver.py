@@ -16,16 +16,17 @@ import secrets
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pyspark import TaskContext
+
+from pyspark_nsq.monitoring.metrics import METRICS, SINK
 
 SETTING = "spark.nsq.metrics.receiver"
 _QUERY = "sql.streaming.queryId"
 _HOST = "127.0.0.1"
 _MOST_BYTES = 65_536
-_NO_FIGURES = {"partition", "attempt"}
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,22 @@ class Origin:
 
 
 class Report(NamedTuple):
-    """The figures of a job or a micro-batch, by the fields of the commit messages of its tasks."""
+    """The figures of a job or a micro-batch, by the attributes of the commit messages of its tasks."""
 
     event: str
     query: str
-    figures: dict[str, int]
+    figures: dict[str, float]
 
 
 def report(event: str, commits: Iterable[Any]) -> None:
-    """Send the sum of the numbers in commit messages, which are dataclasses with an `origin`, to its listener."""
-    figures: dict[str, int] = {}
+    """Send the sums of the figures in commit messages to their listener. A message has an `origin`."""
+    figures: dict[str, float] = {}
     origin = Origin()
     for commit in commits:
         origin = commit.origin
-        for field in fields(commit):
-            value = getattr(commit, field.name)
-            if isinstance(value, int) and field.name not in _NO_FIGURES:
-                figures[field.name] = figures.get(field.name, 0) + value
+        for metric in METRICS:
+            if metric.origin == SINK and hasattr(commit, metric.key):
+                figures[metric.key] = figures.get(metric.key, 0) + getattr(commit, metric.key)
     if origin.receiver:
         port, _, token = origin.receiver.partition("/")
         line = json.dumps([token, event, origin.query, figures]).encode("ascii")
