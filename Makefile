@@ -6,8 +6,7 @@
 # make test               everything that checks this code; JOBS=4 runs four test files at the same time, not two
 # make test-browser       nsqadmin's pages in Chromium (Debian: apt-get install chromium); ONLY='live actions' for some
 # make test-compiled      the tests on modules that mypyc compiled, with a C compiler; ONLY='tests/core' for some
-# make test-spark-versions  the lowest and the newest supported Spark, and Spark Connect; SPARK=lowest for one,
-#                         ONLY='tests/spark/test_log.py' for some
+# make test-spark         the lowest and the newest supported Spark, and Spark Connect; SPARK=lowest for one
 # make test-system        Prometheus, systemd, zsh and fish, which must be installed; ONLY=systemd for some
 # make test-twisted       the lowest and the newest supported Twisted; TWISTED=lowest for one, ONLY='tests/net' for some
 # make fuzz               hostile inputs, new ones each time, for MINUTES=10; ONLY='http disk' for some targets
@@ -60,7 +59,7 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --l
 
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
-.PHONY: help run demo test test-browser screenshots test-compiled test-spark-versions test-system test-twisted fuzz \
+.PHONY: help run demo test test-browser screenshots test-compiled test-spark test-system test-twisted fuzz \
     conformance clients crash crash-spark bench bench-plots bench-shapes bench-pauses \
     bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
@@ -95,7 +94,7 @@ docs: $(EVERYTHING)
 test-compiled: $(EVERYTHING)
 	@$(BIN)/python -m tests.compiled --hypothesis-profile=same $(ONLY)
 
-test-spark-versions: $(EVERYTHING)
+test-spark: $(EVERYTHING)
 	@$(BIN)/python -m tests.spark_versions $(SPARK) $(ONLY)
 
 test-system: $(EVERYTHING)

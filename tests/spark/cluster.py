@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyarrow
 import pyspark
 
 from tests.process import wait_until
@@ -188,7 +189,8 @@ def _bare_python(folder: Path) -> Path:
     venv.create(folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     # What is installed as a link, as the connector is for its development, is not seen from here.
-    (packages / "others.pth").write_text(f"{Path(pyspark.__file__).parents[1]}\n")
+    others = [Path(str(package.__file__)).parents[1] for package in (pyspark, pyarrow)]
+    (packages / "others.pth").write_text("".join(f"{path}\n" for path in others))
     return folder / "bin/python"
 
 

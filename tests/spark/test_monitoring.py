@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from pyspark_nsq.channel.stream import ChannelStreamReader
 from pyspark_nsq.errors import MonitoringError, ReadError
 from pyspark_nsq.monitoring import NsqListener, listen
 from pyspark_nsq.monitoring.answers import Answers
+from pyspark_nsq.monitoring.channel_lag import ChannelLag
 from pyspark_nsq.monitoring.figures import KEY, figures_of
 from pyspark_nsq.monitoring.listener import error_class
 from pyspark_nsq.monitoring.log_lag import Behind, LogLag
@@ -29,6 +31,7 @@ from pyspark_nsq.options.channel import ChannelOptions
 from contrib.monitoring import spark_page
 from tests.process import NsqdProcess, wait_until
 from tests.spark.fake_nsqd import FakeNsqd
+from tests.spark.http_thread import HttpThread
 from tests.wire import HOST
 
 LONG = 60
@@ -192,6 +195,73 @@ def test_without_http_addresses_only_the_spool_is_counted(broker: NsqdProcess, t
     assert figures["unanswered"] == 1
     assert figures["lag"][0]["messages"] == 3
     assert 0 < figures["lag"][0]["seconds"] < LONG
+
+
+class Reported(HttpThread):
+    """An nsqd that only has /stats, and an nsqlookupd that names it. Keeps the secrets that it was sent."""
+
+    def __init__(self) -> None:
+        self.secrets: list[str | None] = []
+        self.stats: object = {"topics": [{"channels": [{"depth": 7}]}]}
+        super().__init__(server := ReportedServer((HOST, 0), ReportedHandler))
+        server.reported = self
+
+
+class ReportedServer(ThreadingHTTPServer):
+    reported: Reported
+    daemon_threads = True
+
+
+class ReportedHandler(BaseHTTPRequestHandler):
+    server: ReportedServer
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/lookup?"):
+            named = {"broadcast_address": HOST, "tcp_port": 1, "http_port": self.server.server_port}
+            answer: object = {"producers": [named]}
+        else:
+            self.server.reported.secrets.append(self.headers["Authorization"])
+            answer = self.server.reported.stats
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def stats() -> Iterator[Reported]:
+    with Reported() as reported:
+        yield reported
+
+
+def channel_lag(**given: str) -> ChannelLag:
+    return ChannelLag(ChannelOptions.parse({"topic": "t", "channel": "c", "authSecret": "s3cret"} | given))
+
+
+def test_nsqlookupds_name_the_nsqds_and_other_nsqds_tell_no_age(stats: Reported) -> None:
+    lag = channel_lag(lookupdHttpAddresses=stats.address)
+    found = lag.report({}, spooled=3, oldest_ns=None, repeated=2)[KEY]
+    assert found == {
+        "lag": [{"topic": "t", "channel": "c", "messages": 10, "seconds": None}],
+        "unanswered": 0,
+        "repeated": 2,
+    }
+    assert stats.secrets == ["Bearer s3cret"]
+
+
+def test_a_secret_for_connections_with_tls_is_not_sent_in_the_clear(stats: Reported) -> None:
+    assert channel_lag(lookupdHttpAddresses=stats.address, tls="true").report({}, 0, None, 0)[KEY]["unanswered"] == 0
+    assert stats.secrets == [None]
+
+
+@pytest.mark.parametrize("stats_document", [{"topics": [{"channels": [{}]}]}, [], {"topics": 7}])
+def test_an_answer_that_makes_no_sense_is_none(stats: Reported, stats_document: object) -> None:
+    stats.stats = stats_document
+    lag = channel_lag(nsqdTcpAddresses=f"{HOST}:1", nsqdHttpAddresses=stats.address)
+    found = lag.report({}, 0, None, 0)[KEY]
+    assert (found["unanswered"], found["lag"][0]["messages"], found["lag"][0]["seconds"]) == (1, 0, 0.0)
 
 
 def answered(value: Behind | ReadError) -> Future[Behind]:

@@ -1,6 +1,6 @@
 """``format("nsq")`` with Spark Connect: the client has no Java, and the connector runs on the server.
 
-`make test-spark-versions` collects this: the client of Spark Connect needs pandas and gRPC, some 200 MB.
+`make test-spark` collects this: the client of Spark Connect needs pandas and gRPC, some 200 MB.
 """
 
 from __future__ import annotations

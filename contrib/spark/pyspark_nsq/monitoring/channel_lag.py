@@ -2,7 +2,8 @@
 
 The nsqds tell the depth of the channel over HTTP, with one request to each. Their addresses are those of the option
 ``nsqdHttpAddresses``, or what the nsqlookupds say. Without either only the spool is counted, and each nsqd counts as
-unanswered. Messages in flight are not counted: they are on their way into the spool, or in it.
+unanswered. Messages in flight are not counted: they are on their way into the spool, or in it. With TLS on, a secret is
+sent to https:// addresses only.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -41,7 +43,11 @@ class ChannelLag:
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
         self._reactor = running_reactor()
-        self._requester = Requester(self._reactor, options.security, _TIMEOUT_MS, max_in_flight=1)
+        public = replace(options.security, auth_secret=None) if options.tls else options.security
+        self._requesters = {
+            scheme: Requester(self._reactor, security, _TIMEOUT_MS, max_in_flight=1)
+            for scheme, security in (("https", options.security), ("http", public))
+        }
         self._lookup = Lookup(self._reactor, options.security)
         self._nsqds: Answers[str, set[str]] = Answers()
         self._nsqds_at = float("-inf")
@@ -63,7 +69,9 @@ class ChannelLag:
 
     def _look_up(self) -> None:
         """Ask the nsqlookupds for the nsqds, when the last time is `lookupdPollMs` ago."""
-        if not self._options.lookupds or time.monotonic() < self._nsqds_at + self._options.lookupd_poll_ms / 1000:
+        if self._options.http_addresses or not self._options.lookupds:
+            return
+        if time.monotonic() < self._nsqds_at + self._options.lookupd_poll_ms / 1000:
             return
         self._nsqds_at = time.monotonic()
         found = self._nsqds.get(dict.fromkeys(self._options.lookupds, self._nsqds_at), self._begin_lookup)
@@ -87,7 +95,7 @@ class ChannelLag:
 
         async def ask() -> Waiting:
             try:
-                answered = await self._requester.get(f"{address}/stats?{query}")
+                answered = await self._requesters[address.partition(":")[0]].get(f"{address}/stats?{query}")
             except AttemptFailed as failed:
                 raise ReadError(f"{address}: {failed}") from failed
             return _waiting(address, answered.body)

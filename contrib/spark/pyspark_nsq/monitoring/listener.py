@@ -66,6 +66,8 @@ class NsqListener(StreamingQueryListener):
         for metric in METRICS:
             if metric.origin == PROGRESS:
                 value = getattr(progress, metric.key)
+                if value is None:  # Spark Connect leaves out what is not a number
+                    continue
                 if metric.kind == SUMMARY:
                     self.values.add(PROGRESS, metric.key, value / _MS, query)
                 elif metric.kind == COUNTER:

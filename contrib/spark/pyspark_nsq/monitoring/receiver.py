@@ -48,7 +48,7 @@ class Report(NamedTuple):
 
     event: str
     query: str
-    figures: dict[str, int]
+    figures: dict[str, float]
 
 
 def report(event: str, origin: Origin, figures: Mapping[str, int]) -> None:

@@ -5,8 +5,8 @@
 | nsqdTcpAddresses     | both   | one of   | ``host:port,...`` of every nsqd to read from                          |
 | lookupdHttpAddresses | both   | the two  | ``host:port,...`` of nsqlookupds, which know the nsqds of the topic   |
 | lookupdPollMs        | both   | 15000    | how often these are asked                                             |
-| nsqdHttpAddresses    | stream | none     | ``host:port,...`` of these nsqds, which tell how many messages wait   |
-|                      |        |          | there; needed only with nsqdTcpAddresses, and only for the lag        |
+| nsqdHttpAddresses    | stream | none     | ``host:port,...`` of the nsqds, also https, which tell how many       |
+|                      |        |          | messages wait: for the lag only. nsqlookupds know them, too           |
 | topic, channel       | both   | required | one query, one channel: two on the same channel share its messages    |
 | maxRowsPerTrigger    | stream | none     | most rows of a micro-batch                                            |
 | maxBytesPerTrigger   | stream | 128 MiB  | most bytes of values of a micro-batch, but at least one row; without  |
@@ -136,8 +136,6 @@ class ChannelOptions(Security, Values):
         if options.nsqds and options.lookupds:
             raise OptionError('"nsqdTcpAddresses" and "lookupdHttpAddresses" exclude each other')
         over_https = [one for one in (*options.lookupds, *options.http_addresses) if one.startswith("https")]
-        if options.http_addresses and options.lookupds:
-            raise OptionError('"nsqdHttpAddresses" is of no use with "lookupdHttpAddresses", which knows them')
         if options.sets_tls and not options.tls and not over_https:
             raise OptionError('options "tls." are set, but "tls" is not true')
         return options
