@@ -30,8 +30,9 @@ class Archive:
         self._job = job
         self._broker = broker
 
-    def run(self, *words: str, topic: str = "t") -> Outcome:
-        return self._job("archive", at(self._broker), f"--topic={topic}", f"--output={self.folder}", "--once", *words)
+    def run(self, *words: str, topic: str | None = "t") -> Outcome:
+        topics = [] if topic is None else [f"--topic={topic}"]
+        return self._job("archive", at(self._broker), *topics, f"--output={self.folder}", "--once", *words)
 
     def verify(self) -> Outcome:
         return self._job("archive-verify", at(self._broker), f"--output={self.folder}")
@@ -219,15 +220,41 @@ def test_a_topic_nobody_knows(archive: Archive, broker: NsqdProcess) -> None:
     assert not archive.folder.exists()
 
 
+def test_a_pattern_of_topics(archive: Archive, broker: NsqdProcess) -> None:
+    bodies = publish(broker, 0, 10)
+    assert archive.run("--topic-pattern=[t-v]", topic=None).code == 0
+    broker.create("v")
+    bodies += publish(broker, 10, 20, "v")
+    assert archive.run("--topic-pattern=[t-v]", topic=None).code == 0
+    assert bodies == archive.values()
+    assert archive.verify().code == 0
+    assert "no topic at" in one_line(archive.run("--topic-pattern=x.*", topic=None))
+    assert "give either --topic or --topic-pattern" in one_line(archive.run("--topic-pattern=t"))
+
+
+def test_a_topic_without_retention(archive: Archive, broker: NsqdProcess) -> None:
+    broker.create("v")
+    publish(broker, 0, 10, "v")
+    archived = archive.run(topic="v")
+    assert archived.code == 0
+    assert archived.err.startswith('warning: topic "v" on http://')
+
+
 def test_nobody_answers(archive: Archive, broker: NsqdProcess) -> None:
     broker.stop()
-    assert "refused" in one_line(archive.run())
+    said = one_line(archive.run())
+    assert "refused" in said
+    assert said.endswith("; start the broker, or correct its address")
 
 
 def test_a_folder_that_cannot_be_written_to(job: Job, broker: NsqdProcess, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     archive = Archive(job, broker, tmp_path / "file/lake")
-    assert f"cannot write to {archive.folder}: " in one_line(archive.run())
+    said = one_line(archive.run())
+    assert f"cannot write to {archive.folder}: " in said
+    assert "; choose another folder" in said
+    archive = Archive(job, broker, Path("nowhere:lake"))
+    assert "cannot open nowhere:lake: " in one_line(archive.run())
 
 
 def test_positions_that_are_gone(archive: Archive, broker: NsqdProcess) -> None:
