@@ -16,6 +16,7 @@ from pyspark_nsq.archive.files import Files
 from pyspark_nsq.archive.parquet import ParquetTable
 from pyspark_nsq.archive.run import Run
 from pyspark_nsq.archive.source import Subscription
+from pyspark_nsq.errors import ArchiveError
 
 from tests.process import NsqdProcess
 from tests.spark.jobs.conftest import Job, Outcome, at, publish
@@ -126,13 +127,42 @@ def test_a_crash_before_a_batch_is_committed(
 ) -> None:
     bodies = publish(broker, 0, 20)
     with monkeypatch.context() as patch:
-        patch.setattr(Files, "create", crashing(Files.create, 2))  # the checkpoint's id, the archive's, the commit
+        patch.setattr(Files, "create", crashing(Files.create, 3))  # two ids, the owner, the commit
         assert archive.run().code == 1
     assert [] == archive.files()
     assert [] != list(archive.folder.glob("_archive/staging/**/*.parquet"))
     assert archive.run().code == 0
     assert bodies == archive.values()
     assert [] == list(archive.folder.glob("_archive/staging/**/*.parquet"))
+
+
+def test_files_of_a_committed_batch_that_are_gone(
+    archive: Archive, broker: NsqdProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = publish(broker, 0, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "move", crashing(Files.move, 1))
+        assert archive.run().code == 1
+    shutil.rmtree(archive.folder / "_archive/staging")
+    assert "was deleted before it was in its place; run the job again" in one_line(archive.run())
+    assert archive.run().code == 0
+    assert bodies == archive.values()
+
+
+def test_of_two_runs_the_older_one_ends(session: SparkSession, broker: NsqdProcess, tmp_path: Path) -> None:
+    bodies = publish(broker, 0, 10)
+    files = Files(session, str(tmp_path / "lake"))
+    rows = Subscription(("t",), None, {"nsqdHttpAddresses": f"{HOST}:{broker.http_port}"}).batch(session)
+    older, younger = ParquetTable(files, "zstd"), ParquetTable(files, "zstd")
+    older.recover()
+    younger.recover()
+    with pytest.raises(ArchiveError, match="another run archives into .*; this one ends"):
+        older.add(0, rows)
+    assert [] == list(tmp_path.glob("lake/topic=*"))
+    younger.add(0, rows)
+    older.add(0, rows)
+    found = pyarrow.dataset.dataset(tmp_path / "lake", partitioning="hive").to_table(["value"])
+    assert sorted(bodies) == sorted(found["value"].to_pylist())
 
 
 def test_a_run_that_is_stopped_ends_after_the_running_batch(
@@ -168,6 +198,7 @@ def test_a_failure_that_may_heal_is_tried_again(session: SparkSession, broker: N
             run.stop()
 
     table = Failing(Files(session, str(tmp_path / "lake")), "zstd")
+    table.recover()
     run = Run(log.stream(session), table, str(tmp_path / "checkpoint"), said.append)
     run.for_ever(0.1, lambda error: "the disk has gone" * ("the disk has gone" in str(error)))
     assert said[0] == "the disk has gone; trying again"
