@@ -254,7 +254,7 @@ def test_a_topic_nobody_knows(archive: Archive, broker: NsqdProcess) -> None:
 def test_a_pattern_of_topics(archive: Archive, broker: NsqdProcess) -> None:
     bodies = publish(broker, 0, 10)
     assert archive.run("--topic-pattern=[t-v]", topic=None).code == 0
-    broker.create("v")
+    broker.create("v", "c")
     bodies += publish(broker, 10, 20, "v")
     assert archive.run("--topic-pattern=[t-v]", topic=None).code == 0
     assert bodies == archive.values()
@@ -264,7 +264,7 @@ def test_a_pattern_of_topics(archive: Archive, broker: NsqdProcess) -> None:
 
 
 def test_a_topic_without_retention(archive: Archive, broker: NsqdProcess) -> None:
-    broker.create("v")
+    broker.create("v", "c")
     publish(broker, 0, 10, "v")
     archived = archive.run(topic="v")
     assert archived.code == 0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.archive.layout import META
@@ -144,12 +145,13 @@ class Files:
     def _try(self, what: str, name: str, work: Callable[[], T]) -> T:
         try:
             return work()
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             raise self._explained(what, name, error) from None
 
-    def _explained(self, what: str, name: str, error: Py4JJavaError) -> ArchiveError:
+    def _explained(self, what: str, name: str, error: Py4JJavaError | PySparkException) -> ArchiveError:
         place = f"{self._given}/{name}" if name else self._given
-        reason = error.java_exception.getMessage() or _class(error)
+        is_java = isinstance(error, Py4JJavaError)
+        reason = error.java_exception.getMessage() or _class(error) if is_java else str(error).partition("\n")[0]
         return ArchiveError(f"cannot {what} {place}: {reason}{_REMEDIES.get(what, '')}")
 
 
