@@ -66,6 +66,8 @@ TEST = [
     # Readers of archives.
     "deltalake>=1.1",
     "duckdb>=1.1",
+    # Messages in Avro, for the connector for Spark.
+    "fastavro>=1.9",
     "hypothesis>=6.120",
     # Draws the figures of the bench.
     "matplotlib>=3.9",

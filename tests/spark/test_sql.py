@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark_nsq.sql import register
 
 from tests.process import NsqdProcess
-from tests.spark.log_stream import address, keep
+from tests.spark.log_stream import address, keep, options
 
 
 @pytest.fixture
@@ -43,6 +44,28 @@ def test_views(sql: SparkSession, broker: NsqdProcess) -> None:
     sql.sql(f"CREATE TEMPORARY VIEW sink (value STRING) USING nsq OPTIONS (nsqdHttpAddresses '{at}', topic 'orders')")
     sql.sql("INSERT INTO sink SELECT value FROM log WHERE value < '3'")
     assert ["1", "2", "4"] == values(sql, "SELECT value FROM log WHERE topic = 'orders'")
+
+
+def test_a_view_with_declared_columns_has_just_these(sql: SparkSession, broker: NsqdProcess) -> None:
+    given = f"USING nsq OPTIONS (replay 'log', nsqdHttpAddresses '{address(broker)}', topic 'clicks')"
+    sql.sql(f"CREATE TEMPORARY VIEW log (position BIGINT, value BINARY) {given}")
+    assert [("position", "value", b"1")] == [
+        (*sql.table("log").columns, bytes(row.value)) for row in sql.sql("SELECT * FROM log LIMIT 1").collect()
+    ]
+    sql.sql(f"CREATE TEMPORARY VIEW sink (value STRING) {given}")
+    with pytest.raises(AnalysisException, match='there is no column "value STRING"; there are value BINARY, topic'):
+        sql.sql("SELECT * FROM sink").collect()
+
+
+def test_a_stream_with_a_schema_that_cannot_be_fails_with_the_reason(
+    sql: SparkSession, broker: NsqdProcess, tmp_path: Path
+) -> None:
+    stream = sql.readStream.format("nsq").schema("value STRING").options(**options(broker, topic="clicks")).load()
+    writer = stream.writeStream.format("parquet").trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException, match='there is no column "value STRING"'):
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(
+            str(tmp_path / "out")
+        ).awaitTermination()
 
 
 def test_a_table_says_what_to_do_instead(sql: SparkSession, broker: NsqdProcess) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_nsq.channel.batch import ChannelBatchReader
 from pyspark_nsq.channel.shaped import ShapedBatchReader, ShapedStreamReader
 from pyspark_nsq.channel.stream import ChannelStreamReader
-from pyspark_nsq.errors import NotSupportedError
+from pyspark_nsq.errors import NotSupportedError, NsqSparkError, SchemaError
+from pyspark_nsq.failed_stream import FailedStreamReader
 from pyspark_nsq.log.batch import log_batch_reader
 from pyspark_nsq.log.stream import LogStreamReader
 from pyspark_nsq.options.channel import SCHEMA, ChannelOptions
@@ -57,27 +60,49 @@ class NsqDataSource(DataSource):
                 "use CREATE TEMPORARY VIEW ... USING nsq OPTIONS (...)"
             )
         options = self._read_options()
-        schema = options.shaped(LOG_SCHEMA if isinstance(options, LogOptions) else SCHEMA)
         if options.value_format != BINARY:
             from pyspark_nsq.values.decoder import decoder
 
             decoder(options)
-        return schema
+        return options.shaped(_columns_of(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Raises OptionError."""
-        options = self._read_options()
+        """Raises OptionError, and SchemaError for a schema of the user's that has other columns."""
+        options = self._read_options_for(schema)
         if isinstance(options, LogOptions):
             return log_batch_reader(options)
         return ShapedBatchReader(options) if options.is_shaped else ChannelBatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Raises OptionError."""
-        options = self._read_options()
+        """Return a reader that raises as `reader` does when there is a mistake."""
+        try:
+            options = self._read_options_for(schema)
+        except NsqSparkError as error:
+            return FailedStreamReader(error)
         if isinstance(options, LogOptions):
             return LogStreamReader(options)
         return ShapedStreamReader(options) if options.is_shaped else ChannelStreamReader(options)
 
+    def _read_options_for(self, schema: StructType) -> LogOptions | ChannelOptions:
+        """Return the options, with `columns` those of the schema where the user has given one."""
+        options = self._read_options()
+        own = options.shaped(_columns_of(options))
+        if schema == own:
+            return options
+        types = {each.name: each.dataType for each in own.fields}
+        for each in schema.fields:
+            if types.get(each.name) != each.dataType:
+                known = ", ".join(f"{one.name} {one.dataType.simpleString().upper()}" for one in own.fields)
+                raise SchemaError(
+                    f'there is no column "{each.name} {each.dataType.simpleString().upper()}"; there are {known}; '
+                    'the option "valueFormat" changes the type of "value"'
+                )
+        return replace(options, columns=tuple(schema.fieldNames()))
+
     def _read_options(self) -> LogOptions | ChannelOptions:
         given = dict(self.options)
         return LogOptions.parse(given) if "replay" in given else ChannelOptions.parse(given)
+
+
+def _columns_of(options: LogOptions | ChannelOptions) -> StructType:
+    return LOG_SCHEMA if isinstance(options, LogOptions) else SCHEMA

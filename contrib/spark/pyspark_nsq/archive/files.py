@@ -150,8 +150,10 @@ class Files:
 
     def _explained(self, what: str, name: str, error: Py4JJavaError | PySparkException) -> ArchiveError:
         place = f"{self._given}/{name}" if name else self._given
-        is_java = isinstance(error, Py4JJavaError)
-        reason = error.java_exception.getMessage() or _class(error) if is_java else str(error).partition("\n")[0]
+        if isinstance(error, PySparkException):
+            reason = str(error).partition("\n")[0]
+        else:
+            reason = error.java_exception.getMessage() or _class(error)
         return ArchiveError(f"cannot {what} {place}: {reason}{_REMEDIES.get(what, '')}")
 
 
