@@ -79,6 +79,7 @@ def read(bench: Bench, given: argparse.Namespace, folder: Path) -> None:
         "parquet to noop": partial(alternatives.read_parquet, spark, folder / "log"),
         "parquet to parquet": partial(alternatives.copy_parquet, spark, folder / "log", folder / "copy"),
         "channel to parquet": partial(sources.channel_to_parquet, spark, broker, folder),
+        "archive": partial(sources.archive, spark, broker, folder),
     }
     for number in range(given.warm + given.rounds):
         sources.prepare(broker)
@@ -87,6 +88,7 @@ def read(bench: Bench, given: argparse.Namespace, folder: Path) -> None:
             bench.measure(name, count, work, keep=number >= given.warm)
         sources.check(spark, folder, "log", count)
         sources.check(spark, folder, "channel", count)
+        sources.check(spark, folder, "archive", count)
         broker.delete(sources.TOPIC)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.archive.layout import META
@@ -16,6 +17,10 @@ T = TypeVar("T")
 
 _ABSENT = "java.io.FileNotFoundException"
 _EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
+_REMEDIES = {
+    "open": "; choose another folder, or give Spark what it needs for this URI",
+    "write to": "; choose another folder, or change who may write to it",
+}
 
 
 class Files:
@@ -36,7 +41,7 @@ class Files:
             contexts = self._hadoop.FileContext.getFileContext(qualified.toUri(), settings)
             return system, contexts, qualified.toString()
 
-        self._system, self._context, self.root = self._try("use", "", opened)
+        self._system, self._context, self.root = self._try("open", "", opened)
 
     def path(self, name: str) -> str:
         """Return the URI of a file."""
@@ -140,13 +145,16 @@ class Files:
     def _try(self, what: str, name: str, work: Callable[[], T]) -> T:
         try:
             return work()
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             raise self._explained(what, name, error) from None
 
-    def _explained(self, what: str, name: str, error: Py4JJavaError) -> ArchiveError:
+    def _explained(self, what: str, name: str, error: Py4JJavaError | PySparkException) -> ArchiveError:
         place = f"{self._given}/{name}" if name else self._given
-        reason = error.java_exception.getMessage() or _class(error)
-        return ArchiveError(f"cannot {what} {place}: {reason}")
+        if isinstance(error, PySparkException):
+            reason = str(error).partition("\n")[0]
+        else:
+            reason = error.java_exception.getMessage() or _class(error)
+        return ArchiveError(f"cannot {what} {place}: {reason}{_REMEDIES.get(what, '')}")
 
 
 def _class(error: Py4JJavaError) -> str:
