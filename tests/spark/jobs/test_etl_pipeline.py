@@ -63,7 +63,7 @@ MISTAKES = [
     (
         "query",
         {"sql": "SELECT id, count(*) AS n FROM messages GROUP BY id"},
-        "not supported for streaming aggregations without watermark",
+        "Add [watermark] and group by a window",
     ),
     ("view", [{"name": "v", "sql": "SELECT y FROM messages"}], '[[view]] "v" line 1 column 8: A column'),
     ("table", [{"name": "users", "path": "users"}], '[[table]] "users": '),
