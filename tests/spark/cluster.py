@@ -48,6 +48,9 @@ _SETTINGS = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{LONG}s",
 }
+_CONF = [f"--conf={name}={value}" for name, value in _SETTINGS.items()]
+#: The job of the page.
+_JOB = "archive --nsqd-http-address 10.0.0.7:4151 --topic clicks --output hdfs:///lake"
 
 
 class Program:
@@ -128,9 +131,16 @@ class Cluster:
 
     def submit(self, *job: str) -> Program:
         """A driver: `job` is its program's file, and what it is given."""
+        return self._submit("job.py", {"job.py": shlex.join([*_CONF, *job])})
+
+    def submit_job(self, *words: str) -> Program:
+        """A driver that runs `nsqtw-spark`: `words` is its command line."""
+        program = '"$(PYTHONPATH= nsqtw-spark program)"'
+        return self._submit(program, {program: f"{shlex.join(_CONF)} {program}", _JOB: shlex.join(words)})
+
+    def _submit(self, part: str, here: Mapping[str, str]) -> Program:
         self._run("zip", _command("zipfile", {})).finish()
-        words = [*(f"--conf={name}={value}" for name, value in _SETTINGS.items()), *job]
-        return self._run("driver", _command("spark-submit", {_MASTER: self._url, "job.py": shlex.join(words)}))
+        return self._run("driver", _command(part, {_MASTER: self._url, **here}))
 
     def close(self) -> None:
         """Leave no process behind."""

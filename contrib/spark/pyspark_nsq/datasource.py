@@ -47,7 +47,15 @@ class NsqDataSource(DataSource):
         return options, Columns.find(schema, options)
 
     def schema(self) -> StructType:
-        """Check the options for reading, too: Spark does not show an error of `streamReader`. Raises OptionError."""
+        """Check the options for reading, too: Spark does not show an error of `streamReader`.
+
+        Raises OptionError, and NotSupportedError for CREATE TABLE.
+        """
+        if "provider" in self.options:
+            raise NotSupportedError(
+                "CREATE TABLE is not possible: Spark does not hand the options of a table to a data source in Python; "
+                "use CREATE TEMPORARY VIEW ... USING nsq OPTIONS (...)"
+            )
         options = self._read_options()
         schema = options.shaped(LOG_SCHEMA if isinstance(options, LogOptions) else SCHEMA)
         if options.value_format != BINARY:

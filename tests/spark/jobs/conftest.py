@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark_nsq.archive.parquet import configure
 from pyspark_nsq.jobs.main import run
 from pyspark_nsq.jobs.spark import SparkChoice
 
@@ -26,8 +27,10 @@ Job = Callable[..., Outcome]
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    """The shared session with settings of its own."""
-    return spark.newSession()
+    """The shared session, with the settings of an archive for this test alone."""
+    found = spark.newSession()
+    configure(found)
+    return found
 
 
 @pytest.fixture

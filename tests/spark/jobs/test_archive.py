@@ -163,6 +163,7 @@ def test_a_failure_that_may_heal_is_tried_again(session: SparkSession, broker: N
         def add(self, batch_id: int, log: Any) -> None:
             if not said:
                 raise RuntimeError("the disk has gone")
+            super().add(batch_id, log)
             run.stop()
 
     table = Failing(Files(session, str(tmp_path / "lake")), "zstd")

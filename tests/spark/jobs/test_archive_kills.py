@@ -22,7 +22,6 @@ from pyspark_nsq.archive.compaction import compact, recover
 from pyspark_nsq.archive.files import Files
 from pyspark_nsq.archive.parquet import configure
 from pyspark_nsq.archive.verify import verify
-from pyspark_nsq.jobs import program as program_module
 
 from tests.process import NsqdProcess, wait_until
 from tests.spark.cluster import LONG, Cluster, Program, standalone
@@ -31,7 +30,6 @@ from tests.wire import HOST
 MINUTES = float(os.environ.get("CRASH_SPARK_MINUTES", "0"))
 SEED = int(os.environ.get("CRASH_SEED") or random.SystemRandom().randrange(1 << 32))
 pytestmark = pytest.mark.timeout(1800 + 120 * MINUTES)
-PROGRAM = str(Path(program_module.__file__).with_name("__main__.py"))
 KILLS = ("driver", "executor", "broker")
 EACH = 200
 #: A pause of the publisher, and the longest one before a kill.
@@ -71,7 +69,7 @@ class Archive:
 
     def _start(self) -> Program:
         words = [f"--nsqd-http-address={HOST}:{self._broker.http_port}", "--topic=t", f"--output={self.folder}"]
-        return self._cluster.submit(PROGRAM, "archive", *words, "--trigger=0.5", "--max-rows=3000")
+        return self._cluster.submit_job("archive", *words, "--trigger=0.5", "--max-rows=3000")
 
     def committed(self) -> int:
         """The number of the last micro-batch, those of earlier drivers included."""

@@ -15,16 +15,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pyspark_nsq.errors import OptionError
+from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.jobs.connection import Connection
 from pyspark_nsq.jobs.failures import first_line, quiet_analysis, unknown
 from pyspark_nsq.jobs.moments import MOMENT
@@ -66,7 +66,7 @@ class Messages:
     start_ms: int | None = None
     end_ms: int | None = None
     where: str = ""
-    fail_on_data_loss: bool = True
+    allow_data_loss: bool = False
 
     def __post_init__(self) -> None:
         """Raises UsageError."""
@@ -108,9 +108,9 @@ class Messages:
         if self.archive:
             rows = self._archived(spark, self.start_ms, self.end_ms).where(f.col("topic").isin(topics))
         else:
-            moments = {"startingTimestamp": self.start_ms, "endingTimestamp": self.end_ms}
-            given = {name: str(moment) for name, moment in moments.items() if moment is not None}
-            rows = reduce(lambda one, other: one.union(other), (self._log(spark, topic, given) for topic in topics))
+            # The filter on the time is pushed down to the log, which then is not read as a whole.
+            spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+            rows = self._log(spark, self.connection.options | {"subscribe": ",".join(topics)})
         return self._chosen(rows)
 
     def section(self, spark: SparkSession, section: Section) -> DataFrame:
@@ -118,12 +118,7 @@ class Messages:
         from pyspark.sql import functions as f
 
         if not self.archive:
-            from pyspark_nsq.jobs.brokers import Brokers
-
-            (address,) = (each for each in Brokers(self.connection).addresses() if _host(each) == section.nsqd)
-            ends = {"startingOffsets": section.start, "endingOffsets": section.end}
-            given = {name: f'{{"{address}": {position}}}' for name, position in ends.items()}
-            return self._chosen(self._log(spark, section.topic, given, address))
+            return self._chosen(self._log(spark, self._options_of(section)))
         rows = self._archived(spark, section.since_ms, section.until_ms)
         return self._chosen(
             rows.where(
@@ -134,21 +129,28 @@ class Messages:
             )
         )
 
-    def _log(self, spark: SparkSession, topic: str, given: dict[str, str], address: str = "") -> DataFrame:
-        options = self.connection.options | given
-        if address:
-            options = {key: value for key, value in options.items() if key not in _PLACES}
-            options["nsqdHttpAddresses"] = address
+    def _log(self, spark: SparkSession, options: dict[str, str]) -> DataFrame:
         return (
             spark.read.format("nsq")
             .option("replay", "log")
             .options(**options)
-            .option("topic", topic)
             .option("numPartitions", str(spark.sparkContext.defaultParallelism))
-            .option("failOnDataLoss", str(self.fail_on_data_loss).lower())
+            .option("failOnDataLoss", str(not self.allow_data_loss).lower())
             .load()
             .select(*STORED)
         )
+
+    def _options_of(self, section: Section) -> dict[str, str]:
+        """The options of ``format("nsq")`` for a section of a log."""
+        from pyspark_nsq.jobs.brokers import Brokers
+
+        address = next((each for each in Brokers(self.connection).addresses() if _host(each) == section.nsqd), None)
+        if address is None:
+            raise ReadError(f"{self.place} does not know {section.nsqd} any more, which has a part of the messages")
+        options = {name: text for name, text in self.connection.options.items() if name not in _PLACES}
+        ends = {"startingOffsets": section.start, "endingOffsets": section.end}
+        options |= {name: json.dumps({section.topic: {address: position}}) for name, position in ends.items()}
+        return options | {"nsqdHttpAddresses": address, "subscribe": section.topic}
 
     def _archived(self, spark: SparkSession, first_ms: int | None, last_ms: int | None) -> DataFrame:
         """The rows of the days from one moment to another: files of other days are not opened."""
@@ -227,11 +229,7 @@ def message_options(function: F) -> F:
             click.option("--from", "start_ms", type=MOMENT, help="Messages published since; RFC 3339 or ms."),
             click.option("--to", "end_ms", type=MOMENT, help="Messages published before."),
             click.option("--where", default="", metavar="SQL", help=f"A predicate over {', '.join(COLUMNS)}."),
-            click.option(
-                "--fail-on-data-loss/--no-fail-on-data-loss",
-                default=True,
-                help="Whether messages that are not kept any more, or are damaged, are an error.",
-            ),
+            click.option("--allow-data-loss", is_flag=True, help="Pass over messages that are gone or damaged."),
         )
     ):
         function = option(function)

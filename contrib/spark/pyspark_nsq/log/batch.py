@@ -50,5 +50,5 @@ class FilteredLogBatchReader(LogBatchReader):
 
 
 def log_batch_reader(options: LogOptions) -> LogBatchReader:
-    """Return a reader that takes filters exactly when Spark has some for it."""
-    return FilteredLogBatchReader(options) if are_pushed() else LogBatchReader(options)
+    """Return a reader that takes filters when the options say so, and Spark has some for it."""
+    return FilteredLogBatchReader(options) if options.push_filters and are_pushed() else LogBatchReader(options)

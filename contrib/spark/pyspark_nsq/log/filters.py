@@ -1,6 +1,10 @@
 """Filters of a query on columns of a log, as bounds of the positions that have to be read.
 
 The bounds only leave out rows that a filter rejects for sure. Spark applies all filters to the rows that are read.
+
+Spark 4.2 and 4.3 keep one plan of a Python data source for each `load()`, and replace it whenever they push filters. A
+DataFrame that is filtered in one place and used in another, as in a self-join, a union or a second query, then has rows
+missing. So filters are pushed only where the option `pushFilters` says that the DataFrame is used in one place.
 """
 
 from __future__ import annotations

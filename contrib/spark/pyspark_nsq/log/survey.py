@@ -71,7 +71,8 @@ def _lost(log: Log, at: int, latest: int | None) -> str:
     told = (
         f'topic "{log.topic}" on {log.address} is deleted'
         if latest is None
-        else f'topic "{log.topic}" on {log.address} ends at position {latest}: nsqd has another data path'
+        else f'topic "{log.topic}" on {log.address} is another log now, which ends at position {latest}: the topic was '
+        "deleted and created again, or nsqd has another data path"
     )
     return (
         f"{told}; the stream had read it up to position {at}, and messages behind that may be lost; set the option "

@@ -54,7 +54,7 @@ _SIMPLE: dict[str, type[DataType]] = {
 }
 _DECIMAL = ("DECIMAL", "DEC", "NUMERIC")
 _MAX_PRECISION = 38
-_TOKEN = re.compile(r"""\s*(?:(`[^`]+`)|(\w+)|('(?:[^'\\]|\\.)*')|([<>(),:]))""")
+_TOKEN = re.compile(r"""\s*(?:(`[^`]+`)|(\w+)|('(?:[^'\\]|\\.|'')*')|([<>(),:]))""")
 _SUPPORTED = (*_SIMPLE.values(), DecimalType, ArrayType, MapType, StructType)
 
 

@@ -12,7 +12,9 @@
 | endingOffsets        | batch  | latest    | ``latest``, or positions                                             |
 | startingTimestamp    | both   | none      | instead: messages published since; ms of Unix time, or RFC 3339      |
 | endingTimestamp      | batch  | none      | instead: messages published before                                   |
-| timestampSlackMs     | batch  | 60000     | how far a clock of nsqd may have been set back, for pushed filters   |
+| pushFilters          | batch  | false     | ``true``: filters of a query narrow what is read. Right only where   |
+|                      |        |           | the DataFrame is used once, see `log.filters`                        |
+| timestampSlackMs     | batch  | 60000     | with `pushFilters`: how far a clock of nsqd may have been set back   |
 | maxRowsPerTrigger    | stream | none      | most rows of a micro-batch; also ``maxOffsetsPerTrigger``            |
 | maxBytesPerTrigger   | stream | none      | most bytes of a micro-batch, headers of messages included            |
 | numPartitions        | both   | 2         | least tasks, for enough positions; also ``minPartitions``            |
@@ -170,6 +172,7 @@ class LogOptions(Security, Values):
     ending_offsets: str | ByTopic | None = option("endingOffsets", Offsets(), None)
     starting_timestamp: int | None = option("startingTimestamp", Moment(), None)
     ending_timestamp: int | None = option("endingTimestamp", Moment(), None)
+    push_filters: bool = option("pushFilters", YesNo(), False)
     timestamp_slack_ms: int = option("timestampSlackMs", WholeNumber(0, 24 * HOUR_MS), 60_000)
     max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",))
     max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None)

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pyspark_nsq.errors import OptionError
+from pyspark_nsq.options.avro_schema import without_unknown_logical_types
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +25,7 @@ class AvroRecords:
         except ImportError:
             raise OptionError('"valueFormat" avro needs fastavro where the tasks run: pip install fastavro') from None
         try:
-            self._schema = fastavro.parse_schema(json.loads(text))
+            self._schema = fastavro.parse_schema(without_unknown_logical_types(json.loads(text)))
         except Exception as error:  # of several bases
             raise OptionError(f'option "valueSchema": {str(error).splitlines()[0]}') from None
         self._read = fastavro.schemaless_reader

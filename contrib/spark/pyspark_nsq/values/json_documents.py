@@ -42,11 +42,12 @@ class JsonDocuments:
             return None
         if not count:
             return pa.array([], self._kind)
-        joined = pc.binary_join(pa.ListArray.from_arrays([0, count], bodies), b"\n")[0].as_buffer()
+        joined = pc.binary_join(pa.ListArray.from_arrays([0, count], bodies), b"\n")
         names = pj.ParseOptions(explicit_schema=pa.schema(self._read_as), unexpected_field_behavior="ignore")
         try:
+            text = joined.cast(pa.string())[0].as_buffer()  # the reader takes other bytes than UTF-8 for text
             table = pj.read_json(
-                pa.BufferReader(joined), pj.ReadOptions(use_threads=False, block_size=joined.size + 1), names
+                pa.BufferReader(text), pj.ReadOptions(use_threads=False, block_size=text.size + 1), names
             )
             if table.num_rows != count:
                 return None
@@ -63,6 +64,8 @@ class JsonDocuments:
         for row, body in enumerate(bodies.to_pylist()):
             try:
                 document = json.loads(body, parse_constant=_refuse, parse_float=_number)
+                if document is None:
+                    raise ValueError("null is no object")
                 found.append(self._convert(document))
             except (ValueError, RecursionError) as error:
                 found.append(None)

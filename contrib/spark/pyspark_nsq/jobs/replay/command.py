@@ -66,7 +66,7 @@ def replay(
     messages = Messages(
         Connection({}) if given["archive"] else connection,
         topics=(given["topic"],),
-        **{name: given[name] for name in ("archive", "start_ms", "end_ms", "where", "fail_on_data_loss")},
+        **{name: given[name] for name in ("archive", "start_ms", "end_ms", "where", "allow_data_loss")},
     )
     if given["dry_run"]:
         with spark.session() as session:
