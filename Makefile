@@ -12,6 +12,7 @@
 # make conformance        dialogues recorded from nsqd 1.3.0, against this broker; ONLY='pub/* rdy/*' for some
 # make clients            the test suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some
 # make crash              brokers crash, and what they promised is checked; MINUTES=60, SEED=1 repeats an earlier run
+# make crash-spark        an archive on a Spark cluster, under SIGKILL of driver, executors and broker, for MINUTES=10
 #
 # Measure
 # make bench              rates and latencies, then bench-clients and bench-plots; PEER=/path/to/nsqd to compare,
@@ -57,7 +58,7 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --l
 
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
-.PHONY: help run demo test test-browser screenshots test-compiled test-system test-twisted fuzz conformance clients crash bench \
+.PHONY: help run demo test test-browser screenshots test-compiled test-system test-twisted fuzz conformance clients crash crash-spark bench \
     bench-plots bench-shapes bench-pauses \
     bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
@@ -109,6 +110,10 @@ clients: $(EVERYTHING)
 
 crash: $(EVERYTHING)
 	@$(BIN)/python -m tests.crash $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
+
+crash-spark: $(EVERYTHING)
+	@CRASH_SPARK_MINUTES='$(MINUTES)' $(if $(SEED),CRASH_SEED='$(SEED)') \
+	    $(BIN)/python -m pytest -s -n 0 tests/spark/jobs/test_archive_kills.py
 
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench --json bench.json $(if $(PEER),--peer '$(PEER)') $(if $(TOOLS),--tools '$(TOOLS)')

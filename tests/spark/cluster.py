@@ -114,6 +114,7 @@ class Cluster:
         self._environ = _exported(folder, _bare_python(folder / "python"))
         self._programs: list[Program] = []
         self._url = ""
+        self._is_packed = False
         self.workers: list[Program] = []
         self.work = [folder / f"worker{number}" for number in range(2)]
         """The folder of each worker; its executors work below it."""
@@ -139,7 +140,9 @@ class Cluster:
         return self._submit(program, {program: f"{shlex.join(_CONF)} {program}", _JOB: shlex.join(words)})
 
     def _submit(self, part: str, here: Mapping[str, str]) -> Program:
-        self._run("zip", _command("zipfile", {})).finish()
+        if not self._is_packed:  # with PYTHONPATH set, the page's command would find the zip itself
+            self._run("zip", _command("zipfile", {})).finish()
+            self._is_packed = True
         return self._run("driver", _command(part, {_MASTER: self._url, **here}))
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ one each   the sink with a message in each request, for scale; a hundredth of th
 log        ``replay=log``: counted, and into parquet
 channel    a stream from a channel, through the spool into parquet, its start and its end included, 3 s of it
            silence
+archive    the stream of `nsqtw-spark archive --once`
 
 Packing and publishing alternate. "apart": all of Spark has one core and the broker another one. "shared": both have all
 cores. What arrives is counted in every round. Medians of the rounds; ±: half the distance from slowest to fastest.
@@ -132,6 +133,8 @@ def read(bench: Bench, given: argparse.Namespace, folder: Path) -> None:
         sources.check(spark, folder, "log", count)
         bench.measure("channel to parquet", count, lambda: sources.channel_to_parquet(spark, broker, folder), keep=keep)  # noqa: B023
         sources.check(spark, folder, "channel", count)
+        bench.measure("archive", count, lambda: sources.archive(spark, broker, folder), keep=keep)  # noqa: B023
+        sources.check(spark, folder, "archive", count)
         bench.broker.delete(sources.TOPIC)
 
 

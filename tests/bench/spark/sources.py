@@ -6,6 +6,10 @@ import shutil
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark_nsq.archive.files import Files
+from pyspark_nsq.archive.parquet import ParquetTable, configure
+from pyspark_nsq.archive.run import Run
+from pyspark_nsq.archive.source import Subscription
 
 from ..errors import WrongCount
 from ..server import Broker
@@ -46,6 +50,17 @@ def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> Non
     writer = stream.writeStream.format("parquet").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(place / "checkpoint")).start(str(place / "out"))
     query.awaitTermination()
+
+
+def archive(spark: SparkSession, broker: Broker, folder: Path, codec: str = "zstd") -> None:
+    """All that ``nsqtw-spark archive --once`` does once it has a session."""
+    place = folder / "archive"
+    shutil.rmtree(place, ignore_errors=True)
+    session = spark.newSession()
+    configure(session)
+    topics = Subscription((TOPIC,), None, {"nsqdHttpAddresses": f"127.0.0.1:{broker.http_port}"})
+    table = ParquetTable(Files(session, str(place)), codec)
+    Run(topics.stream(session), table, str(place / "_archive/checkpoint"), lambda line: None).once()
 
 
 def check(spark: SparkSession, folder: Path, name: str, expected: int) -> None:

@@ -104,6 +104,12 @@ def test_an_error_inside_of_an_error_of_spark_is_shown_alone() -> None:
     assert "nobody answers" == explained(RuntimeError(text))
 
 
+def test_a_traceback_inside_of_an_error_of_spark_is_left_out() -> None:
+    trace = "Traceback (most recent call last):\n  File x\n    y\nOSError: disk full"
+    text = f"[FAILED] Reason:\n{trace}\n\nJVM stacktrace:\na.BError: c"
+    assert "RuntimeError: OSError: disk full" == explained(RuntimeError(text))
+
+
 def test_the_program_for_spark_submit(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.run(["program"]) == command.DONE
     program = Path(capsys.readouterr().out.strip())
