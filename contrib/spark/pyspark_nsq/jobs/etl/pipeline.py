@@ -114,6 +114,8 @@ class _Running:
 
 def build(spark: SparkSession, config: Config) -> Pipeline:
     """Analyse schemas, tables and statements, and read no message. Raises ConfigError."""
+    # In Spark's default type of timestamps in Parquet other readers see no time zone.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     schema = None
     if config.source.schema is not None:
         schema = statements.ddl(config, "source", 0, config.source.schema)
