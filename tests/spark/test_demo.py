@@ -10,7 +10,7 @@ from contrib.demo import records, transform
 from contrib.demo.errors import DemoError
 from contrib.demo.feed import Feed
 from contrib.demo.ledger import Ledger, LedgerWriter
-from contrib.demo.report import Outcome, table, verdict
+from contrib.demo.report import Kind, Outcome, kinds_table, table, verdict
 
 DPKG_STATUS = """\
 Package: bash
@@ -60,8 +60,18 @@ def test_repeats_are_good_and_nothing_at_all_is_not() -> None:
 
 
 def test_the_table() -> None:
-    expected = "channel  client  in  out  repeats  lost\nc        x        1    1        2     0"
+    expected = "reader  program  in  out  repeats  lost\nc       x         1    1        2     0"
     assert expected == table([Outcome.of("c", "x", {"a"}, {"a"}, deliveries=3)])
+
+
+def test_what_sql_has_counted() -> None:
+    kinds = [Kind("package", messages=12, records=10), Kind("change", messages=1, records=1)]
+    assert "kind     records  messages\npackage       10        12\nchange         1         1" == kinds_table(kinds)
+    published = {str(number) for number in range(11)}
+    right = Outcome.of_kinds("sql", "etl", published, kinds)
+    assert (11, 2, 0, True) == (right.delivered, right.repeats, right.lost, right.good)
+    assert 1 == Outcome.of_kinds("sql", "etl", published | {"x"}, kinds).lost
+    assert 1 == Outcome.of_kinds("sql", "etl", published - {"0"}, kinds).unknown
 
 
 def test_a_ledger_takes_in_whole_lines_only(tmp_path: Path) -> None:

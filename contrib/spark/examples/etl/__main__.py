@@ -18,7 +18,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -63,7 +62,7 @@ def _counts(folder: Path) -> Counter[Window]:
     """Return the windows of the table. A window that is there twice has both counts."""
     found: Counter[Window] = Counter()
     for row in ds.dataset(folder, format="parquet", partitioning="hive").to_table().to_pylist():
-        found[row["start"].astimezone(UTC), row["event"], row["country"]] += row["count"]
+        found[row["start"], row["event"], row["country"]] += row["count"]
     return found
 
 

@@ -24,5 +24,6 @@ def reason_of(error: PySparkException) -> str:
         return ours
     text = str(error)
     errors = [_BEFORE.sub("", message) for _name, message in _ERROR.findall(text)]
-    causes = [each for each in errors if not each.startswith(_WRAPPED)] + _EXCEPTION.findall(text)
-    return str(causes[0] if causes else ours.partition("\n")[0])
+    # Of several the last is the cause of those before.
+    causes = [each for each in errors if not each.startswith(_WRAPPED)] or _EXCEPTION.findall(text)
+    return str(causes[-1] if causes else ours.partition("\n")[0])

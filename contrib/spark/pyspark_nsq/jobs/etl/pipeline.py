@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -65,7 +65,7 @@ class Pipeline:
                 running.append(_Running(target.name, query, totals))
             while not self._is_stopped and not all([each.is_done() for each in running]):
                 pass
-        except StreamingQueryException as error:
+        except PySparkException as error:
             raise PipelineError(reason_of(error)) from error
         finally:
             for each in running:
@@ -114,6 +114,8 @@ class _Running:
 
 def build(spark: SparkSession, config: Config) -> Pipeline:
     """Analyse schemas, tables and statements, and read no message. Raises ConfigError."""
+    # In Spark's default type of timestamps in Parquet other readers see no time zone.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     schema = None
     if config.source.schema is not None:
         schema = statements.ddl(config, "source", 0, config.source.schema)

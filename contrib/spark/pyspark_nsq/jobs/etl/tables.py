@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import uuid
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
 
 from pyspark_nsq.archive.files import Files
 from pyspark_nsq.errors import PipelineError
@@ -24,7 +25,10 @@ _COMMITS = f"{_META}/commits"
 
 
 class FileTable:
-    """The table in a folder, written by the stream with the checkpoint. Raises ArchiveError for the file system."""
+    """The table in a folder, for the stream with the checkpoint. Other streams may add to it, too.
+
+    Raises ArchiveError for the file system.
+    """
 
     def __init__(self, folder: str, checkpoint: str, format: str, options: dict[str, str]) -> None:
         self._folder, self._checkpoint = folder, checkpoint
@@ -34,16 +38,18 @@ class FileTable:
         """Add the rows of a micro-batch, unless an earlier run has committed them."""
         spark = batch.sparkSession
         files = Files(spark, self._folder)
-        name = f"{self._stream_id(spark)}-{batch_id:012d}"
+        stream = self._stream_id(spark)
+        name = f"{stream}-{batch_id:012d}"
         commit = f"{_COMMITS}/{name}.json"
         text = files.read(commit)
         if text is None:
-            files.delete(_STAGING)
-            text = self._written(files, batch, name, partition_by)
+            staging = f"{_STAGING}/{stream}"
+            files.delete(staging)
+            text = self._written(files, batch, staging, name, partition_by)
             files.create(commit, text)
         for source, target in json.loads(text).items():
             files.move(source, target)
-        for older in files.find(f"{_COMMITS}/*.json"):
+        for older in files.find(f"{_COMMITS}/{stream}-*.json"):
             if older != commit:
                 files.delete(older)
 
@@ -54,11 +60,14 @@ class FileTable:
             raise PipelineError(f"the checkpoint {self._checkpoint} has no file metadata")
         return uuid.UUID(json.loads(metadata)["id"]).hex
 
-    def _written(self, files: Files, batch: DataFrame, name: str, partition_by: tuple[str, ...]) -> str:
-        """Write the files of a batch, and return the text of its commit: each file with its place."""
-        folder = f"{_STAGING}/{name}"
-        writer = batch.write.format(self._format).options(**self._options)
-        writer.partitionBy(*partition_by).save(files.path(folder))
+    def _written(self, files: Files, batch: DataFrame, folder: str, name: str, partition_by: tuple[str, ...]) -> str:
+        """Write the files of a batch into a folder, and return the text of its commit: each file with its place."""
+        seen = Observation()
+        writer = batch.observe(seen, f.count(f.lit(1)).alias("rows")).write.format(self._format)
+        writer.options(**self._options).partitionBy(*partition_by).save(files.path(folder))
+        if not seen.get["rows"]:
+            # Spark writes a file all the same, with the schema alone.
+            return json.dumps({})
         levels = "*/" * len(partition_by)
         staged = files.find(f"{folder}/{levels}part-*")
         moves = {}

@@ -24,6 +24,7 @@ from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES
 
 #: Formats that keep bytes as they are; in all others the body of a dead letter is text.
 _BINARY_FORMATS = ("parquet", "delta")
+_NO_WATERMARK = ' Add [watermark] and group by a window of its column, or set output_mode = "update" for a topic.'
 #: As JSON, six bytes for one at most: within the size of a message.
 _SHORTENED_BYTES = 64 * 1024
 
@@ -59,7 +60,8 @@ class Destination:
         try:
             _check_streaming(spark, self.rows, self.output_mode)
         except PySparkException as error:
-            raise ConfigError(f"{place}: {message(error)}") from error
+            remedy = _NO_WATERMARK if "without watermark" in str(error) else ""
+            raise ConfigError(f"{place}: {message(error)}{remedy}") from error
 
     def start(self, checkpoint: str, trigger: str) -> StreamingQuery:
         """Start the stream."""
