@@ -91,7 +91,10 @@ LOG_MISTAKES: list[tuple[Given, str]] = [
 CHANNEL_MISTAKES: list[tuple[Given, str]] = [
     ({"subscribe": "a,b"}, 'a channel is of one topic: set "topic"; several are read with the option "replay"'),
     ({"startingOffsets": "earliest"}, 'it is for reading a log: set the option "replay" to "log"'),
-    ({"nsqdHttpAddresses": "x:1"}, 'a channel is read over TCP: set "nsqdTcpAddresses", or set "replay" to "log"'),
+    (
+        {"nsqdTcpAddresses": "", "nsqdHttpAddresses": "x:1"},
+        'a channel is read over TCP: set "nsqdTcpAddresses", or set "replay" to "log"',
+    ),
     ({"kafka.group.id": "g"}, 'Kafka\'s option; here it is "channel"'),
     ({"kafka.bootstrap.servers": "x:1"}, 'here it is "nsqdTcpAddresses" or "lookupdHttpAddresses"'),
     ({"minPartitions": "3", "numPartitions": "4"}, "are names of one option"),

@@ -86,7 +86,7 @@ def test_a_refused_topic_fails_the_job_with_nsqds_word(spark: SparkSession, nsqd
         ("value string", "append", {"topic": "t", "bachSize": "1"}, 'did you mean "batchSize"'),
         ("value string", "append", {}, 'set the option "topic" or add a column "topic"'),
         ("value string, key string", "append", {"topic": "t"}, 'column "key": NSQ messages have no key'),
-        ("value string", "append", {"topic": "t", "kafka.acks": "1"}, "it is an option of Kafka"),
+        ("value string", "append", {"topic": "t", "kafka.acks": "1"}, "options of Kafka's client mean nothing to NSQ"),
         ("value string", "append", {"topic": "t", "lookupdHttpAddresses": "h:1"}, "exclude each other"),
         ("value string", "append", {"topic": "t", "authSecret": "a", "authSecretEnv": "B"}, "exclude each other"),
         ("body string", "append", {"topic": "t"}, 'column "body" has no place'),

@@ -74,7 +74,6 @@ _REPLAY = 'it is for reading a log: set the option "replay" to "log", or leave i
 _OF_LOGS = {
     "subscribe": _ONE_TOPIC,
     "subscribepattern": _ONE_TOPIC,
-    "nsqdhttpaddresses": 'a channel is read over TCP: set "nsqdTcpAddresses", or set "replay" to "log" to read a log',
     "startingoffsets": _REPLAY,
     "endingoffsets": _REPLAY,
     "startingtimestamp": _REPLAY,
@@ -131,6 +130,10 @@ class ChannelOptions(Security, Values):
         """
         options = read_options(cls, given, elsewhere=_OF_LOGS)
         options.check_values(SCHEMA)
+        if not options.nsqds and not options.lookupds and options.http_addresses:
+            raise OptionError(
+                'a channel is read over TCP: set "nsqdTcpAddresses", or set "replay" to "log" to read a log'
+            )
         if not options.nsqds and not options.lookupds:
             raise OptionError('one of the options "nsqdTcpAddresses" and "lookupdHttpAddresses" is required')
         if options.nsqds and options.lookupds:

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 _PREFIX = "kafka."
 
+_SERVERS = ("nsqdTcpAddresses", "nsqdHttpAddresses", "lookupdHttpAddresses")
+
 #: An option of Kafka's connector, in lower case, and the options that do the same here. A way of reading or writing has
 #: some of them.
 _SAME: dict[str, tuple[str, ...]] = {
-    "kafka.bootstrap.servers": ("nsqdHttpAddresses", "nsqdTcpAddresses", "lookupdHttpAddresses"),
-    "bootstrap.servers": ("nsqdHttpAddresses", "nsqdTcpAddresses", "lookupdHttpAddresses"),
+    "kafka.bootstrap.servers": _SERVERS,
+    "bootstrap.servers": _SERVERS,
     "kafka.group.id": ("channel",),
     "group.id": ("channel",),
     "groupidprefix": ("channel",),
@@ -47,6 +49,8 @@ def remedy(key: str, names: Iterable[str]) -> str | None:
     """Return the remedy for the option `key` when it is Kafka's, in view of the options `names` that there are."""
     lowered = key.lower()
     same = [name for name in _SAME.get(lowered, ()) if name in set(names)]
+    if "nsqdTcpAddresses" in same:  # of a channel, whose nsqdHttpAddresses are for its lag
+        same = [name for name in same if name != "nsqdHttpAddresses"]
     if same:
         quoted = [f'"{name}"' for name in same]
         return f"Kafka's option; here it is {' or '.join(quoted)}"
