@@ -147,8 +147,9 @@ def test_the_lag_of_a_reader_counts_messages_and_not_positions() -> None:
 
     ages = [lag(position)[1] for position in positions]
     assert [lag(position)[0] for position in positions] == [3, 2, 1]
-    assert ages[0] == ages[1] + 10_000
-    assert ages[2] == 5_000
+    # A part of a millisecond is cut off.
+    assert abs(ages[0] - ages[1] - 10_000) <= 1
+    assert abs(ages[2] - 5_000) <= 1
     assert lag(positions[1] + 1) == (1, ages[2]), "a position in the gap"
     assert lag(0) == lag("earliest") == (3, ages[0])
     assert lag(positions[2] + 1) == lag("latest") == lag(positions[2] + 99) == (0, 0)
