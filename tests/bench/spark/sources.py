@@ -60,6 +60,7 @@ def archive(spark: SparkSession, broker: Broker, folder: Path, codec: str = "zst
     configure(session)
     topics = Subscription((TOPIC,), None, {"nsqdHttpAddresses": f"127.0.0.1:{broker.http_port}"})
     table = ParquetTable(Files(session, str(place)), codec)
+    table.recover()
     Run(topics.stream(session), table, str(place / "_archive/checkpoint"), lambda line: None).once()
 
 

@@ -16,6 +16,7 @@ from pyspark_nsq.archive.files import Files
 from pyspark_nsq.archive.parquet import ParquetTable
 from pyspark_nsq.archive.run import Run
 from pyspark_nsq.archive.source import Subscription
+from pyspark_nsq.errors import ArchiveError
 
 from tests.process import NsqdProcess
 from tests.spark.jobs.conftest import Job, Outcome, at, publish
@@ -30,8 +31,9 @@ class Archive:
         self._job = job
         self._broker = broker
 
-    def run(self, *words: str, topic: str = "t") -> Outcome:
-        return self._job("archive", at(self._broker), f"--topic={topic}", f"--output={self.folder}", "--once", *words)
+    def run(self, *words: str, topic: str | None = "t") -> Outcome:
+        topics = [] if topic is None else [f"--topic={topic}"]
+        return self._job("archive", at(self._broker), *topics, f"--output={self.folder}", "--once", *words)
 
     def verify(self) -> Outcome:
         return self._job("archive-verify", at(self._broker), f"--output={self.folder}")
@@ -125,13 +127,42 @@ def test_a_crash_before_a_batch_is_committed(
 ) -> None:
     bodies = publish(broker, 0, 20)
     with monkeypatch.context() as patch:
-        patch.setattr(Files, "create", crashing(Files.create, 2))  # the checkpoint's id, the archive's, the commit
+        patch.setattr(Files, "create", crashing(Files.create, 3))  # two ids, the owner, the commit
         assert archive.run().code == 1
     assert [] == archive.files()
     assert [] != list(archive.folder.glob("_archive/staging/**/*.parquet"))
     assert archive.run().code == 0
     assert bodies == archive.values()
     assert [] == list(archive.folder.glob("_archive/staging/**/*.parquet"))
+
+
+def test_files_of_a_committed_batch_that_are_gone(
+    archive: Archive, broker: NsqdProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = publish(broker, 0, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "move", crashing(Files.move, 1))
+        assert archive.run().code == 1
+    shutil.rmtree(archive.folder / "_archive/staging")
+    assert "was deleted before it was in its place; run the job again" in one_line(archive.run())
+    assert archive.run().code == 0
+    assert bodies == archive.values()
+
+
+def test_of_two_runs_the_older_one_ends(session: SparkSession, broker: NsqdProcess, tmp_path: Path) -> None:
+    bodies = publish(broker, 0, 10)
+    files = Files(session, str(tmp_path / "lake"))
+    rows = Subscription(("t",), None, {"nsqdHttpAddresses": f"{HOST}:{broker.http_port}"}).batch(session)
+    older, younger = ParquetTable(files, "zstd"), ParquetTable(files, "zstd")
+    older.recover()
+    younger.recover()
+    with pytest.raises(ArchiveError, match="another run archives into .*; this one ends"):
+        older.add(0, rows)
+    assert [] == list(tmp_path.glob("lake/topic=*"))
+    younger.add(0, rows)
+    older.add(0, rows)
+    found = pyarrow.dataset.dataset(tmp_path / "lake", partitioning="hive").to_table(["value"])
+    assert sorted(bodies) == sorted(found["value"].to_pylist())
 
 
 def test_a_run_that_is_stopped_ends_after_the_running_batch(
@@ -167,6 +198,7 @@ def test_a_failure_that_may_heal_is_tried_again(session: SparkSession, broker: N
             run.stop()
 
     table = Failing(Files(session, str(tmp_path / "lake")), "zstd")
+    table.recover()
     run = Run(log.stream(session), table, str(tmp_path / "checkpoint"), said.append)
     run.for_ever(0.1, lambda error: "the disk has gone" * ("the disk has gone" in str(error)))
     assert said[0] == "the disk has gone; trying again"
@@ -219,15 +251,41 @@ def test_a_topic_nobody_knows(archive: Archive, broker: NsqdProcess) -> None:
     assert not archive.folder.exists()
 
 
+def test_a_pattern_of_topics(archive: Archive, broker: NsqdProcess) -> None:
+    bodies = publish(broker, 0, 10)
+    assert archive.run("--topic-pattern=[t-v]", topic=None).code == 0
+    broker.create("v")
+    bodies += publish(broker, 10, 20, "v")
+    assert archive.run("--topic-pattern=[t-v]", topic=None).code == 0
+    assert bodies == archive.values()
+    assert archive.verify().code == 0
+    assert "no topic at" in one_line(archive.run("--topic-pattern=x.*", topic=None))
+    assert "give either --topic or --topic-pattern" in one_line(archive.run("--topic-pattern=t"))
+
+
+def test_a_topic_without_retention(archive: Archive, broker: NsqdProcess) -> None:
+    broker.create("v")
+    publish(broker, 0, 10, "v")
+    archived = archive.run(topic="v")
+    assert archived.code == 0
+    assert archived.err.startswith('warning: topic "v" on http://')
+
+
 def test_nobody_answers(archive: Archive, broker: NsqdProcess) -> None:
     broker.stop()
-    assert "refused" in one_line(archive.run())
+    said = one_line(archive.run())
+    assert "refused" in said
+    assert said.endswith("; start the broker, or correct its address")
 
 
 def test_a_folder_that_cannot_be_written_to(job: Job, broker: NsqdProcess, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     archive = Archive(job, broker, tmp_path / "file/lake")
-    assert f"cannot write to {archive.folder}: " in one_line(archive.run())
+    said = one_line(archive.run())
+    assert f"cannot write to {archive.folder}: " in said
+    assert "; choose another folder" in said
+    archive = Archive(job, broker, Path("nowhere:lake"))
+    assert "cannot open nowhere:lake: " in one_line(archive.run())
 
 
 def test_positions_that_are_gone(archive: Archive, broker: NsqdProcess) -> None:

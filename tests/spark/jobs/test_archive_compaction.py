@@ -50,7 +50,9 @@ def add(session: SparkSession, files: Files, batch: int) -> None:
         f.col("id").cast("string").cast("binary").alias("value"),
         f.lit("t").alias("topic"),
     )
-    ParquetTable(files, "zstd").add(batch, rows)
+    table = ParquetTable(files, "zstd")
+    table.recover()
+    table.add(batch, rows)
 
 
 def compacted(session: SparkSession, files: Files) -> list[Compacted]:

@@ -235,6 +235,7 @@ def test_after_sigkill_at_most_one_section_comes_again(replayed: Replayed, broke
         (["NSQD", "--to-topic=x", "--from=1767225600001", "--to=1767225600001"], "--from is not before --to"),
         (["NSQD", "--to-topic=x", "--rate=0"], "0 is not in the range x>=1"),
         (["NSQD", "--to-topic=x", "--where=colour = 1"], "with name `colour` cannot be resolved"),
+        (["NSQD", "--to-topic=x", "--where=json:n > 1"], "A JSON field needs a type: json:user.id::int."),
         (["NSQD", "--to-topic=x", "--where=text ="], "Syntax error at or near end of input"),
         (["NSQD", "--to-topic=x", "--where=text"], "The columns are value, text, json, topic"),
         (["NSQD", "--to-topic=x", "--topic=tt"], 'has no topic "tt"; did you mean "t"?'),

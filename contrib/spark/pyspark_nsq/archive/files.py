@@ -16,6 +16,10 @@ T = TypeVar("T")
 
 _ABSENT = "java.io.FileNotFoundException"
 _EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
+_REMEDIES = {
+    "open": "; choose another folder, or give Spark what it needs for this URI",
+    "write to": "; choose another folder, or change who may write to it",
+}
 
 
 class Files:
@@ -36,7 +40,7 @@ class Files:
             contexts = self._hadoop.FileContext.getFileContext(qualified.toUri(), settings)
             return system, contexts, qualified.toString()
 
-        self._system, self._context, self.root = self._try("use", "", opened)
+        self._system, self._context, self.root = self._try("open", "", opened)
 
     def path(self, name: str) -> str:
         """Return the URI of a file."""
@@ -146,7 +150,7 @@ class Files:
     def _explained(self, what: str, name: str, error: Py4JJavaError) -> ArchiveError:
         place = f"{self._given}/{name}" if name else self._given
         reason = error.java_exception.getMessage() or _class(error)
-        return ArchiveError(f"cannot {what} {place}: {reason}")
+        return ArchiveError(f"cannot {what} {place}: {reason}{_REMEDIES.get(what, '')}")
 
 
 def _class(error: Py4JJavaError) -> str:

@@ -2,8 +2,10 @@
 
     OUTPUT/topic=clicks/date=2026-11-25/hour=07/batch-000000000012-00000.parquet
     OUTPUT/_archive/archive.json            the archive's id, format and topics
+    OUTPUT/_archive/owner                   the id of the run that archives
     OUTPUT/_archive/checkpoint/             the checkpoint of the stream, unless it is elsewhere
     OUTPUT/_archive/commits/12.json         the files of the last micro-batch, and where they go
+    OUTPUT/_archive/commits/12.done         empty: they are there
     OUTPUT/_archive/swaps/current.json      the files that a compaction is replacing
     OUTPUT/_archive/swaps/done-ID.json      the last such replacement
     OUTPUT/_archive/staging/, compacted/    files that are not part of the archive yet
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 META = "_archive"
 IDENTITY = f"{META}/archive.json"
+OWNER = f"{META}/owner"
 CHECKPOINT = f"{META}/checkpoint"
 COMMITS = f"{META}/commits"
 SWAPS = f"{META}/swaps"

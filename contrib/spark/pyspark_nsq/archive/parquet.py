@@ -6,9 +6,12 @@ A micro-batch is written in these steps:
 2. A commit file with the files and their places in the archive is created. From here on the batch is committed: when
    the process dies, the next run goes on with step 3, and does not write the batch again.
 3. Each file is renamed to its place.
+4. An empty file beside the commit file says that all of them are there.
 
 A batch that Spark runs again has the same rows, as it has the same positions of the log. So it does not matter whether
 the rows are those of the first attempt or of the last one.
+
+Of two runs at the same time the older one ends with an error before it commits: `OWNER` has the id of the younger one.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import uuid
 from typing import TYPE_CHECKING
 
 from pyspark_nsq.archive.files import Files
-from pyspark_nsq.archive.layout import COMMITS, HOURS, PARTITION_COLUMNS, STAGING, archive_rows, batch_file
+from pyspark_nsq.archive.layout import COMMITS, HOURS, OWNER, PARTITION_COLUMNS, STAGING, archive_rows, batch_file
+from pyspark_nsq.errors import ArchiveError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,46 +55,73 @@ class ParquetTable:
     def __init__(self, files: Files, codec: str) -> None:
         self._files = files
         self._codec = codec
+        self._run = uuid.uuid4().hex
 
     def recover(self) -> None:
         """Finish the batch that an earlier run had committed, and delete the files of one that it had not."""
+        self._files.delete(OWNER)
+        self._files.create(OWNER, self._run)
         finish_commits(self._files)
         self._files.delete(STAGING)
 
     def add(self, batch_id: int, log: DataFrame) -> None:
         """Add the rows of a micro-batch, unless an earlier run has added them."""
-        commit = f"{COMMITS}/{batch_id}.json"
-        text = self._files.read(commit)
-        if text is None:
-            text = self._written(batch_id, log)
-            if not self._files.create(commit, text):
-                text = self._files.read(commit) or text
-        _finish(self._files, text)
+        commit = _commit(batch_id)
+        if not self._files.exists(commit):
+            moves = self._write(batch_id, log)
+            if self._files.read(OWNER) != self._run:
+                raise ArchiveError(f"another run archives into {self._files.root}; this one ends")
+            self._files.create(commit, json.dumps({"moves": moves}))
+        _finish(self._files, commit)
         for older in self._files.find(f"{COMMITS}/*.json"):
             if older != commit:
+                # In this order: without the mark, the batch would look unfinished.
                 self._files.delete(older)
+                self._files.delete(_mark(older))
         self._files.delete(STAGING)
 
-    def _written(self, batch_id: int, log: DataFrame) -> str:
-        """Write the files of a batch, and return the text of its commit."""
+    def _write(self, batch_id: int, log: DataFrame) -> dict[str, str]:
+        """Write the files of a batch, and return the place in the archive of each."""
         folder = f"{STAGING}/{uuid.uuid4().hex}"
         write_files(archive_rows(log), self._files.path(folder), self._codec)
         staged = self._files.find(f"{folder}/{HOURS}/*.parquet")
-        moves = {
+        return {
             name: f"{name.removeprefix(folder + '/').rpartition('/')[0]}/{batch_file(batch_id, number)}"
             for number, name in enumerate(staged)
         }
-        return json.dumps({"moves": moves})
 
 
 def finish_commits(files: Files) -> None:
     """Move the files of committed batches to their places, where a run died before it had done so."""
     for commit in files.find(f"{COMMITS}/*.json"):
-        text = files.read(commit)
-        if text is not None:
-            _finish(files, text)
+        _finish(files, commit)
 
 
 def _finish(files: Files, commit: str) -> None:
-    for source, target in json.loads(commit)["moves"].items():
+    """Move the files of a batch to their places, and mark it. Another process may do the same at the same time.
+
+    Raises ArchiveError when a file is gone, after taking the commit back: the next run writes the batch again.
+    """
+    text = files.read(commit)
+    if text is None or files.exists(_mark(commit)):
+        return
+    moves: dict[str, str] = json.loads(text)["moves"]
+    for source, target in moves.items():
         files.move(source, target)
+    gone = [target for target in moves.values() if not files.exists(target)]
+    if not gone:
+        files.create(_mark(commit), "")
+    # Another process may have finished this batch meanwhile, and compacted its files since.
+    elif not files.exists(_mark(commit)) and files.exists(commit):
+        for target in moves.values():
+            files.delete(target)
+        files.delete(commit)
+        raise ArchiveError(f"{gone[0]} was deleted before it was in its place; run the job again to write it again")
+
+
+def _commit(batch_id: int) -> str:
+    return f"{COMMITS}/{batch_id}.json"
+
+
+def _mark(commit: str) -> str:
+    return f"{commit.removesuffix('.json')}.done"

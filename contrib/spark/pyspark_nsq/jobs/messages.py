@@ -216,7 +216,9 @@ def where(rows: DataFrame, predicate: str) -> DataFrame:
         with quiet_analysis():
             return rows.where(predicate)
     except (AnalysisException, ParseException) as error:
-        raise OptionError(f'--where "{predicate}": {first_line(error)} The columns are {", ".join(COLUMNS)}') from None
+        line = first_line(error)
+        cast = "A JSON field needs a type: json:user.id::int. " if "VARIANT" in line else ""
+        raise OptionError(f'--where "{predicate}": {line} {cast}The columns are {", ".join(COLUMNS)}') from None
 
 
 def message_options(function: F) -> F:

@@ -39,8 +39,8 @@ def overview(documents: Sequence[Document]) -> Table:
         "p99",
         "max",
         "JSON",
-        "repeated",
-        "ids twice",
+        "duplicates",
+        "same id",
     )
     return Table("Topics", heads, [_overview_row(document) for document in documents], frozenset(range(1, len(heads))))
 
