@@ -176,7 +176,9 @@ def test_without_dead_letters_the_first_one_ends_the_pipeline(
     sections["dead_letters"] = {"path": "dead", "format": "json"}
     pipeline = run(spark, tmp_path, sections)
     assert (2, 1) == (pipeline.totals[ROWS].messages, pipeline.totals[ROWS].dead_letters)
-    [letter] = [json.loads(line) for file in (tmp_path / "dead").glob("*.json") for line in file.open()]
+    [letter] = [
+        json.loads(line) for file in (tmp_path / "dead").glob("*.json") for line in file.read_text().splitlines()
+    ]
     assert ('{"id": "x"}', "id is not int") == (letter["value"], letter["reason"])
 
 

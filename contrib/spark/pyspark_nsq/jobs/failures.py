@@ -6,7 +6,7 @@ import difflib
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pyspark_nsq.errors import NsqSparkError, OptionError
 
@@ -38,10 +38,19 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0].partition(" SQLSTATE:")[0]
 
 
-@contextmanager
-def quiet_analysis() -> Iterator[None]:
+def quiet_analysis() -> AbstractContextManager[None]:
     """Keep PySpark from logging an error of the analyzer with all stack traces, beside raising it."""
-    logger = logging.getLogger("SQLQueryContextLogger")
+    return _disabled("SQLQueryContextLogger")
+
+
+def quiet_callbacks() -> AbstractContextManager[None]:
+    """Keep Py4J from logging an error in a function that Java has called, beside raising it in the query."""
+    return _disabled("py4j.clientserver")
+
+
+@contextmanager
+def _disabled(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
     before, logger.disabled = logger.disabled, True
     try:
         yield

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pyspark_nsq.jobs.etl.config import load
+from pyspark_nsq.jobs.failures import quiet_analysis, quiet_callbacks
 from pyspark_nsq.jobs.signals import stopping
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 
@@ -27,11 +28,12 @@ def etl(spark: SparkChoice, config: Path, check: bool, once: bool) -> None:
     with spark.session() as session:
         from pyspark_nsq.jobs.etl.pipeline import ROWS, build
 
-        pipeline = build(session, declared)
+        with quiet_analysis():
+            pipeline = build(session, declared)
         if check:
             click.echo(f"{config}: no mistake found; columns of the query: {pipeline.columns()}")
             return
-        with stopping(pipeline.stop):
+        with stopping(pipeline.stop), quiet_callbacks():
             pipeline.run()
         totals = pipeline.totals[ROWS]
         click.echo(f"{totals.messages:,} messages read, {totals.dead_letters:,} of them dead letters")
