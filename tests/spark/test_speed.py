@@ -13,7 +13,7 @@ def test_every_case_of_the_bench_counts_right(spark: SparkSession) -> None:
     cases = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("|")][2:]
     publishing = ["packs, apart", "publishes, apart", "packs, shared", "publishes, shared", "gnsq, shared"]
     logs = ["log, counted", "log to noop", "log to parquet", "parquet to noop", "parquet to parquet"]
-    assert [*publishing, "http.client, shared", "one each", *logs, "channel to parquet"] == cases
+    assert [*publishing, "http.client, shared", "one each", *logs, "channel to parquet", "archive"] == cases
     goals = [line.partition(":")[0] for line in lines if line.endswith((": met", ": below"))]
     assert goals == [
         "publishes, apart / packs, apart",
@@ -21,6 +21,7 @@ def test_every_case_of_the_bench_counts_right(spark: SparkSession) -> None:
         "log to noop / parquet to noop",
         "log to parquet / parquet to parquet",
         "channel to parquet",
+        "archive",
     ]
 
 
