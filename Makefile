@@ -25,7 +25,8 @@
 # make bench-pauses       pauses of a broker with 10,000 channels at 100,000 messages a second
 # make bench-plots        rates by message size and number of channels, in rates.png; PEER=/path/to/nsqd to compare
 # make bench-shapes       how cost and memory grow with topics, connections and backlogs
-# make bench-spark        rows a second through the connector for Spark, in both directions
+# make bench-spark        rows a second through the connector for Spark, beside programs without it; growth and scaling;
+#                         ROWS=10000,1000000,50000000 for other sizes
 #
 # Build
 # make docs               the documentation as a site, in docs/_build; a warning or a broken link is an error
@@ -147,6 +148,8 @@ bench-clients: $(EVERYTHING)
 
 bench-spark: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.spark
+	@$(BIN)/python -m tests.bench.spark.growth $(if $(ROWS),--rows '$(ROWS)') --json spark.json --png spark.png
+	@$(BIN)/python -m tests.bench.spark.scaling
 
 wheels: $(EVERYTHING)
 	@$(BIN)/python -m contrib.wheels $(PYTHONS)
