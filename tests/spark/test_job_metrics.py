@@ -34,7 +34,7 @@ class Kept:
     """The session of the tests, which a job must not stop."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.conf, self.streams = spark.conf, spark.streams
+        self.conf, self.streams, self.sparkContext = spark.conf, spark.streams, spark.sparkContext
         self.stopped = False
 
     def stop(self) -> None:

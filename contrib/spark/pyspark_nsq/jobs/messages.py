@@ -108,9 +108,9 @@ class Messages:
         if self.archive:
             rows = self._archived(spark, self.start_ms, self.end_ms).where(f.col("topic").isin(topics))
         else:
-            # The filter on the time is pushed down to the log, which then is not read as a whole.
-            spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-            rows = self._log(spark, self.connection.options | {"subscribe": ",".join(topics)})
+            moments = {"startingTimestamp": self.start_ms, "endingTimestamp": self.end_ms}
+            options = {name: str(moment) for name, moment in moments.items() if moment is not None}
+            rows = self._log(spark, self.connection.options | options | {"subscribe": ",".join(topics)})
         return self._chosen(rows)
 
     def section(self, spark: SparkSession, section: Section) -> DataFrame:

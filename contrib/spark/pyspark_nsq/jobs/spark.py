@@ -98,4 +98,4 @@ def _is_submitted() -> bool:
 
 
 def _is_debugging() -> bool:
-    return bool(click.get_current_context().find_root().params["debug"])
+    return bool(click.get_current_context().find_root().params.get("debug"))
