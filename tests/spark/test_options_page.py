@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.log import LogOptions
 from pyspark_nsq.options.security import Security
@@ -16,7 +15,7 @@ from pyspark_nsq.options.values import Values
 
 PAGE = (Path(__file__).parent.parent.parent / "docs/how-to/spark.md").read_text("utf-8")
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-#: Options of several tables, which the page has once: those of `Values` in their own table, of `Security` in the sink's.
+#: A heading, the class of its table, and the classes whose options are in other tables.
 SECTIONS = [
     ("## Writing: options", SinkOptions, ()),
     ("## Reading a channel", ChannelOptions, (Values, Security)),

@@ -1,4 +1,4 @@
-"""The windows and dead letters that must come out, computed from the messages without Spark."""
+"""The windows and dead letters that the pipeline must write, computed from the messages without Spark."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compacted:
-    """What became of an hour: `folder` had `before` files, and now has `after`."""
+    """The result of an hour's compaction: `folder` had `before` files, and now has `after`."""
 
     folder: str
     before: int

@@ -1,4 +1,4 @@
-"""The files of an archive as its readers see them: each row once, also while a compaction replaces files.
+"""The files of an archive that have each row once, also while a compaction replaces files.
 
 A compaction adds merged files and then deletes their sources (`pyspark_nsq.archive.compaction`). Between the two, a
 reader that lists the folders finds rows twice. `live_files` leaves out either the merged files or their sources.

@@ -1,8 +1,9 @@
 """
-A stream from a channel. Spark's offset is a place in the spool: ``{"spool": uuid, "seq": number of the last row}``.
+A stream from a channel. Spark's offset is a row number in the spool: ``{"spool": uuid, "seq": number of the last
+row}``.
 
-This lives in one process of Python on the driver for as long as the query runs; a second one is made to plan, and
-pickled to the tasks. So the spool and the connections are opened by the first question that needs them.
+One process of Python on the driver has the reader while the query runs. Another reader is made for planning, and
+pickled for the tasks. So the spool and the connections are opened by the first method that needs them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Offset = dict[str, Any]
 
 
 class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Of the channel that `options` name."""
+    """Reads a stream from the channel that `options` name."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
@@ -44,7 +45,7 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_options": self._options, "_intake": None, "_target": None, "_planned": None}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what NSQ has now; nothing more comes into this run. Raises ReadError."""
+        """Take the messages that NSQ has now, and no later ones. Raises ReadError."""
         intake = self._open()
         intake.drain()
         self._target = intake.end()
@@ -57,7 +58,7 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Raises ReadError or SpoolError for what has stopped the consumer or the spool."""
+        """Return the last row of the spool. Raises ReadError or SpoolError if the consumer or the spool has failed."""
         intake = self._open()
         self._check(start)
         end = intake.end() if self._target is None else self._target
@@ -85,14 +86,14 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._lag.report({"spool": intake.uuid, "seq": end}, max(0, end - planned), oldest_ns, intake.repeated)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Raises SpoolError when the spool does not have the rows, unless failOnDataLoss is false."""
+        """Return the rows as partitions. Raises SpoolError when rows are missing, unless failOnDataLoss is false."""
         intake = self._open()
         after, last = self._range(intake, start, end)
         if last <= after:
             return []
         found: list[InputPartition]
         if self._options.spool_mode == "shared":
-            # A task works in a folder of its own.
+            # A task runs in another folder.
             path = str(Path(str(self._options.spool_path)).absolute())
             names = self._options.topic, self._options.channel, path, intake.uuid
             skips_damage = not self._options.fail_on_data_loss
@@ -126,12 +127,12 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 low = stop
 
     def _range(self, intake: Intake, start: Offset, end: Offset) -> tuple[int, int]:
-        """What of the offsets is there: above, up to and with."""
+        """Return the range of existing rows: first number excluded, last one included."""
         self._check(start)
         self._check(end)
         after, last = int(start["seq"]), int(end["seq"])
         first, kept_last = intake.first(), intake.end()
-        if start["spool"] != intake.uuid:  # told, and not to be failed on
+        if start["spool"] != intake.uuid:  # reported, without a failure
             return first - 1, kept_last
         if (after + 1 < first or last > kept_last) and last > after:
             self._lose(f"rows {after + 1} to {last} are asked for; it has {first} to {kept_last}")
@@ -154,13 +155,13 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partition.batches()
 
     def commit(self, end: Offset) -> None:
-        """Spark is done with everything up to here."""
+        """Forget the rows up to the offset: Spark does not need them any more."""
         intake = self._open()
         if end["spool"] == intake.uuid:
             intake.forget(int(end["seq"]))
 
     def stop(self) -> None:
-        """Hand back what is not in the spool."""
+        """Requeue the messages that are not in the spool."""
         if self._intake is not None:
             self._intake.close()
             self._intake = None
@@ -179,7 +180,7 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _leave_in_order() -> None:
-    """Spark ends this process with SIGTERM. As an exception, that still lets Spark's loop call `stop`."""
+    """Raise an exception at SIGTERM, with which Spark ends this process, so that Spark's loop calls `stop`."""
 
     def leave(_signal: int, _frame: object) -> None:
         raise SystemExit

@@ -9,8 +9,8 @@
 |                      |        |          | messages wait: for the lag only. nsqlookupds know them, too           |
 | topic, channel       | both   | required | one query, one channel: two on the same channel share its messages    |
 | maxRowsPerTrigger    | stream | none     | most rows of a micro-batch                                            |
-| maxBytesPerTrigger   | stream | 128 MiB  | most bytes of values of a micro-batch, but at least one row; without  |
-|                      |        |          | a limit when maxRowsPerTrigger is set                                 |
+| maxBytesPerTrigger   | stream | none     | most bytes of values of a micro-batch, but at least one row; 128 MiB  |
+|                      |        |          | when neither this nor maxRowsPerTrigger is set                        |
 | spoolPath            | stream | required | folder on a durable disk of the driver, as important as the checkpoint|
 | spoolMode            | stream | inline   | ``shared``: tasks read the spool; it must be on their machine         |
 | maxSpoolRows         | stream | 2000000  | rows in the spool, beyond which no more are taken from NSQ            |
