@@ -16,7 +16,7 @@ from pyspark_nsq.jobs.failures import explained
 from pyspark_nsq.jobs.signals import stopping
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 
-#: The connector's words for the way out of lost data.
+#: The text in which the connector names its option for data loss.
 _ON_DATA_LOSS = 'set the option "failOnDataLoss" to "false"'
 _FORMATS = ("parquet", "delta")
 
@@ -67,7 +67,7 @@ def archive(
     allow_data_loss: bool,
     quiet: bool,
 ) -> None:
-    """Copy the logs of topics to --output, each message once, and go on until stopped.
+    """Copy the logs of topics to --output, each message once, until stopped.
 
     SIGINT and SIGTERM end it after the running micro-batch. The next run goes on where this one was.
     """
@@ -111,7 +111,7 @@ def archive(
 
 @contextmanager
 def _named_options() -> Iterator[None]:
-    """Name the option of this job where the connector names its own for loss of data."""
+    """Replace the connector's option for data loss in an error by the option of this job."""
     try:
         yield
     except Exception as error:
@@ -126,4 +126,4 @@ def _say(line: str) -> None:
 
 
 def _quiet(line: str) -> None:
-    """Say nothing."""
+    """Ignore a line."""

@@ -27,7 +27,7 @@ class _Place(Security):
 
 
 class Brokers:
-    """The nsqds of a connection. Every method raises ReadError when one of them cannot be asked, or refuses."""
+    """The nsqds of a connection. Every method raises ReadError when one of them does not answer, or refuses."""
 
     def __init__(self, connection: Connection) -> None:
         """Raises OptionError for a bad address or file."""
@@ -61,7 +61,7 @@ class Brokers:
         return found
 
     def seek(self, address: str, topic: str, channel: str, to: str, *, dry_run: bool) -> dict[str, int]:
-        """Move a channel in its topic's log, or with `dry_run` compute what a move would do.
+        """Move a channel in its topic's log, or with `dry_run` compute the result of a move.
 
         Returns the position, and how many messages are replayed, skipped and in the channel.
         """

@@ -23,7 +23,7 @@ _MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True)
 class CompactionChoice:
-    """Which hours are compacted, and into which files."""
+    """The hours that are compacted, and the files that they become."""
 
     min_age_minutes: float
     file_mib: int

@@ -29,7 +29,7 @@ class Discovery:
         self._asked_at: float | None = None
 
     def logs(self) -> tuple[list[Log], bool]:
-        """Return the logs, and whether they were asked for just now. Raises ReadError."""
+        """Return the logs, and whether they come from a new search. Raises ReadError."""
         now = time.monotonic()
         if self._asked_at is not None and now - self._asked_at < self._options.topic_discovery_ms / 1000:
             return self._found, False

@@ -1,7 +1,7 @@
-"""Answers of nsqds about a lag, which must not delay a micro-batch.
+"""Answers of nsqds about a lag, within a time limit so that they do not delay a micro-batch.
 
-All are asked at the same time. An nsqd that does not answer in time counts as unanswered, and is not asked again until
-its request has ended.
+All nsqds are asked at the same time. One that does not answer in time counts as unanswered, and is not asked again
+until its request has ended.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 from pyspark_nsq.errors import ReadError
 
-#: How long a trigger waits for the answers.
+#: Time that a trigger waits for the answers.
 PATIENCE_SECONDS = 1.0
-#: An idle query has a trigger every 10 ms: it asks less often.
+#: Least time between equal questions: an idle query has a trigger every 10 ms.
 SAME_SECONDS = 1.0
 
 K = TypeVar("K", bound=Hashable)
@@ -34,7 +34,7 @@ class Answers(Generic[K, A]):
         self._answers: dict[K, A] = {}
 
     def get(self, questions: Mapping[K, object], ask: Callable[[K], Future[A]]) -> dict[K, A]:
-        """Return an answer for each key of `questions` that has one; the values are what they are about.
+        """Return the answers by the keys of `questions`, whose values are the subjects. A key may have no answer.
 
         The same questions are not asked again within a second.
         """

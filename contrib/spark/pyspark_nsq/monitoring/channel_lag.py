@@ -1,7 +1,7 @@
-"""The lag of a stream from a channel: what waits in the channel on the nsqds, and in the spool.
+"""The lag of a stream from a channel: the messages in the channel on the nsqds, and in the spool.
 
-The nsqds tell the depth of the channel over HTTP, with one request to each. Their addresses are those of the option
-``nsqdHttpAddresses``, or what the nsqlookupds say. Without either only the spool is counted, and each nsqd counts as
+The nsqds return the depth of the channel over HTTP, with one request to each. Their addresses are those of the option
+``nsqdHttpAddresses``, or of the nsqlookupds. Without either only the spool is counted, and each nsqd counts as
 unanswered. Messages in flight are not counted: they are on their way into the spool, or in it. With TLS on, a secret is
 sent to https:// addresses only.
 """
@@ -31,7 +31,7 @@ _NS = 10**9
 
 
 class Waiting(NamedTuple):
-    """The messages that wait in a channel of one nsqd. `age_seconds`: of the oldest one; None if nsqd does not say."""
+    """The messages that wait in a channel of one nsqd. `age_seconds`: of the oldest one; None if unknown."""
 
     messages: int
     age_seconds: float | None
@@ -68,7 +68,7 @@ class ChannelLag:
         return reported(offset, [lag], unanswered, repeated=repeated)
 
     def _look_up(self) -> None:
-        """Ask the nsqlookupds for the nsqds, when the last time is `lookupdPollMs` ago."""
+        """Ask the nsqlookupds for the nsqds, if the last time is `lookupdPollMs` ago."""
         if self._options.http_addresses or not self._options.lookupds:
             return
         if time.monotonic() < self._nsqds_at + self._options.lookupd_poll_ms / 1000:
@@ -129,7 +129,7 @@ def _waiting(address: str, body: bytes) -> Waiting:
 
 
 def _seconds(messages: int, oldest_ns: int | None, answers: dict[str, Waiting]) -> float | None:
-    """Return the age of the oldest message that waits. None when no nsqd tells it."""
+    """Return the age of the oldest message that waits. None when no nsqd reports it."""
     if not messages:
         return 0.0
     ages = [one.age_seconds for one in answers.values() if one.age_seconds is not None]

@@ -24,7 +24,7 @@ SINK = "the commit messages of the sink"
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric. `origin` says where its value is from, and `key` under which name it is there."""
+    """A metric. `origin` is the source of its value, and `key` the name of the value there."""
 
     name: str
     kind: str
@@ -166,7 +166,7 @@ class Values:
             return next((v for (metric, at), v in self._values.items() if metric.name == name and at == labels), None)
 
     def collect(self) -> Iterator[Family]:
-        """Return what a collector of prometheus_client does."""
+        """Return the families of metrics of a collector of prometheus_client."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 
         with self._lock:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_nsq.jobs.etl.sections import TEXT
 
 PARSED, REASON = "parsed", "reason"
-#: What Spark counts in each micro-batch, and the names of the counts.
+#: The counts of Spark in each micro-batch, and their names.
 OBSERVATION, MESSAGES, DEAD_LETTERS = "etl", "messages", "dead_letters"
 
 _BODY, _CORRUPT = "body", "_corrupt"
@@ -42,7 +42,7 @@ def parsed(messages: DataFrame, format: str, schema: StructType | None, *, is_fa
         rows = _parsed_json(messages, text, schema)
     is_bad = f.col(REASON).isNotNull()
     counted = f.when(is_bad, _failure() if is_failing else f.lit(1))
-    # Spark moves no filter below this: it sees all rows, and each body is parsed once.
+    # Spark moves no filter below this step, so it counts all rows, and each body is parsed once.
     return rows.observe(OBSERVATION, f.count(f.lit(1)).alias(MESSAGES), f.count(counted).alias(DEAD_LETTERS))
 
 

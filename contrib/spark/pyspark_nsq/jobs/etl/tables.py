@@ -3,9 +3,9 @@
 Spark's own sink leaves the files of a micro-batch that was interrupted, and only Spark's reader passes over them. Here
 a micro-batch is written in three steps, so that any reader sees each row once:
 
-1. Spark writes its files into a folder whose name begins with an underscore, where no reader looks.
-2. A commit file with the files and their places is created. From here on a start goes on with step 3.
-3. Each file is renamed to its place.
+1. Spark writes its files into a folder whose name begins with an underscore, which readers ignore.
+2. A commit file with the files and their final paths is created. After a crash the next start continues with step 3.
+3. Each file is moved to its final path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMMITS = f"{_META}/commits"
 class FileTable:
     """The table in a folder, for the stream with the checkpoint. Other streams may add to it, too.
 
-    Raises ArchiveError for the file system.
+    Raises ArchiveError for an error of the file system.
     """
 
     def __init__(self, folder: str, checkpoint: str, format: str, options: dict[str, str]) -> None:
@@ -61,12 +61,12 @@ class FileTable:
         return uuid.UUID(json.loads(metadata)["id"]).hex
 
     def _written(self, files: Files, batch: DataFrame, folder: str, name: str, partition_by: tuple[str, ...]) -> str:
-        """Write the files of a batch into a folder, and return the text of its commit: each file with its place."""
+        """Write the files of a batch. Return the text of its commit: each file with its final path."""
         seen = Observation()
         writer = batch.observe(seen, f.count(f.lit(1)).alias("rows")).write.format(self._format)
         writer.options(**self._options).partitionBy(*partition_by).save(files.path(folder))
         if not seen.get["rows"]:
-            # Spark writes a file all the same, with the schema alone.
+            # Spark writes a file without rows, too, with the schema alone.
             return json.dumps({})
         levels = "*/" * len(partition_by)
         staged = files.find(f"{folder}/{levels}part-*")
