@@ -72,7 +72,10 @@ def is_right(text: str, default: Any) -> bool:
 def test_the_page_has_every_option_with_its_default(heading: str, options: Any, elsewhere: Any) -> None:
     _, begin, rest = PAGE.partition(f"\n{heading}\n")
     assert begin, heading
-    shown, expected = listed(rest.partition("\n## ")[0]), declared(options, elsewhere)
+    section = rest.partition("\n## ")[0]
+    shown, expected = listed(section), declared(options, elsewhere)
+    aliases = {alias for each in dataclasses.fields(options) for alias in each.metadata["aliases"]}
+    assert [] == [alias for alias in aliases if f"alias `{alias}`" not in section]
     assert set(shown) - {"tls.*", "authSecret..."} == set(expected)
     assert {} == {name: shown[name] for name, default in expected.items() if not is_right(shown[name], default)}
 

@@ -8,10 +8,10 @@ NsqSparkError
     RowError            one row cannot become a message
     PublishError        no nsqd took a request, retries included
     ReadError           no nsqd or nsqlookupd can be read from, one refused, or a message cannot be stored
-    SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
-    DataLossError       messages that Spark asks for again, or for the first time, are gone
+    SpoolError          the spool of a stream cannot be used, or lacks rows that Spark requests
+    DataLossError       messages that a query has to read are no longer kept, or are damaged
     ArchiveError        the files of an archive cannot be written or read, or are those of another archive
-    ValueFormatError    a message is not of the form that the option valueFormat says
+    ValueFormatError    a message is not of the form of the option valueFormat
     NotSupportedError   something this version does not do
     MonitoringError     the metrics of queries cannot be served
     JavaNotFoundError   no Java that can run Spark
@@ -59,7 +59,7 @@ class ReadError(NsqSparkError):
 
 
 class SpoolError(NsqSparkError):
-    """The spool of a stream cannot be read or written, is in use, or does not have what Spark asks for."""
+    """The spool of a stream cannot be read or written, is in use, or lacks rows that Spark requests."""
 
 
 class DataLossError(NsqSparkError):
@@ -71,7 +71,7 @@ class ArchiveError(NsqSparkError):
 
 
 class ValueFormatError(NsqSparkError):
-    """A message is not of the form that the option ``valueFormat`` says."""
+    """A message is not of the form of the option ``valueFormat``."""
 
 
 class NotSupportedError(NsqSparkError):

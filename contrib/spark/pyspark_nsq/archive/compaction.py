@@ -4,9 +4,9 @@
 2. A swap is recorded in `SWAP`, with the sources and the places of the merged files. There is one at a time.
 3. The merged files are renamed to their places.
 4. When all of them are there, the sources are deleted.
-5. Another file for the readers says that there was a swap, and the record is deleted.
+5. Another file tells the readers of the swap, and the record is deleted.
 
-A process that finds a record goes on with step 3. Every step can be repeated, also by two processes at the same time.
+A process that finds a record continues with step 3. Every step can be repeated, also by two processes at the same time.
 Micro-batches may add files to the hour meanwhile: they are not among the sources.
 """
 
@@ -83,7 +83,7 @@ def _merge(spark: SparkSession, files: Files, folder: str, sources: list[str], c
 
 
 def _finish(files: Files) -> None:
-    """Finish the swap that is recorded, if there is one; undo it when its files are gone."""
+    """Finish the swap that is recorded, if there is one; undo it when its files are missing."""
     text = files.read(SWAP)
     if text is None:
         return

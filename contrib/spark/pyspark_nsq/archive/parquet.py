@@ -100,7 +100,7 @@ def finish_commits(files: Files) -> None:
 def _finish(files: Files, commit: str) -> None:
     """Move the files of a batch into the archive, and mark it. Another process may do the same at the same time.
 
-    Raises ArchiveError when a file is gone, after taking the commit back: the next run writes the batch again.
+    Raises ArchiveError when a file is missing, after deleting the commit: the next run writes the batch again.
     """
     text = files.read(commit)
     if text is None or files.exists(_mark(commit)):

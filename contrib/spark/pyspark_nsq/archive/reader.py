@@ -51,7 +51,7 @@ def archived_files(files: Files) -> list[str]:
 
 
 def _swaps(files: Files) -> tuple[list[str], str | None]:
-    """Return what differs after a swap was begun or finished, and the record of the one under way."""
+    """Return a value that changes with each begin and end of a swap, and the record of the current swap."""
     return files.find(f"{SWAPS}/*.json"), files.read(SWAP)
 
 

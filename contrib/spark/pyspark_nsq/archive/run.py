@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 1
 _PAUSE_SECONDS = 2.0
 _MAINTAIN_SECONDS = 600.0
-#: Failures in a row after which a run that goes on for ever ends, unless only a broker cannot be reached.
+#: Consecutive failures after which a run without an end fails, unless only a broker cannot be reached.
 _MOST_FAILURES = 5
 _IS_UNREACHABLE = re.compile(r"pyspark_nsq\.errors\.ReadError")
 _IS_OURS = re.compile(r"pyspark_nsq\.errors\.\w+")
@@ -71,7 +71,7 @@ class Run:
     ) -> None:
         """Archive new messages every `trigger_seconds`, until `stop` is called. Maintain the table now and then.
 
-        Raises StreamingQueryException for a failure that goes on, or that no repetition resolves.
+        Raises StreamingQueryException for a failure that persists, or that no repetition resolves.
         """
         failures = 0
         maintained = time.monotonic()

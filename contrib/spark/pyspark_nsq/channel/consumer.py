@@ -61,7 +61,7 @@ class ChannelConsumer:
         self._stopping = False
 
     def start(self) -> None:
-        """Connect, and go on connecting."""
+        """Connect, and connect again after each lost connection."""
         for address in self._options.nsqds:
             self._add(address)
         if self._lookup is not None:

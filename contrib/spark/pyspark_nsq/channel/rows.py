@@ -1,4 +1,4 @@
-"""The rows that a read of a channel gives to Spark, and how they travel to the tasks."""
+"""The rows that a read of a channel gives to Spark, and the partitions in which tasks get them."""
 
 from __future__ import annotations
 

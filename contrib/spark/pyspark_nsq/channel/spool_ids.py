@@ -11,7 +11,7 @@ chain is added to the second, and so on (as in patience sorting). A channel wher
 with new ones needs two chains. Ids that are too low for all `_CHAINS` stay in memory, 100 B each.
 
     ids file   "NSQI" | version 2 | runs 2 | newest time 8 | run ... | CRC of all until here 4 | ids, 16 bytes each
-    run        length of nsqd 2 | chain 2 | ids 4 | nsqd           chain: 0, 1, ...; _CHAINS for what stays in memory
+    run        length of nsqd 2 | chain 2 | ids 4 | nsqd           chain: 0, 1, ...; _CHAINS for ids in memory
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 Twisted's transport copies a request's head and body into one buffer, waits for the next turn of the reactor, and then
 sends 128 KiB a turn: nine turns for a body of 1 MiB, and each of them runs Python whose code and data the body has
-pushed out of the CPU's caches. `OnePiece` hands head and body to the socket at once, from where they are; what the
-socket does not take, Twisted sends.
+removed from the CPU's caches. `OnePiece` writes head and body to the socket in one call, without a copy; Twisted sends
+the rest that the socket does not accept.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def archive(
 ) -> None:
     """Copy the logs of topics to --output, each message once, until stopped.
 
-    SIGINT and SIGTERM end it after the running micro-batch. The next run goes on where this one was.
+    SIGINT and SIGTERM end it after the running micro-batch. The next run continues where this one ended.
     """
     from pyspark_nsq.archive.files import Files
     from pyspark_nsq.archive.identity import claim

@@ -30,7 +30,7 @@ class CompactionChoice:
     compression: str
 
     def run(self, session: SparkSession, files: Files) -> Iterator[str]:
-        """Compact an archive. Yield a line for each hour. Raises ArchiveError."""
+        """Compact an archive, and yield a line for each hour. Raises ArchiveError."""
         from pyspark_nsq.archive.compaction import compact
         from pyspark_nsq.archive.delta import compact_delta
         from pyspark_nsq.archive.identity import must_exist

@@ -50,5 +50,5 @@ class FilteredLogBatchReader(LogBatchReader):
 
 
 def log_batch_reader(options: LogOptions) -> LogBatchReader:
-    """Return a reader that takes filters when the options say so, and Spark pushes filters."""
+    """Return a reader, which accepts filters with the option `pushFilters` in a session that pushes them."""
     return FilteredLogBatchReader(options) if options.push_filters and are_pushed() else LogBatchReader(options)

@@ -19,8 +19,8 @@ _STATS = "/stats?format=json&include_clients=false&include_mem=false"
 class Discovery:
     """The logs of `options`. Brokers and nsqlookupds are asked at most every `topicDiscoveryMs`.
 
-    An nsqd of `nsqdHttpAddresses` is asked for its topics only where there is a pattern. nsqlookupds are asked for the
-    nsqds of each topic, and with a pattern for all nsqds and their topics.
+    An nsqd of `nsqdHttpAddresses` is asked for its topics only with a pattern. nsqlookupds are asked for the nsqds of
+    each topic, and with a pattern for all nsqds and their topics.
     """
 
     def __init__(self, client: LogClient, options: LogOptions) -> None:

@@ -22,7 +22,7 @@
 | maxRecordsPerPartition | both | none      | most positions, and so most rows, of a task                          |
 | failOnDataLoss       | both   | true      | ``false`` goes on without messages that are no longer kept           |
 | fetchBytes           | both   | 1048576   | bytes asked for at a time                                            |
-| prefetchBytes        | both   | fetchBytes | bytes a task asks for ahead of Spark; 0: none                       |
+| prefetchBytes        | both   | fetchBytes | bytes that a task requests before Spark takes the rows; 0: none     |
 | requestTimeoutMs     | both   | 10000     | for one whole attempt                                                |
 | retries              | both   | 5         | attempts after the first one                                         |
 | backoffMs            | both   | 100       | pause before the first retry, doubled for each next one              |

@@ -56,7 +56,7 @@ class Values:
 
     @cached_property
     def value_type(self) -> DataType | None:
-        """The type of the column `value`; None when the messages are left as they are. Raises OptionError."""
+        """The type of the column `value`; None when the messages are not decoded. Raises OptionError."""
         if self.value_format == STRING:
             return StringType()
         if self.value_format == JSON:

@@ -67,7 +67,7 @@ class NsqBatchWriter(DataSourceArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NsqCommit:
-        """As `publish_partition`."""
+        """Publish a partition, as `publish_partition`."""
         return publish_partition(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -87,7 +87,7 @@ class NsqStreamWriter(DataSourceStreamArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NsqCommit:
-        """As `publish_partition`."""
+        """Publish a partition, as `publish_partition`."""
         return publish_partition(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -20,7 +20,7 @@ from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 def etl(spark: SparkChoice, config: Path, check: bool, once: bool) -> None:
     """Run the pipeline of the file CONFIG, from topics with SQL into a topic or a table.
 
-    A start goes on where the checkpoint of the last one is. The keys of CONFIG are in docs/reference/spark-etl.md.
+    Each start continues from the checkpoint. The keys of CONFIG are in docs/reference/spark-etl.md.
     """
     declared = load(config)
     if once:

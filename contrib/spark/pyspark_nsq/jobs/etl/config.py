@@ -155,7 +155,7 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f'; did you mean "{near[0]}"?' if near else f"; known are: {', '.join(known)}"
 
 
-#: Section, its number among those of that name, key, and what is wrong.
+#: Section, its number among those of that name, key, and the mistake.
 _Problem = tuple[str, int, str | None, str]
 
 

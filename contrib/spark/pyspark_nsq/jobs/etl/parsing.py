@@ -47,7 +47,7 @@ def parsed(messages: DataFrame, format: str, schema: StructType | None, *, is_fa
 
 
 def _parsed_json(messages: DataFrame, text: Column, schema: StructType) -> DataFrame:
-    # In an object of its own: Spark ignores what follows a complete value, and would not see `{"a": 1} {"a": 2}`.
+    # In an object of its own: Spark ignores text after a complete value, and would accept `{"a": 1} {"a": 2}`.
     wrapped = f.concat(f.lit('{"v":'), text, f.lit("}"))
     wrapper = StructType([StructField("v", schema), StructField(_CORRUPT, StringType())])
     rows = messages.withColumn(_BODY, f.from_json(wrapped, wrapper, _STRICT)).withColumn(PARSED, f.col(f"{_BODY}.v"))
