@@ -61,7 +61,7 @@ def compaction_options(function: F) -> F:
             default=256,
             show_default=True,
             metavar="MIB",
-            help="The size of a compacted file. Files of half that size are left alone.",
+            help="The size of a compacted file. Files of at least half that size stay as they are.",
         ),
         click.option(
             "--min-age",
@@ -69,7 +69,7 @@ def compaction_options(function: F) -> F:
             default=10.0,
             show_default=True,
             metavar="MINUTES",
-            help="Compact hours that ended so long ago; with -60 all.",
+            help="Compact hours that ended at least so long ago; -60 compacts all hours.",
         ),
     ):
         wrapped = option(wrapped)

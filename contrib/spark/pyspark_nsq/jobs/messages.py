@@ -228,10 +228,12 @@ def message_options(function: F) -> F:
             click.option(
                 "--archive", default="", metavar="FOLDER", help="Read an archive instead of the topics' logs."
             ),
-            click.option("--from", "start_ms", type=MOMENT, help="Messages published since; RFC 3339 or ms."),
-            click.option("--to", "end_ms", type=MOMENT, help="Messages published before."),
+            click.option(
+                "--from", "start_ms", type=MOMENT, help="Only messages published at or after this time; RFC 3339 or ms."
+            ),
+            click.option("--to", "end_ms", type=MOMENT, help="Only messages published before this time."),
             click.option("--where", default="", metavar="SQL", help=f"A predicate over {', '.join(COLUMNS)}."),
-            click.option("--allow-data-loss", is_flag=True, help="Pass over messages that are gone or damaged."),
+            click.option("--allow-data-loss", is_flag=True, help="Go on without messages that are lost or damaged."),
         )
     ):
         function = option(function)

@@ -21,7 +21,7 @@ _NOT_FOR_A_MOVE = ("archive", "end_ms", "where", "limit", "rate", "ordered", "ch
 @click.command(short_help="Publish messages of an archive or a log again.")
 @click.option("--topic", required=True, help="The topic whose messages are replayed.")
 @message_options
-@click.option("--to-topic", default="", metavar="TOPIC", help="Publish them to this topic.")
+@click.option("--to-topic", default="", metavar="TOPIC", help="Publish the messages to this topic.")
 @click.option("--to-channel", default="", metavar="CHANNEL", help="Replay into one channel.")
 @click.option(
     "--to-nsqd-http-address",
@@ -33,7 +33,12 @@ _NOT_FOR_A_MOVE = ("archive", "end_ms", "where", "limit", "rate", "ordered", "ch
 @click.option("--rate", type=click.IntRange(min=1), help="At most so many messages a second.")
 @click.option("--ordered", is_flag=True, help="Keep the order of the positions.")
 @click.option("--dry-run", is_flag=True, help="Print counts by hour, and publish nothing.")
-@click.option("--checkpoint", default="", metavar="FILE", help="Go on from this file after a crash.")
+@click.option(
+    "--checkpoint",
+    default="",
+    metavar="FILE",
+    help="A file for the progress, from which a run continues after a crash.",
+)
 @click.option("--allow-same-topic", is_flag=True, help="Allow a topic to be replayed into itself.")
 @optional_connection_options
 @spark_options
