@@ -26,7 +26,7 @@ _IS_OURS = re.compile(r"pyspark_nsq\.errors\.\w+")
 
 
 class Table(Protocol):
-    """A table to which a micro-batch is added once, however often it is given."""
+    """A table to which a micro-batch is added once, also when Spark repeats it."""
 
     def add(self, batch_id: int, log: DataFrame) -> None: ...
 

@@ -17,7 +17,7 @@ _NOT_FOUND = 404
 
 
 class LookupFailed(Exception):
-    """An nsqlookupd did not answer, or with an error."""
+    """An nsqlookupd did not answer, or answered with an error."""
 
 
 class Producer(NamedTuple):

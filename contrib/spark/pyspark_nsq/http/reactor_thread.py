@@ -1,4 +1,4 @@
-"""Twisted's reactor in a thread of its own, started when the first write of a process needs it.
+"""Twisted's reactor in a thread of its own, started at its first use in a process.
 
 Spark's Python workers are forked from a daemon that never loads Twisted, so each has a reactor of its own, which runs
 as long as the worker: connections are kept between tasks. In a process that is forked while a reactor runs, the copy of

@@ -31,7 +31,7 @@ from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.kinds import HOUR_MS, Choice, HttpAddresses, Name, WholeNumber, YesNo, option, read_options
 from pyspark_nsq.options.security import Security
 
-#: nsqd's --max-msg-size and --max-body-size as it ships; both in bytes.
+#: The defaults of nsqd's --max-msg-size and --max-body-size, in bytes.
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_BODY_BYTES = 5 * 1024 * 1024
 #: A request body of MAX_BODY_BYTES holds no more messages than this: 4 bytes of count, then 4 + 1 for each.

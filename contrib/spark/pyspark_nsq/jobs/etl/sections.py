@@ -202,7 +202,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its name in the file, the dataclass with its keys, and how often it may be there."""
+    """A section: its name in the file, the dataclass with its keys, and how often it may occur."""
 
     name: str
     keys: type[Any]
