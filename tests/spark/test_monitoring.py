@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -315,14 +314,6 @@ def test_an_nsqd_that_hangs_is_asked_once_and_answers_too_late() -> None:
     assert answers.get(questions, ask) == {"fast": 4}, "what was asked before is no answer"
     now = 3.0
     assert answers.get(questions, ask) == {"fast": 5, "slow": 6}
-
-
-def test_a_mistake_is_not_taken_for_an_nsqd_that_is_down() -> None:
-    broken: Future[int] = Future()
-    broken.set_exception(TypeError("a mistake"))
-    answers: Answers[str, int] = Answers(time.monotonic)
-    with pytest.raises(TypeError):
-        answers.get({"a": 0}, lambda _: broken)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_nsq.channel.intake import Intake
+    from pyspark_nsq.channel.span import Span
     from pyspark_nsq.monitoring.channel_lag import ChannelLag
 
 Offset = dict[str, Any]
@@ -92,7 +94,9 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         intake = self._open()
         end = intake.end()
         planned = end if self._planned is None else self._planned
-        waiting = intake.spans(planned, min(planned + 1, end))
+        waiting: list[Span] = []
+        with suppress(SpoolError):  # a micro-batch that asks for the row raises it
+            waiting = intake.spans(planned, min(planned + 1, end))
         oldest_ns = waiting[0].first_timestamp_ns if waiting else None
         return self._lag.report({"spool": intake.uuid, "seq": end}, max(0, end - planned), oldest_ns, intake.repeated)
 
