@@ -27,7 +27,7 @@ from pyspark_nsq.archive.reader import live_files
 from pyspark_nsq.errors import ArchiveError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,23 @@ def _merge(spark: SparkSession, files: Files, folder: str, sources: list[str], c
     """Write the rows of the sources into `count` files at most, and swap these in. Return how many they are."""
     name = uuid.uuid4().hex
     staging = f"{COMPACTED}/{name}"
-    reader = spark.read.schema(SCHEMA).option("basePath", files.root)
-    rows = reader.parquet(*(files.path(source) for source in sources))
+    rows = _rows(spark, files, sources)
     ranges = rows.coalesce(1) if count == 1 else rows.repartitionByRange(count, "nsqd", "position")
     write_files(ranges.sortWithinPartitions("nsqd", "position"), files.path(staging), codec)
     staged = files.find(f"{staging}/{HOURS}/*.parquet")
+    # Without this, sources would be deleted that no merged file has the rows of.
+    if not staged or _rows(spark, files, staged).count() != rows.count():
+        raise ArchiveError(f"another compaction of {files.root} has deleted files of this one; run one at a time")
     targets = {one: f"{folder}/compacted-{name}-{number:05d}.parquet" for number, one in enumerate(staged)}
     if not files.create(SWAP, json.dumps({"id": name, "sources": sources, "targets": targets})):
         raise ArchiveError(f"another compaction of {files.root} is under way; run one at a time")
     _finish(files)
     files.delete(staging)
     return len(targets)
+
+
+def _rows(spark: SparkSession, files: Files, names: list[str]) -> DataFrame:
+    return spark.read.schema(SCHEMA).option("basePath", files.root).parquet(*map(files.path, names))
 
 
 def _finish(files: Files) -> None:

@@ -56,6 +56,8 @@ class ParquetTable:
         self._files = files
         self._codec = codec
         self._run = uuid.uuid4().hex
+        #: Its own: an older run must not remove what this one is writing.
+        self._staging = f"{STAGING}/{self._run}"
 
     def recover(self) -> None:
         """Finish the batch that an earlier run had committed, and delete the files of one that it had not."""
@@ -78,11 +80,11 @@ class ParquetTable:
                 # In this order: without the mark, the batch would look unfinished.
                 self._files.delete(older)
                 self._files.delete(_mark(older))
-        self._files.delete(STAGING)
+        self._files.delete(self._staging)
 
     def _write(self, batch_id: int, log: DataFrame) -> dict[str, str]:
         """Write the files of a batch, and return the path of each in the archive."""
-        folder = f"{STAGING}/{uuid.uuid4().hex}"
+        folder = f"{self._staging}/{uuid.uuid4().hex}"
         write_files(archive_rows(log), self._files.path(folder), self._codec)
         staged = self._files.find(f"{folder}/{HOURS}/*.parquet")
         return {

@@ -45,6 +45,8 @@ class Intake:
         except BaseException:
             self._lock.release()
             raise
+        self.opened_end = self._spool.end
+        """The number of the last row when the spool was opened. An earlier query has seen none above it."""
         self.repeated = 0
         """How many messages came again, and were dropped, so far."""
         self._failure: NsqSparkError | None = None
@@ -82,6 +84,16 @@ class Intake:
         """Return the bytes of the values."""
         rows, frame_bytes = self._spool.measure(after, end)
         return frame_bytes - BODY_AT * rows
+
+    def mark_processed(self, end: int) -> None:
+        """Spark has processed the rows up to and with `end`: as many others may come."""
+        if self._spool.mark_processed(end):
+            self._in_reactor(self._share_room)
+
+    def skip_to(self, end: int) -> None:
+        """Give the next message a number above `end`."""
+        self._spool.skip_to(end)
+        self.opened_end = max(self.opened_end, end)
 
     def forget(self, end: int) -> None:
         """Forget the rows up to number `end`: Spark does not need them any more."""
@@ -132,7 +144,7 @@ class Intake:
         """Return the number of messages that fit into the spool."""
         if self._spool.frame_bytes >= self._options.max_spool_bytes:
             return 0
-        return self._options.max_spool_rows - (self._spool.end - self._spool.forgotten)
+        return self._options.max_spool_rows - (self._spool.end - self._spool.processed)
 
     def _share_room(self) -> None:
         if not self._stopping:

@@ -56,8 +56,10 @@ class Spool:
         """Spark needs nothing up to and with this row."""
         self.end = segments[-1].first - 1
         """The number of the last message that was ever appended."""
+        self.processed = self.forgotten
+        """Spark has processed the rows up to here. It may ask for those above `forgotten` again, after a crash."""
         self.frame_bytes = 0
-        """Bytes of the frames that Spark still needs."""
+        """Bytes of the frames behind `processed`."""
         self._folder = Path(path)
         self._skips_damage = skips_damage
         self._ids = ids
@@ -67,7 +69,8 @@ class Spool:
         self._is_broken = False
         self._recover()
         self._writer = SegmentWriter(segments[-1])
-        _, self.frame_bytes = self.measure(self.forgotten, self.end)
+        self.processed = self.forgotten
+        _, self.frame_bytes = self.measure(self.processed, self.end)
 
     @classmethod
     def open(cls, path: str, *, skips_damage: bool = False) -> Self:
@@ -187,15 +190,32 @@ class Spool:
                         frame_bytes += len(span.frames)
         return rows, frame_bytes
 
+    def mark_processed(self, end: int) -> bool:
+        """Count the rows up to and with `end` as processed. Return whether they were not. They stay on disk."""
+        end = min(end, self.end)
+        if end <= self.processed:
+            return False
+        _, frame_bytes = self.measure(self.processed, end)
+        with self._changing():
+            self.processed = end
+            self.frame_bytes -= frame_bytes
+        return True
+
+    def skip_to(self, end: int) -> None:
+        """Give the next message the number after `end`, as Spark has seen the numbers up to there."""
+        with self._changing():
+            if end > self.end:
+                self.end = end
+                self._begin_segment()
+
     def forget(self, end: int, before: int) -> None:
         """Forget the rows up to number `end`, and the ids that came before the time `before`."""
         end = min(end, self.end)
-        _, frame_bytes = self.measure(self.forgotten, end)
+        self.mark_processed(end)
         with self._changing():
             if end > self.forgotten:
                 self._writer.forget(end)
                 self.forgotten = end
-                self.frame_bytes -= frame_bytes
             if self.forgotten == self.end >= self._segments[-1].first and self._newest < before:
                 self._begin_segment()
             self._remove_segments()

@@ -63,6 +63,8 @@ class LogClient:
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, options.security, options.request_timeout_ms, max_in_flight=2)
         self._turns = DeferredSemaphore(_MOST_AT_ONCE)
+        #: No micro-batch waits behind questions about the lag.
+        self._lag_turns = DeferredSemaphore(_MOST_AT_ONCE)
 
     def extents(self, logs: Iterable[Log], start_ms: int | None = None, end_ms: int | None = None) -> Extents:
         """Return the range of positions of each log that has the messages from one time to another."""
@@ -117,7 +119,7 @@ class LogClient:
         return self.begin(lambda: self._lag(log, position))
 
     async def _lag(self, log: Log, position: int) -> Behind:
-        answered = await self._ask_log(log, "/v2/topic/log/lag", {"from": str(position)}, retries=0)
+        answered = await self._ask_log(log, "/v2/topic/log/lag", {"from": str(position)}, 0, self._lag_turns)
         if answered is None:
             return Behind(0, 0, position)
         try:
@@ -138,17 +140,20 @@ class LogClient:
 
     async def _document(self, url: str) -> Any:
         try:
-            answered = await self._ask(url, self._options.retries)
+            answered = await self._ask(url, self._options.retries, self._turns)
             return json.loads(answered.body)
         except AttemptFailed as failed:
             raise ReadError(f"{url}: {failed}") from None
         except ValueError:
             raise ReadError(f"{url}: the answer is not JSON") from None
 
-    async def _ask_log(self, log: Log, path: str, given: dict[str, str], retries: int) -> Answered | None:
+    async def _ask_log(
+        self, log: Log, path: str, given: dict[str, str], retries: int, turns: DeferredSemaphore | None = None
+    ) -> Answered | None:
         """Return the answer; None when the nsqd does not know the topic."""
+        url = f"{log.address}{path}?{urlencode({'topic': log.topic} | given)}"
         try:
-            return await self._ask(f"{log.address}{path}?{urlencode({'topic': log.topic} | given)}", retries)
+            return await self._ask(url, retries, turns or self._turns)
         except AttemptFailed as failed:
             if failed.status == _NOT_FOUND and "TOPIC_NOT_FOUND" in str(failed):
                 return None
@@ -156,12 +161,12 @@ class LogClient:
                 raise ReadError(f"{log.address} has no logs to read: it is not nsqtw, or an old one") from None
             raise ReadError(f"{log.address}{path}: {failed}") from None
 
-    async def _ask(self, url: str, retries: int) -> Answered:
+    async def _ask(self, url: str, retries: int, turns: DeferredSemaphore) -> Answered:
         """Return the answer. Raises AttemptFailed when the last attempt failed."""
         attempt = 0
         while True:
             try:
-                answered = await self._turns.run(self._requester.get, url)
+                answered = await turns.run(self._requester.get, url)
                 self.requests += 1
                 self.body_bytes += len(answered.body)
                 return answered

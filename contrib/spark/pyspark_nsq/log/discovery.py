@@ -65,7 +65,7 @@ class Discovery:
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:
-                found += [(f"http://{node.host}:{node.http_port}", topic) for node, topic in nodes]
+                found += [(node.url, topic) for node, topic in nodes]
         self._check(troubles)
         return found
 
@@ -78,7 +78,7 @@ class Discovery:
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:
-                found += [Log(topic, f"http://{one.host}:{one.http_port}") for one in producers]
+                found += [Log(topic, one.url) for one in producers]
         self._check(troubles)
         return found
 

@@ -1,17 +1,20 @@
-"""Answers of nsqds about a lag, within a time limit so that they do not delay a micro-batch.
+"""Answers of nsqds about a lag, which neither delay nor fail a micro-batch.
 
 All nsqds are asked at the same time. One that does not answer in time counts as unanswered, and is not asked again
-until its request has ended.
+until its request has ended. So does one whose answer cannot be used; an error that is no ReadError is also logged.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
 from pyspark_nsq.errors import ReadError
+
+_log = logging.getLogger("pyspark_nsq")
 
 #: Time that a trigger waits for the answers.
 PATIENCE_SECONDS = 1.0
@@ -48,7 +51,10 @@ class Answers(Generic[K, A]):
         self._answers = {}
         for key, future in [(key, future) for key, future in self._pending.items() if future.done()]:
             del self._pending[key]
-            # The answer to an earlier question came too late.
-            if key in fresh and not isinstance(future.exception(), ReadError):
+            error = future.exception()
+            if error is not None:
+                if not isinstance(error, ReadError):  # a mistake in the connector
+                    _log.error("the lag at %s is unknown: %r", key, error, exc_info=error)
+            elif key in fresh:  # the answer to an earlier question came too late
                 self._answers[key] = future.result()
         return self._answers

@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -43,7 +42,7 @@ class ChannelLag:
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
         self._reactor = running_reactor()
-        public = replace(options.security, auth_secret=None) if options.tls else options.security
+        public = options.security.without_secret() if options.tls else options.security
         self._requesters = {
             scheme: Requester(self._reactor, security, _TIMEOUT_MS, max_in_flight=1)
             for scheme, security in (("https", options.security), ("http", public))
@@ -84,7 +83,7 @@ class ChannelLag:
                 producers = await self._lookup.producers_of(lookupd, self._options.topic)
             except LookupFailed as failed:
                 raise ReadError(str(failed)) from failed
-            return {f"http://{one.host}:{one.http_port}" for one in producers}
+            return {one.url for one in producers}
 
         return self._in_reactor(ask)
 
