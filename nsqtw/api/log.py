@@ -137,7 +137,7 @@ class LogReading(Section):
         reader = durable_topic(self._broker, params).reader
         start_ms, end_ms = _time(params, "start", _INVALID_START), _time(params, "end", _INVALID_END)
         try:
-            first = min(reader.kept_from, reader.end) if start_ms is None else reader.position_at(start_ms)
+            first = reader.kept_from if start_ms is None else reader.position_at(start_ms)
             end = reader.end if end_ms is None else max(first, reader.position_at(end_ms))
         except BackendError as error:
             raise _not_read(error) from error

@@ -97,12 +97,12 @@ class LogReader:
 
     @property
     def end(self) -> int:
-        """The end of the readable part."""
+        """The end of the readable part. It is never below `kept_from`, where it is while nothing may be read."""
         topic = self._topic
         is_log_only = self.retention_policy.is_on and not topic.has_channels and not topic.paused
         readable = topic.log.end if is_log_only else topic.released
         committed: int = topic.log.queue.end
-        return min(readable, committed)
+        return max(min(readable, committed), self.kept_from)
 
     def count(self, start: int, stop: int) -> int:
         """Return how many messages a channel that goes from `start` to `stop` meets. BackendError."""
@@ -155,7 +155,7 @@ class LogReader:
         BackendError.
         """
         end = self.end
-        low, high = min(self.kept_from, end), end
+        low, high = self.kept_from, end
         while low < high:
             middle = (low + high) // 2
             segment = self._segment_at(middle)

@@ -56,6 +56,22 @@ def test_without_retention_a_topic_without_a_channel_shows_nothing() -> None:
     assert bodies(one) == [b"a"]
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_the_end_is_not_below_the_oldest_message_while_nothing_is_released(is_paused: bool) -> None:
+    one = BrokerHarness()
+    if is_paused:
+        one.topic().pause()
+        one.channel()
+    first = publish(one, b"a", b"b")
+    reader = one.topic().reader
+    assert (first, first) == (reader.kept_from, reader.end)
+    assert (first, []) == (reader.read(0, ALL).stop, reader.read(0, ALL).parts)
+    assert first == reader.position_at(0)
+    one.topic().unpause(one.now)
+    one.channel()
+    assert (first, first + 2) == (reader.kept_from, reader.end)
+
+
 def test_nothing_past_released_is_shown() -> None:
     one = harness()
     one.channel()

@@ -62,6 +62,19 @@ def test_a_topic_and_an_nsqd_that_appear_are_read_from_their_beginning(start: St
     assert [] == stream.step()
 
 
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_topic_without_retention_and_channel_has_nothing_to_read_until_it_has_one(
+    broker: NsqdProcess, starting: str
+) -> None:
+    rows = publish(broker, "a", b"1", b"2")
+    stream = LogStream(options(broker, subscribe="a", startingOffsets=starting))
+    assert [] == stream.step()
+    rows += publish(broker, "a", b"3")
+    assert [] == stream.step()
+    broker.create("a", "c")
+    assert rows == stream.step(), "nothing was released to any reader before"
+
+
 def test_topics_are_looked_for_as_often_as_the_option_says(broker: NsqdProcess) -> None:
     keep(broker, "a")
     often = LogStream(options(broker, subscribePattern=".*", startingOffsets="earliest"))

@@ -1,1 +1,1 @@
-"""Pipelines to start from."""
+"""Examples of pipelines."""

@@ -1,6 +1,6 @@
 """
-Clicks in files, through NSQ, into windows of ten minutes in parquet; in the end the windows are compared with a
-computation straight from the files.
+A pipeline of clicks: from files through NSQ into windows of ten minutes in Parquet files. At the end the windows are
+compared with a computation from the files.
 
     files of JSON ──▶ clean ──▶ join users ──▶ format("nsq") ──▶ topic "clicks"
                                                                      │ channel "spark"
@@ -8,9 +8,9 @@ computation straight from the files.
 
     python -m contrib.spark.examples.clickstream          # clicks and a broker of its own; --help for yours
 
-A click is a line {"time": seconds since 1970, "user": text, "event": text, "agent": text}; what is no such line, and
-what a "robot" did, is left out. The file of users is CSV with the columns user and country. Exit status 0: the windows
-are right.
+A click is a line {"time": seconds since 1970, "user": text, "event": text, "agent": text}. Other lines and clicks of a
+"robot" are left out. The file of users is CSV with the columns user and country. Exit status 0: the windows
+are equal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from contrib.spark.examples import events
 TOPIC, CHANNEL = "clicks", "spark"
 CLICK = "time bigint, user string, event string, agent string"
 MESSAGE = "time bigint, event string, country string"
-#: Behind all real ones, so that every window before it is complete and written. Its own never is.
+#: Time of a last click, later than all others, so that their windows are complete and written. Its own window is not.
 _FLUSH_TIME = 4_102_444_800
 _LATENESS = "10 minutes"
 _WINDOW = "10 minutes"
@@ -43,7 +43,7 @@ _WINDOW = "10 minutes"
 
 @dataclass(frozen=True)
 class Job:
-    """Where everything is. `http` and `tcp` are host:port of the broker."""
+    """The input files, the folder for the results, and `http` and `tcp`: host:port of the broker."""
 
     clicks: str
     users: str
@@ -53,7 +53,7 @@ class Job:
 
 
 def cleaned(spark: SparkSession, job: Job) -> DataFrame:
-    """The clicks that count, each with the country of its user."""
+    """Return the valid clicks of people, each with the country of its user."""
     clicks = spark.read.schema(CLICK).option("mode", "DROPMALFORMED").json(job.clicks)
     users = spark.read.option("header", True).schema("user string, country string").csv(job.users)
     good = clicks.where("time IS NOT NULL AND event IS NOT NULL AND coalesce(agent, '') <> 'robot'")
@@ -61,7 +61,7 @@ def cleaned(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def publish(rows: DataFrame, job: Job) -> None:
-    """Each row becomes a message."""
+    """Publish each row as a message."""
     (
         rows.selectExpr("to_json(struct(*)) AS value")
         .write.format("nsq")
@@ -74,7 +74,7 @@ def publish(rows: DataFrame, job: Job) -> None:
 
 
 def windows(clicks: DataFrame) -> DataFrame:
-    """How many of which event from which country, in each window."""
+    """Count the clicks of each window by event and country."""
     at = clicks.withColumn("at", f.timestamp_seconds("time"))
     if at.isStreaming:
         at = at.withWatermark("at", _LATENESS)
@@ -83,7 +83,7 @@ def windows(clicks: DataFrame) -> DataFrame:
 
 
 def stream(spark: SparkSession, job: Job) -> None:
-    """Take what the channel has, and go on next time where this ended."""
+    """Write the windows of the messages that the channel has. The next call continues from the checkpoint."""
     messages = (
         spark.readStream.format("nsq")
         .option("nsqdTcpAddresses", job.tcp)
@@ -108,8 +108,8 @@ def stream(spark: SparkSession, job: Job) -> None:
 
 
 def run(job: Job) -> bool:
-    """Whether the windows that came through NSQ are those of the files."""
-    # The channel comes first: what is published before there is one goes to whichever comes first.
+    """Run the pipeline, and return whether the windows from NSQ equal those of the files."""
+    # The channel is created first: without a channel, the messages would wait for the first one.
     for path in (f"topic/create?topic={TOPIC}", f"channel/create?topic={TOPIC}&channel={CHANNEL}"):
         urllib.request.urlopen(urllib.request.Request(f"http://{job.http}/{path}", method="POST"), timeout=30).close()
     spark = local_session("clickstream")
@@ -130,7 +130,7 @@ def run(job: Job) -> bool:
 
 @contextmanager
 def _broker(given: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]]:
-    """HTTP and TCP address of the one that is given, or of one for the time being."""
+    """Yield HTTP and TCP address of the given broker, or of a temporary one."""
     if given.http:
         yield given.http, given.tcp
         return

@@ -1,4 +1,4 @@
-"""Files of clicks to try the pipeline with: some lines are broken, some clicks are made by robots."""
+"""Files of clicks for the pipeline. Some lines are malformed, and some clicks are those of robots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COUNTRIES = ("DE", "FR", "JP", "BR", "US")
 
 
 def write(folder: Path, count: int, seed: int) -> tuple[str, str]:
-    """Make `count` clicks in `folder`; the pattern of their files, and the file of users."""
+    """Write `count` clicks into `folder`. Return the pattern of their files, and the file of users."""
     chance = Random(seed)
     for number in range(_FILES):
         with (folder / f"clicks-{number}.json").open("w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
-"""``format("nsq")`` for PySpark: write DataFrames to NSQ topics.
+"""``format("nsq")`` for PySpark: writing and reading topics of NSQ.
 
 Spark imports every installed top-level module named ``pyspark_*`` on the first use of a data source and
-registers its ``DefaultSource``, so installing this package is all the registration there is. Every Spark
+registers its ``DefaultSource``, so this package needs no other registration. Every Spark
 session on the machine therefore pays for this import: it loads neither Twisted nor pyarrow.
 """
 

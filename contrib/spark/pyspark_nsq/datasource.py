@@ -23,12 +23,14 @@ from pyspark_nsq.sink.writer import NsqBatchWriter, NsqStreamWriter
 
 
 class NsqDataSource(DataSource):
-    """Sends each row of a DataFrame as a message: ``df.write.format("nsq").mode("append").save()``, and each row of a
-    stream: ``df.writeStream.format("nsq").start()``. Reads a channel, or with ``replay=log``
-    a topic's log: ``spark.read``, ``spark.readStream``.
+    """The data source: publishes each row of a DataFrame or a stream as a message, and reads channels and logs.
 
-    The options are those of `pyspark_nsq.options.sink`, the columns those of `pyspark_nsq.sink.rows`. Everything
-    that can be known before the job starts is checked before it starts.
+    A batch is written with ``df.write.format("nsq").mode("append").save()``, and a stream with
+    ``df.writeStream.format("nsq").start()``. ``spark.read`` and ``spark.readStream`` read a channel, or with
+    ``replay=log`` the logs of topics.
+
+    The options are those of the modules in `pyspark_nsq.options`, the columns for writing those of
+    `pyspark_nsq.sink.rows`. Options and columns are checked before a job starts.
     """
 
     @classmethod
@@ -36,13 +38,13 @@ class NsqDataSource(DataSource):
         return "nsq"
 
     def writer(self, schema: StructType, overwrite: bool) -> NsqBatchWriter:
-        """Raises OptionError, SchemaError, or NotSupportedError for mode("overwrite")."""
+        """Return the sink. Raises OptionError, SchemaError, or NotSupportedError for mode("overwrite")."""
         if overwrite:
             raise NotSupportedError('a topic cannot be overwritten; use mode("append")')
         return NsqBatchWriter(*self._checked(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NsqStreamWriter:
-        """`overwrite`: Spark's output mode "complete", which publishes all rows anew each time. Raises as `writer`."""
+        """Return the sink. `overwrite`: output mode "complete", which publishes all rows again. Raises as `writer`."""
         return NsqStreamWriter(*self._checked(schema))
 
     def _checked(self, schema: StructType) -> tuple[SinkOptions, Columns]:
@@ -50,7 +52,7 @@ class NsqDataSource(DataSource):
         return options, Columns.find(schema, options)
 
     def schema(self) -> StructType:
-        """Check the options for reading, too: Spark does not show an error of `streamReader`.
+        """Return the columns, after checking the options: Spark does not show an error of `streamReader`.
 
         Raises OptionError, and NotSupportedError for CREATE TABLE.
         """
@@ -67,7 +69,7 @@ class NsqDataSource(DataSource):
         return options.shaped(_columns_of(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Raises OptionError, and SchemaError for a schema of the user's that has other columns."""
+        """Return the reader. Raises OptionError, and SchemaError for a schema of the user with other columns."""
         options = self._read_options_for(schema)
         if isinstance(options, LogOptions):
             return log_batch_reader(options)

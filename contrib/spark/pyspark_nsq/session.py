@@ -1,4 +1,4 @@
-"""A Spark session on this machine that finds its Java and keeps quiet while it starts."""
+"""A Spark session on this machine that finds its Java and logs little at its start."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
 
     Filters of a query are pushed down to data sources in Python.
 
-    `settings` come on top, by Spark's names. Raises JavaNotFoundError when no Java is found.
+    `settings` are more settings of Spark by their names. Raises JavaNotFoundError when no Java is found.
     """
     ensure_java()
-    # Spark otherwise warns about what it thinks of the machine's own name.
+    # Otherwise Spark warns that the machine's name resolves to a loopback address.
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    # And otherwise runs the python3 on PATH, which need not be the one these packages are installed in.
+    # Otherwise Spark runs the python3 on PATH, in which these packages may be missing.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    # From its first line on: Spark's settings count only after it has logged two.
+    # Applies from the first line on: Spark's settings apply only after it has logged two lines.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={log4j}")
     quiet = {
         "spark.driver.bindAddress": _LOOPBACK,

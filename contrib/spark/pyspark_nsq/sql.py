@@ -30,7 +30,7 @@ class NsqLog:
     """Reads the logs that its arguments select, in one task."""
 
     def eval(self, **arguments: Any) -> Iterator[pa.Table]:
-        """Return the rows. Raises as a batch of a log does."""
+        """Return the rows. Raises the errors of a batch of a log."""
         import pyarrow as pa
 
         from pyspark_nsq.log.batch import LogBatchReader
@@ -46,7 +46,7 @@ class NsqLog:
 
 
 def _text(name: str, values: pa.Array) -> str:
-    """Return an argument, which comes as a column with one row."""
+    """Return the text of an argument, which is a column with one row."""
     value = values[0].as_py()
     if value is None:
         raise OptionError(f'{NAME}: the argument "{name}" is null')

@@ -1,5 +1,5 @@
 """
-Clicks through a broker and ``nsqtw-spark etl``; the result is compared with a computation in plain Python.
+A run of clicks through a broker and ``nsqtw-spark etl``, compared with a computation in plain Python.
 
     clicks ──▶ topic "clicks" ──▶ nsqtw-spark etl ──▶ counts/        windows by event and country
                                         │ users.csv
@@ -33,7 +33,7 @@ _ADDRESS = "127.0.0.1:4151"
 
 @dataclass(frozen=True)
 class Result:
-    """What came out and what must."""
+    """The tables that the pipeline wrote, and the expected ones."""
 
     counts: Counter[Window]
     dead_letters: Counter[bytes]
@@ -45,7 +45,7 @@ class Result:
 
 
 def run(folder: Path, broker: Broker, count: int, etl: Callable[[Path], None]) -> Result:
-    """Publish the clicks, and run the pipeline with `etl` after each part. The folder gets everything."""
+    """Publish the clicks, and run the pipeline with `etl` after each part. All files are in the folder."""
     config = folder / CONFIG.name
     config.write_text(CONFIG.read_text("utf-8").replace(_ADDRESS, broker.http), "utf-8")
     users = clicks.write_users(folder / "users.csv")
@@ -59,7 +59,7 @@ def run(folder: Path, broker: Broker, count: int, etl: Callable[[Path], None]) -
 
 
 def _counts(folder: Path) -> Counter[Window]:
-    """Return the windows of the table. A window that is there twice has both counts."""
+    """Return the windows of the table. The counts of a window that exists twice are added."""
     found: Counter[Window] = Counter()
     for row in ds.dataset(folder, format="parquet", partitioning="hive").to_table().to_pylist():
         found[row["start"], row["event"], row["country"]] += row["count"]

@@ -1,4 +1,4 @@
-"""Clicks for the example, always the same for a seed: in order of time but for some minutes, some late, some broken."""
+"""Clicks for the example, the same for each seed: in order of time within some minutes, some late, some malformed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The windows and dead letters that must come out, computed from the messages without Spark."""
+"""The windows and dead letters that the pipeline must write, computed from the messages without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Window = tuple[datetime, str, str]
 
 @dataclass(frozen=True)
 class Expected:
-    """What the pipeline must write, and the number of clicks that come too late for their window."""
+    """The rows that the pipeline must write, and the number of clicks that are too late for their window."""
 
     counts: Counter[Window]
     dead_letters: Counter[bytes]
@@ -25,7 +25,7 @@ class Expected:
 
 
 def expected(parts: Sequence[Sequence[bytes]], users: Mapping[str, str]) -> Expected:
-    """Compute what a run of the pipeline after each part writes.
+    """Compute the rows that the pipeline writes, if it runs after each part.
 
     Between two runs the watermark moves to the newest click less the delay. Windows before it are complete: they are
     written, and clicks that come later for them are left out.

@@ -1,1 +1,1 @@
-"""Archives of topics in a data lake: their layout, and how they are written, compacted, read and verified."""
+"""Archives of topics in a data lake: their layout, writing, compaction, reading and verification."""

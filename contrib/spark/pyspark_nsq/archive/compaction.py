@@ -4,9 +4,9 @@
 2. A swap is recorded in `SWAP`, with the sources and the places of the merged files. There is one at a time.
 3. The merged files are renamed to their places.
 4. When all of them are there, the sources are deleted.
-5. Another file for the readers says that there was a swap, and the record is deleted.
+5. Another file tells the readers of the swap, and the record is deleted.
 
-A process that finds a record goes on with step 3. Every step can be repeated, also by two processes at the same time.
+A process that finds a record continues with step 3. Every step can be repeated, also by two processes at the same time.
 Micro-batches may add files to the hour meanwhile: they are not among the sources.
 """
 
@@ -27,12 +27,12 @@ from pyspark_nsq.archive.reader import live_files
 from pyspark_nsq.errors import ArchiveError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What became of an hour: `folder` had `before` files, and now has `after`."""
+    """The result of an hour's compaction: `folder` had `before` files, and now has `after`."""
 
     folder: str
     before: int
@@ -69,11 +69,13 @@ def _merge(spark: SparkSession, files: Files, folder: str, sources: list[str], c
     """Write the rows of the sources into `count` files at most, and swap these in. Return how many they are."""
     name = uuid.uuid4().hex
     staging = f"{COMPACTED}/{name}"
-    reader = spark.read.schema(SCHEMA).option("basePath", files.root)
-    rows = reader.parquet(*(files.path(source) for source in sources))
+    rows = _rows(spark, files, sources)
     ranges = rows.coalesce(1) if count == 1 else rows.repartitionByRange(count, "nsqd", "position")
     write_files(ranges.sortWithinPartitions("nsqd", "position"), files.path(staging), codec)
     staged = files.find(f"{staging}/{HOURS}/*.parquet")
+    # Without this, sources would be deleted that no merged file has the rows of.
+    if not staged or _rows(spark, files, staged).count() != rows.count():
+        raise ArchiveError(f"another compaction of {files.root} has deleted files of this one; run one at a time")
     targets = {one: f"{folder}/compacted-{name}-{number:05d}.parquet" for number, one in enumerate(staged)}
     if not files.create(SWAP, json.dumps({"id": name, "sources": sources, "targets": targets})):
         raise ArchiveError(f"another compaction of {files.root} is under way; run one at a time")
@@ -82,8 +84,12 @@ def _merge(spark: SparkSession, files: Files, folder: str, sources: list[str], c
     return len(targets)
 
 
+def _rows(spark: SparkSession, files: Files, names: list[str]) -> DataFrame:
+    return spark.read.schema(SCHEMA).option("basePath", files.root).parquet(*map(files.path, names))
+
+
 def _finish(files: Files) -> None:
-    """Finish the swap that is recorded, if there is one; undo it when its files are gone."""
+    """Finish the swap that is recorded, if there is one; undo it when its files are missing."""
     text = files.read(SWAP)
     if text is None:
         return

@@ -21,7 +21,7 @@ _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 
 def delta_table(spark: SparkSession, files: Files, codec: str, archive_id: str) -> DeltaJarsTable | DeltaWheelTable:
-    """Return the table, by what this session has to write it. Raises ArchiveError when it has nothing."""
+    """Return the table for the writer that this session has. Raises ArchiveError when it has none."""
     if has_delta_jars(spark):
         return DeltaJarsTable(files, archive_id)
     _deltalake()
@@ -115,6 +115,6 @@ def _deltalake() -> Any:
 
 
 def _location(files: Files) -> str:
-    """Return the place of a table as deltalake names it: a path on this machine, or a URI."""
+    """Return the location of a table for deltalake: a path on this machine, or a URI."""
     parts = urlsplit(files.root)
     return str(Path(unquote(parts.path))) if parts.scheme == "file" else files.root

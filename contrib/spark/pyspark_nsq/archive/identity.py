@@ -15,7 +15,7 @@ _IN_CHECKPOINT = "nsqtw-archive.json"
 
 @dataclass(frozen=True)
 class Identity:
-    """What `IDENTITY` says. `subscription`: the topics, or the pattern of topics."""
+    """The content of the file `IDENTITY`. `subscription`: the topics, or the pattern of topics."""
 
     id: str
     format: str

@@ -2,11 +2,11 @@
 
 A micro-batch is written in these steps:
 
-1. Spark writes its files into a folder of `STAGING`, where no reader looks.
-2. A commit file with the files and their places in the archive is created. From here on the batch is committed: when
-   the process dies, the next run goes on with step 3, and does not write the batch again.
-3. Each file is renamed to its place.
-4. An empty file beside the commit file says that all of them are there.
+1. Spark writes its files into a folder of `STAGING`, which readers ignore.
+2. A commit file with the files and their paths in the archive is created. Now the batch is committed: when the process
+   dies, the next run continues with step 3, and does not write the batch again.
+3. Each file is moved to its path in the archive.
+4. An empty file beside the commit file says that all files were moved.
 
 A batch that Spark runs again has the same rows, as it has the same positions of the log. So it does not matter whether
 the rows are those of the first attempt or of the last one.
@@ -34,7 +34,7 @@ _OPEN_FILES = 16
 
 
 def configure(spark: SparkSession) -> None:
-    """Set what the writing of an archive needs of a session, before the query starts."""
+    """Set the settings of a session for writing an archive, before the query starts."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(_OPEN_FILES))
@@ -56,6 +56,8 @@ class ParquetTable:
         self._files = files
         self._codec = codec
         self._run = uuid.uuid4().hex
+        #: Its own: an older run must not remove what this one is writing.
+        self._staging = f"{STAGING}/{self._run}"
 
     def recover(self) -> None:
         """Finish the batch that an earlier run had committed, and delete the files of one that it had not."""
@@ -78,11 +80,11 @@ class ParquetTable:
                 # In this order: without the mark, the batch would look unfinished.
                 self._files.delete(older)
                 self._files.delete(_mark(older))
-        self._files.delete(STAGING)
+        self._files.delete(self._staging)
 
     def _write(self, batch_id: int, log: DataFrame) -> dict[str, str]:
-        """Write the files of a batch, and return the place in the archive of each."""
-        folder = f"{STAGING}/{uuid.uuid4().hex}"
+        """Write the files of a batch, and return the path of each in the archive."""
+        folder = f"{self._staging}/{uuid.uuid4().hex}"
         write_files(archive_rows(log), self._files.path(folder), self._codec)
         staged = self._files.find(f"{folder}/{HOURS}/*.parquet")
         return {
@@ -92,15 +94,15 @@ class ParquetTable:
 
 
 def finish_commits(files: Files) -> None:
-    """Move the files of committed batches to their places, where a run died before it had done so."""
+    """Move the files of committed batches into the archive, if a run died before it had moved them."""
     for commit in files.find(f"{COMMITS}/*.json"):
         _finish(files, commit)
 
 
 def _finish(files: Files, commit: str) -> None:
-    """Move the files of a batch to their places, and mark it. Another process may do the same at the same time.
+    """Move the files of a batch into the archive, and mark it. Another process may do the same at the same time.
 
-    Raises ArchiveError when a file is gone, after taking the commit back: the next run writes the batch again.
+    Raises ArchiveError when a file is missing, after deleting the commit: the next run writes the batch again.
     """
     text = files.read(commit)
     if text is None or files.exists(_mark(commit)):

@@ -1,4 +1,4 @@
-"""The files of an archive as its readers see them: each row once, also while a compaction replaces files.
+"""The files of an archive that have each row once, also while a compaction replaces files.
 
 A compaction adds merged files and then deletes their sources (`pyspark_nsq.archive.compaction`). Between the two, a
 reader that lists the folders finds rows twice. `live_files` leaves out either the merged files or their sources.
@@ -51,7 +51,7 @@ def archived_files(files: Files) -> list[str]:
 
 
 def _swaps(files: Files) -> tuple[list[str], str | None]:
-    """Return what differs after a swap was begun or finished, and the record of the one under way."""
+    """Return a value that changes with each begin and end of a swap, and the record of the current swap."""
     return files.find(f"{SWAPS}/*.json"), files.read(SWAP)
 
 

@@ -1,4 +1,4 @@
-"""The run of an archive: micro-batches until it is caught up, once or again and again, until it is stopped."""
+"""The run of an archive: micro-batches until all messages are archived, once, or repeatedly until it is stopped."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 1
 _PAUSE_SECONDS = 2.0
 _MAINTAIN_SECONDS = 600.0
-#: Failures in a row after which a run that goes on for ever ends, unless only a broker cannot be reached.
+#: Consecutive failures after which a run without an end fails, unless only a broker cannot be reached.
 _MOST_FAILURES = 5
 _IS_UNREACHABLE = re.compile(r"pyspark_nsq\.errors\.ReadError")
 _IS_OURS = re.compile(r"pyspark_nsq\.errors\.\w+")
 
 
 class Table(Protocol):
-    """A table to which a micro-batch is added once, however often it is given."""
+    """A table to which a micro-batch is added once, also when Spark repeats it."""
 
     def add(self, batch_id: int, log: DataFrame) -> None: ...
 
 
 class _StopRequestedError(Exception):
-    """Ends a micro-batch that has not begun, when the run has to stop."""
+    """The run has to stop: ends a micro-batch that has not begun."""
 
 
 class Run:
-    """Archives a stream of logs into a table. `say` is given a line for each micro-batch and each failure."""
+    """Archives a stream of logs into a table. `say` is called with a line for each micro-batch and each failure."""
 
     def __init__(self, log: DataFrame, table: Table, checkpoint: str, say: Callable[[str], None]) -> None:
         self.rows = 0
@@ -51,7 +51,7 @@ class Run:
         self._stopping.set()
 
     def once(self) -> None:
-        """Archive what the logs have now. Raises StreamingQueryException."""
+        """Archive the messages that the logs have now. Raises StreamingQueryException."""
         query = self._start()
         told = -1
         while True:
@@ -69,9 +69,9 @@ class Run:
         explained: Callable[[BaseException], str],
         maintain: Callable[[], None] | None = None,
     ) -> None:
-        """Archive what the logs have, every `trigger_seconds`, until `stop` is called. Maintain the table now and then.
+        """Archive new messages every `trigger_seconds`, until `stop` is called. Maintain the table now and then.
 
-        Raises StreamingQueryException for a failure that goes on, or that no repetition resolves.
+        Raises StreamingQueryException for a failure that persists, or that no repetition resolves.
         """
         failures = 0
         maintained = time.monotonic()
@@ -103,7 +103,7 @@ class Run:
         self._table.add(batch_id, log)
 
     def _tell(self, query: StreamingQuery, told: int) -> int:
-        """Say the progress of the micro-batches after `told`, and return the number of the last one."""
+        """Report the progress of the micro-batches after `told`, and return the number of the last one."""
         for progress in query.recentProgress:
             rows, batch = progress["numInputRows"], progress["batchId"]
             if batch <= told or not rows:

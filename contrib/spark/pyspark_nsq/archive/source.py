@@ -25,7 +25,7 @@ _PATTERN = "pattern "
 
 @dataclass(frozen=True)
 class Subscription:
-    """The topics of an archive, or the pattern of their names, and the options that say where they are."""
+    """The topics of an archive, or the pattern of their names, and the options with their addresses."""
 
     topics: tuple[str, ...]
     pattern: str | None
@@ -100,6 +100,6 @@ def _has_retention(client: LogClient, log: Log) -> bool:
 
 
 def lag(source: Any) -> int | None:
-    """Return how many messages the source of a progress has not read, or None when it does not say."""
+    """Return how many messages the source of a progress has not read, or None when it is unknown."""
     figures = figures_of(source["latestOffset"] or "")
     return None if figures is None else sum(int(one["messages"]) for one in figures["lag"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_table(spark: SparkSession, files: Files, identity: Identity, codec: str) -> Table:
-    """Return the table, after what an earlier run had left half done. Raises ArchiveError."""
+    """Return the table, after finishing the incomplete steps of an earlier run. Raises ArchiveError."""
     if identity.format == "delta":
         return delta_table(spark, files, codec, identity.id)
     table = ParquetTable(files, codec)

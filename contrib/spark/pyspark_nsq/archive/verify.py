@@ -34,7 +34,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The comparison: rows of the logs and of the archive, and how many of them are missing or there twice.
+    """The result: the numbers of rows of the logs and of the archive, and of missing and repeated ones.
 
     `waiting`: rows of the logs behind the positions up to which the archive has read. `only_archived`: rows of the
     archive that the logs do not have any more.

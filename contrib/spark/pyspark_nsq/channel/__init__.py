@@ -1,1 +1,1 @@
-"""Reading a channel: messages of nsqd become rows of Spark, by way of a spool."""
+"""Reading of a channel: messages of nsqd become rows of Spark, through a spool."""

@@ -1,9 +1,9 @@
 """
-A batch from a channel: what can be had now, up to a number of messages.
+A batch from a channel: the messages that it has now, up to a number of them.
 
-`partitions` consumes, finishes, and puts the rows into the partitions, so all actions on one DataFrame see the same
-rows. They are nowhere else then: a job that fails afterwards loses them, unless ackMode is "peek", which gives them
-back.
+`partitions` consumes and finishes the messages, and puts the rows into the partitions, so all actions on one DataFrame
+see the same rows. The partitions have the only copy: a job that fails afterwards loses the rows. With ackMode "peek"
+the messages are requeued instead.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class ChannelBatchReader(DataSourceReader):
-    """Of the channel that `options` name."""
+    """Reads a batch from the channel that `options` name."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Consumes. Raises ReadError."""
+        """Consume the messages, and return them as partitions. Raises ReadError."""
         from pyspark_nsq.channel.sample import take
 
         spans = take(self._options)
@@ -44,7 +44,7 @@ class ChannelBatchReader(DataSourceReader):
             bytes=sum(span.body_bytes for span in spans),
             tasks=max(1, len(packed)),
         )
-        # A batch without a partition would have no task, and Spark wants one.
+        # Spark needs at least one task, and so at least one partition.
         return list[InputPartition](packed or [InlinePartition(*names, [])])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -53,7 +53,7 @@ class ChannelBatchReader(DataSourceReader):
 
 
 def _packed(spans: list[Span], partitions: int) -> Iterator[list[Span]]:
-    """The rows in about equal parts, none of more than MOST_INLINE_BYTES, or of one row."""
+    """Divide the rows into about equal parts of at most MOST_INLINE_BYTES, or of one row."""
     total = sum(span.count for span in spans)
     for low, high in cuts(0, total, partitions):
         some: list[Span] = []
@@ -73,7 +73,7 @@ def _packed(spans: list[Span], partitions: int) -> Iterator[list[Span]]:
 
 
 def _between(spans: list[Span], low: int, high: int) -> Iterator[Span]:
-    """The rows from number `low` to before `high`."""
+    """Return the rows from number `low` to before `high`."""
     at = 0
     for span in spans:
         start, stop = max(low - at, 0), min(high - at, span.count)

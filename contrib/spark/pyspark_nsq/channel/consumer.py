@@ -1,11 +1,10 @@
 """
 A consumer of one channel on any number of nsqds, in the reactor's thread.
 
-It keeps a connection to each nsqd it was told of, or that a nsqlookupd names, and connects again when one is gone. A
-nsqlookupd is asked every `lookupdPollMs`, and at once when it says that something changed (lookup_watch). An nsqd that
-no nsqlookupd names any more is consumed from as long as it is there, and not looked for again. What arrives
-goes to `received`, which finishes it some time later through the connection it came over. `allow` says how many
-messages may be unfinished over all connections.
+It keeps a connection to each nsqd of the options, or of the nsqlookupds, and connects again after a connection is lost.
+The nsqlookupds are asked every `lookupdPollMs`, and when one reports a change (lookup_watch). The connection to an nsqd
+that no nsqlookupd names any more is kept, but not made again. `received` gets the messages, and finishes them later
+through the connection that they came over. `allow` limits the unfinished messages over all connections.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ _log = logging.getLogger("pyspark_nsq")
 
 _CONNECT_SECONDS = 10.0
 _MAX_BACKOFF_SECONDS = 15.0
-#: How long nsqd may take to say CLOSE_WAIT before the connection is just closed.
+#: Time for nsqd's answer CLOSE_WAIT, after which the connection is closed without it.
 _GIVE_BACK_SECONDS = 5.0
 
 Address = tuple[str, int]
 
 
 class ChannelConsumer:
-    """`failure` is set when an nsqd refused what it was asked, which no retry would change."""
+    """Consumes a channel. `failure` is set when an nsqd has refused a command, which no retry would change."""
 
     def __init__(
         self, reactor: ReactorBase, options: ChannelOptions, received: Callable[[V2Connection, list[Span]], None]
@@ -62,7 +61,7 @@ class ChannelConsumer:
         self._stopping = False
 
     def start(self) -> None:
-        """Connect, and go on connecting."""
+        """Connect, and connect again after each lost connection."""
         for address in self._options.nsqds:
             self._add(address)
         if self._lookup is not None:
@@ -82,12 +81,12 @@ class ChannelConsumer:
         return bool(self._connections)
 
     def allow(self, count: int) -> None:
-        """At most so many messages may be unfinished."""
+        """Set the largest number of unfinished messages."""
         self._allowed = count
         self._share()
 
     def stop(self) -> Deferred[Any]:
-        """Hand back what is not finished, and close. Fires when all connections are gone."""
+        """Requeue the unfinished messages, and close. Fires when all connections are closed."""
         self._stopping = True
         if self._looking is not None and self._looking.running:
             self._looking.stop()
@@ -101,7 +100,7 @@ class ChannelConsumer:
         )
 
     def _share(self) -> None:
-        """Everybody's part of RDY; 0 for some when there is not enough for all."""
+        """Return the RDY of each connection; 0 for some when it does not suffice for all."""
         connections = list(self._connections)
         for number, connection in enumerate(connections):
             part, rest = divmod(self._allowed, len(connections))
@@ -139,7 +138,7 @@ class ChannelConsumer:
             self._share()
 
     def _look_up(self, lookup: Lookup) -> Deferred[Any]:
-        """Ask all of them; the next time comes when all have answered."""
+        """Ask all nsqlookupds. The time to the next question starts when all have answered."""
         return DeferredList([Deferred.fromCoroutine(self._ask(lookup, one)) for one in self._options.lookupds])
 
     def _watch(self, lookup: Lookup, lookupd: str) -> LookupWatch:
@@ -167,7 +166,7 @@ class ChannelConsumer:
             self.failure.__cause__ = error
 
     def _learn(self, lookupd: str, addresses: set[Address]) -> None:
-        """The nsqds that an nsqlookupd names now."""
+        """Connect to the nsqds that an nsqlookupd names now."""
         if not addresses:
             self.trouble = f"nsqlookupd {lookupd} knows no nsqd with the topic {self._options.topic}"
         self._named[lookupd] = addresses
@@ -176,7 +175,7 @@ class ChannelConsumer:
         self._drop_unnamed()
 
     def _drop_unnamed(self) -> None:
-        """A nsqlookupd that did not answer counts with what it said last."""
+        """Forget nsqds that no nsqlookupd names. An nsqlookupd that does not answer counts with its last answer."""
         wanted = set[Address]().union(*self._named.values()) | {one.address for one in self._connections}
         for address in self._services.keys() - wanted:
             _log.info("nsqd %s:%d is gone, and no nsqlookupd names it", *address)

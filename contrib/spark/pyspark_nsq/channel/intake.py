@@ -1,10 +1,10 @@
 """
-From NSQ into the spool: the consumer in the reactor's thread, a thread that appends, and the query's thread, which
-asks.
+The way from NSQ into the spool, in three threads: the consumer in the reactor's thread, a thread that appends, and the
+query's thread.
 
-What the connections receive is collected; the appending thread takes all of it at a time, so one sync serves everything
-that came during the one before. Only then are the messages finished. RDY follows the room in the spool. The query's
-thread reads beside them: nobody waits for it.
+The connections' messages are collected; the appending thread takes all of them at a time, so one sync stores all
+messages that came during the sync before. The messages are finished after it. RDY follows the free space in the spool.
+The query's thread reads at the same time, and no other thread waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WRITER_SECONDS = 60.0
 
 class Intake:
     """
-    Opens the spool, starts to consume. Methods are for the query's thread.
+    Opens the spool, and consumes the channel. Methods are for the query's thread.
 
     Raises SpoolError when the spool is another query's, or cannot be used.
     """
@@ -45,6 +45,8 @@ class Intake:
         except BaseException:
             self._lock.release()
             raise
+        self.opened_end = self._spool.end
+        """The number of the last row when the spool was opened. An earlier query has seen none above it."""
         self.repeated = 0
         """How many messages came again, and were dropped, so far."""
         self._failure: NsqSparkError | None = None
@@ -63,35 +65,45 @@ class Intake:
         return self._spool.uuid
 
     def first(self) -> int:
-        """The number of the first row that is there, one past the last if there is none."""
+        """Return the number of the first row in the spool, or of the next row if it is empty."""
         return self._spool.first()
 
     def end(self) -> int:
-        """The number of the last row. Raises the error that has stopped the intake: SpoolError, ReadError."""
+        """Return the number of the last row. Raises the error that has stopped the intake: SpoolError, ReadError."""
         self._must_work()
         return self._spool.end
 
     def spans(self, after: int, end: int) -> list[Span]:
-        """The messages from above `after` up to and with `end`."""
+        """Return the messages after number `after` up to number `end`."""
         return list(self._spool.spans(after, end))
 
     def fit(self, after: int, end: int, most_bytes: int) -> int:
         return self._spool.fit(after, end, most_bytes)
 
     def body_bytes(self, after: int, end: int) -> int:
-        """How many bytes the values have."""
+        """Return the bytes of the values."""
         rows, frame_bytes = self._spool.measure(after, end)
         return frame_bytes - BODY_AT * rows
 
+    def mark_processed(self, end: int) -> None:
+        """Spark has processed the rows up to and with `end`: as many others may come."""
+        if self._spool.mark_processed(end):
+            self._in_reactor(self._share_room)
+
+    def skip_to(self, end: int) -> None:
+        """Give the next message a number above `end`."""
+        self._spool.skip_to(end)
+        self.opened_end = max(self.opened_end, end)
+
     def forget(self, end: int) -> None:
-        """Spark needs nothing up to and with `end` any more."""
+        """Forget the rows up to number `end`: Spark does not need them any more."""
         self._spool.forget(end, int(time.time()) - self._options.id_window_seconds)
         self._in_reactor(self._share_room)
 
     def drain(self) -> None:
         """
-        Take what NSQ has: until nothing came for a while, the spool is full, or it took too long. Then stop. Raises
-        ReadError when no nsqd could be reached.
+        Take the messages of the channel until none comes for `idleTimeoutMs`, the spool is full, or `maxWaitMs` is
+        over, and stop. Raises ReadError when no nsqd could be reached.
         """
         wait_for_silence(
             self._options, self._consumer, lambda: self._received_at, lambda: self._room() <= 0 or bool(self._failure)
@@ -100,7 +112,7 @@ class Intake:
         self.stop()
 
     def stop(self) -> None:
-        """Append and finish what came, hand the rest back, close the connections. The spool can still be read."""
+        """Append and finish the received messages, requeue the others, and disconnect. The spool stays readable."""
         if self._stopping:
             return
         self._in_reactor(self._consumer.allow, 0)
@@ -111,7 +123,7 @@ class Intake:
         self._in_reactor(self._consumer.stop)
 
     def close(self) -> None:
-        """Stop, and let another query have the spool."""
+        """Stop, and release the spool for another query."""
         self.stop()
         self._spool.close()
         self._lock.release()
@@ -129,10 +141,10 @@ class Intake:
         self._consumer.start()
 
     def _room(self) -> int:
-        """How many messages there is room for."""
+        """Return the number of messages that fit into the spool."""
         if self._spool.frame_bytes >= self._options.max_spool_bytes:
             return 0
-        return self._options.max_spool_rows - (self._spool.end - self._spool.forgotten)
+        return self._options.max_spool_rows - (self._spool.end - self._spool.processed)
 
     def _share_room(self) -> None:
         if not self._stopping:
@@ -171,7 +183,7 @@ class Intake:
             self._fail(error, "finishing messages")
 
     def _fail(self, error: Exception, action: str) -> None:
-        """Keep the error for the query's thread, which raises it instead of waiting for rows that never come."""
+        """Keep the error for the query's thread, which raises it instead of waiting for rows without end."""
         if isinstance(error, NsqSparkError):
             self._failure = error
             return

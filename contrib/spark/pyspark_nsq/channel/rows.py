@@ -1,4 +1,4 @@
-"""The rows that a read of a channel gives to Spark, and how they travel to the tasks."""
+"""The rows that a read of a channel gives to Spark, and the partitions in which tasks get them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pyspark_nsq.machine import this_machine
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: A partition with its rows inside travels in one piece, through the memory of Spark's Java.
+#: Spark sends a partition with its rows as a whole, through the memory of its Java.
 MOST_INLINE_BYTES = 32 << 20
-#: Frames of one batch of Arrow's.
+#: Most bytes of the frames of one Arrow batch.
 _BATCH_BYTES = 4 << 20
 
 
 class InlinePartition(InputPartition):
-    """Messages of a channel, as they came from nsqd: the task makes the columns."""
+    """Messages of a channel in the frames of nsqd. The task makes the columns."""
 
     def __init__(self, topic: str, channel: str, spans: list[Span]) -> None:
         self.topic, self.channel, self.spans = topic, channel, spans
@@ -34,10 +34,10 @@ class InlinePartition(InputPartition):
 
 class SharedPartition(InputPartition):
     """
-    Where the rows are: above `after` up to and with `end`, in the spool at `path`, whose uuid is `spool`.
+    The rows after number `after` up to number `end`, in the spool at `path`, whose uuid is `spool`.
 
-    Only for tasks on the machine that writes the spool. On another one, a folder of that name is another folder, or one
-    on a network's disk whose newest rows may not be seen.
+    Only for tasks on the machine that writes the spool. On another machine the folder is another one, or is on a
+    network file system that may not show the newest rows.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SharedPartition(InputPartition):
         self.machine = this_machine()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Raises SpoolError, also when not all rows are there."""
+        """Return the rows. Raises SpoolError, also when rows are missing."""
         if self.machine != this_machine():
             raise SpoolError(
                 f"the spool {self.path} is on the driver's machine, and this task is not; "
@@ -64,7 +64,7 @@ def _batches(topic: str, channel: str, spans: Iterable[Span]) -> Iterator[pa.Rec
 
 
 def record_batch(topic: str, channel: str, span: Span) -> pa.RecordBatch:
-    """Return the messages in Arrow's form, as SCHEMA says."""
+    """Return the messages as an Arrow batch with the columns of SCHEMA."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -86,7 +86,7 @@ def record_batch(topic: str, channel: str, span: Span) -> pa.RecordBatch:
 
 
 def cuts(after: int, end: int, count: int) -> list[tuple[int, int]]:
-    """`count` ranges (above, up to and with) that make up the range, of about the same size; none is empty."""
+    """Divide a range into `count` ranges (first number excluded, last one included) of about equal size."""
     total = end - after
     count = max(1, min(count, total))
     edges = [after + total * number // count for number in range(count + 1)]

@@ -1,8 +1,8 @@
 """
-Consumes a channel once: up to a number of messages, until nothing comes any more, or for so long at most.
+A single read of a channel: until `maxMessages`, until no more messages come, or until a time limit.
 
-With ackMode "fin" a message is finished as it comes, else RDY would end the sample. With "peek" all are given back in
-the end, so that there cannot be more of them than RDY allows.
+With ackMode "fin" each message is finished on receipt; otherwise RDY would end the sample. With "peek" all messages are
+requeued at the end, so there are at most as many as RDY allows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pyspark_nsq.options.channel import ChannelOptions
 
 def take(options: ChannelOptions) -> list[Span]:
     """
-    The messages, finished, or given back when `ackMode` is peek. Raises ReadError when an nsqd refuses, or none can be
-    reached.
+    Return the messages, after finishing them, or with the `ackMode` peek after requeuing them. Raises ReadError when an
+    nsqd refuses, or when none can be reached.
     """
     sample = _Sample(options)
     reactor = running_reactor()
@@ -37,7 +37,7 @@ def take(options: ChannelOptions) -> list[Span]:
 
 
 class _Sample:
-    """What came, in the reactor's thread."""
+    """The received messages. For the reactor's thread."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self.spans: list[Span] = []
@@ -54,7 +54,7 @@ class _Sample:
         self.received_at = time.monotonic()
         for span in spans:
             if span.count > self._left:
-                # What is too much stays unfinished, and is given back.
+                # The messages beyond the limit stay unfinished, and are requeued.
                 span, _ = connection.split(span, self._left)
             if span.count:
                 self._left -= span.count

@@ -1,4 +1,4 @@
-"""One file of a spool, read: records one by one from a place, and whether the end of the last file is torn."""
+"""A file of a spool for reading: its records one by one, and the detection of an incomplete end."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from pyspark_nsq.channel.spool_format import (
 from pyspark_nsq.errors import SpoolError
 
 _READ_BYTES = 1 << 18
-#: The index has a place for so many bytes of records, so it stays small when records are.
+#: The index has an offset for each so many bytes of records, so it stays small when records are small.
 _INDEX_STEP = 1 << 16
 REMEDY = 'set the option "failOnDataLoss" to "false" to go on with what there is'
 
 
 class Segment:
     """
-    The file at `path`, whose `head` was read. The writer calls `add` with what it has appended, which other threads
-    may read meanwhile. `skips_damage`: records that are damaged are passed over; else they raise SpoolError.
+    The file at `path`, whose `head` was read. The writer calls `add` for each record that it has appended; other
+    threads may read at the same time. `skips_damage`: damaged records are skipped; otherwise they raise SpoolError.
     """
 
     def __init__(self, path: Path, head: SegmentHead, skips_damage: bool) -> None:
         self.path, self.head, self.first = path, head, head.first
         self._skips_damage = skips_damage
-        # The place first: another thread looks for the row, and then takes the place.
+        # The offset first: another thread searches the row numbers, and then takes the offset.
         self._places, self._rows = array("Q", [SEGMENT_BYTES]), array("Q", [head.first])
 
     def add(self, record: Record, place: int) -> None:
-        """The record is in the file, at `place`."""
+        """Add a record to the index. It is in the file at the offset `place`."""
         if record.kind == MESSAGES and place - self._places[-1] >= _INDEX_STEP:
             self._places.append(place)
             self._rows.append(record.first)
 
     def records(self, after: int, end: int) -> Iterator[tuple[Record, BinaryIO]]:
         """
-        Return the heads of the records with rows from above `after` up to and with `end`. The file is where the content
-        of the record begins; it may be read. Raises SpoolError and OSError.
+        Yield the heads of the records with rows after number `after` up to number `end`. At each of them the file is at
+        the content of the record, which the caller may read. Raises SpoolError and OSError.
         """
         at = max(0, bisect_right(self._rows, after + 1) - 1)
         place, row = self._places[at], self._rows[at]
@@ -75,7 +75,7 @@ class Segment:
                 file.seek(place)
 
     def _pass_over(self, file: BinaryIO, place: int) -> bool:
-        """Go to the next good record behind the damage at `place`. False when the file ends here."""
+        """Go to the next good record behind the damage at the offset `place`. Return False at the end of the file."""
         file.seek(place)
         rest = file.read()
         if not rest:
@@ -90,7 +90,7 @@ class Segment:
         return SpoolError(f"the spool has a damaged file, {self.path}, at byte {place}; {REMEDY}")
 
     def content(self, record: Record, file: BinaryIO) -> Span | None:
-        """Read the messages of a record. None when they are damaged, and that is to be passed over."""
+        """Return the messages of a record; None when they are damaged, and `skips_damage` is set."""
         place = file.tell()
         data = file.read(record.content_bytes)
         if len(data) != record.content_bytes or crc32(data) != record.crc:
@@ -101,7 +101,7 @@ class Segment:
         return Span(nsqd, record.rows, data[record.nsqd_bytes :], record.first)
 
     def spans(self, after: int, end: int) -> Iterator[Span]:
-        """Return the messages with the numbers from above `after` up to and with `end`."""
+        """Return the messages after number `after` up to number `end`."""
         for record, file in self.records(after, end):
             span = self.content(record, file)
             if span is not None:
@@ -109,8 +109,8 @@ class Segment:
 
     def recover(self) -> Iterator[tuple[Record, Span | None]]:
         """
-        Return all records, for the one who goes on writing, with the messages of those that have some, and cut off a
-        torn end. What is left is synced in the end. Raises SpoolError for damage that was not torn.
+        Return all records with their messages, for the writer, and cut off an incomplete end. Sync the file afterwards.
+        Raises SpoolError for damage to a record that was synced.
         """
         data = self.path.read_bytes()
         place, row = SEGMENT_BYTES, self.first
@@ -144,7 +144,7 @@ class Segment:
             os.fsync(file.fileno())
 
     def _was_synced(self, data: bytes, place: int) -> bool:
-        """Whether a good record behind the damaged one at `place` was written after that was synced."""
+        """Return whether a later good record was written after the damaged one at the offset `place` was synced."""
         at = place
         while (at := next_record(data, at + 1)) >= 0:
             record = decode_record(data, at)

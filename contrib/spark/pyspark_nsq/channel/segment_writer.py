@@ -1,4 +1,4 @@
-"""One file of a spool, written: records go to its end, and are on disk when `write` returns."""
+"""A file of a spool for writing: records are appended, and are on disk when `write` returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_nsq.channel.spool_format import (
     segment_name,
 )
 
-#: A record is read as a whole.
+#: Most bytes of a record, which is read as a whole.
 _RECORD_BYTES = 8 << 20
 _MOST_PIECES = 512
 
@@ -49,7 +49,7 @@ class SegmentWriter:
         unfinished.rename(path)
 
     def add(self, nsqd: str, spans: list[Span], first: int, at: int) -> int:
-        """Take messages for the next `write`, numbered from `first` on; the number of the last one."""
+        """Take messages for the next `write`, numbered from `first` on. Return the number of the last one."""
         some: list[Span] = []
         size = 0
         for span in spans:
@@ -76,12 +76,12 @@ class SegmentWriter:
         self._pending_bytes += RECORD_BYTES + record.content_bytes
 
     def forget(self, end: int) -> None:
-        """Note that Spark needs nothing up to and with `end`. The next `write` syncs it. Raises OSError."""
+        """Record that Spark needs no row up to number `end`. The next `write` syncs this. Raises OSError."""
         self._take(Record(FORGOTTEN, 0, end, 0, 0, 0, self._synced, 0), [])
         self._append()
 
     def write(self) -> None:
-        """Write what was added, and sync. Raises OSError, and then what was added is not there."""
+        """Write the added messages, and sync. After an OSError the file has none of them."""
         if not self._pieces:
             return
         self._append(sync=True)
@@ -93,7 +93,7 @@ class SegmentWriter:
             if sync:
                 os.fdatasync(self._file)
         except OSError:
-            # What could not be synced must not be taken for synced by a later reader.
+            # A later reader must not take these bytes for synced ones.
             os.ftruncate(self._file, self.size)
             raise
         self.size += self._pending_bytes

@@ -1,4 +1,4 @@
-"""Reads of a channel whose rows have other columns than all, or decoded values."""
+"""Readers of a channel with a selection of columns, or with decoded values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ShapedBatchReader(ChannelBatchReader):
-    """A batch. `read` raises ValueFormatError for a malformed value."""
+    """Reads a batch. `read` raises ValueFormatError for a malformed value."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark_nsq.values.decoder import shaped
@@ -24,7 +24,7 @@ class ShapedBatchReader(ChannelBatchReader):
 
 
 class ShapedStreamReader(ChannelStreamReader):
-    """A stream. `read` raises ValueFormatError for a malformed value."""
+    """Reads a stream. `read` raises ValueFormatError for a malformed value."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark_nsq.values.decoder import shaped

@@ -1,4 +1,4 @@
-"""When a consumer has got what there is: nothing has come for a while, from anybody."""
+"""The end of a read of a channel: no message has come for some time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def wait_for_silence(
     options: ChannelOptions, consumer: ChannelConsumer, received_at: Callable[[], float], enough: Callable[[], bool]
 ) -> None:
     """
-    Return when nothing came for `idleTimeoutMs` while every known nsqd was connected, when `enough` is true, or after
-    `maxWaitMs`. `received_at`: when something came last, by time.monotonic. Raises ReadError when an nsqd refuses, or
-    when none could be reached.
+    Wait until no message has come for `idleTimeoutMs` while every known nsqd was connected, until `enough` is true, or
+    for `maxWaitMs`. `received_at`: time of the last message, by time.monotonic. Raises ReadError when an nsqd refuses,
+    or when none could be reached.
     """
     deadline = time.monotonic() + options.max_wait_ms / 1000
     idle_seconds = options.idle_timeout_ms / 1000

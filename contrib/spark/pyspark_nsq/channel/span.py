@@ -1,4 +1,4 @@
-"""A span: messages of one nsqd that follow each other, as the frames in which they came."""
+"""A span: consecutive messages of one nsqd, in the frames in which they came."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Span:
 
     @property
     def starts(self) -> array[int]:
-        """Where each frame begins, and where the last one ends. Raises ReadError."""
+        """The offset of each frame, and the end of the last one. Raises ReadError."""
         if self._starts is None:
             self._starts = starts_of(self.frames, self.count)
         return self._starts
@@ -62,7 +62,7 @@ class Span:
 
     @property
     def first_timestamp_ns(self) -> int:
-        """When the first message was published, since 1970."""
+        """The time at which the first message was published, since 1970."""
         return int.from_bytes(self.frames[TIMESTAMP_AT:ATTEMPTS_AT], "big")
 
     @property
@@ -70,7 +70,7 @@ class Span:
         return len(self.frames) - BODY_AT * self.count
 
     def fit(self, most_bytes: int) -> int:
-        """Return how many messages, from the first on, have bodies of no more than `most_bytes`."""
+        """Return the number of messages, from the first on, whose bodies have at most `most_bytes`."""
         starts = self.starts
         return bisect_right(range(1, self.count + 1), most_bytes, key=lambda at: starts[at] - BODY_AT * at)
 
@@ -82,7 +82,7 @@ class Span:
         return Span(self.nsqd, high - low, self.frames[starts[low] : starts[high]], self.first + low)
 
     def without(self, ids: set[bytes]) -> Span:
-        """Return the messages with other ids, each once: `ids` has those that are here afterwards, too."""
+        """Return the messages whose ids are not in `ids`, each once, and add their ids to `ids`."""
         kept = []
         for at, message_id in enumerate(self.ids):
             if message_id not in ids:
@@ -92,7 +92,7 @@ class Span:
 
 
 def joined(spans: Iterable[Span], most_bytes: int) -> Iterator[Span]:
-    """Join those that follow each other and are of one nsqd, up to about `most_bytes` of frames."""
+    """Join consecutive spans of one nsqd, up to about `most_bytes` of frames."""
     some: list[Span] = []
     size = 0
     for span in spans:
@@ -114,5 +114,5 @@ def _one(spans: list[Span]) -> Span:
 
 @lru_cache(_MOST_SIZES)
 def _id_in(size: int) -> struct.Struct:
-    """The id in a frame of this size."""
+    """Return the struct of a frame of this size from which only the id is unpacked."""
     return struct.Struct(f"{ID_AT}x{BODY_AT - ID_AT}s{size - BODY_AT}x")

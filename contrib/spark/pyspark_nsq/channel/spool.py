@@ -1,19 +1,19 @@
 """
-Messages on the way from NSQ to Spark, on disk: what Spark's offsets point into.
+The spool: messages on disk between NSQ and Spark. Spark's offsets are row numbers in it.
 
-Theory of operation. NSQ has no offsets, and a message it was told is finished does not come again. So every message
-is appended here, numbered and synced, before NSQ is told. Spark asks for ranges of numbers, after a crash for the same
-ones again, and says which numbers it will not ask for any more.
+Theory of operation. NSQ has no offsets, and does not deliver a finished message again. So every message is appended
+here, numbered and synced, before it is finished. Spark reads ranges of numbers, after a crash the same ones again, and
+commits the numbers that it does not need any more.
 
-A message may come twice: its FIN can get lost, or it timed out while it waited to be appended. The ids that came in
-the window are known (spool_ids), and another delivery of one is dropped. Each nsqd makes ids of its own: a message is
-known by its nsqd and its id.
+NSQ may deliver a message twice: when its FIN is lost, or when it times out before it is appended. The ids of the window
+are known (spool_ids), and another delivery of one is dropped. Each nsqd makes its own ids, so nsqd and id identify a
+message.
 
-The spool is a folder of segments, files that only grow (spool_format). All that came while the disk was busy is written
-in one piece, as it came from the sockets, and synced once. A full segment is followed by another, and is removed as a
-whole when Spark needs none of it.
+The spool is a folder of segments, files that are only appended to (spool_format). The messages that came during one
+sync are written together, in the frames of nsqd, and synced once. A full segment is followed by another, and is removed
+as a whole when Spark needs none of its rows.
 
-One process writes (`spool_lock`), and removes; any number may read ranges (`read_spans`).
+One process writes and removes segments (`spool_lock`); any number of processes may read ranges (`read_spans`).
 """
 
 from __future__ import annotations
@@ -34,29 +34,32 @@ from pyspark_nsq.channel.spool_ids import KnownIds
 from pyspark_nsq.errors import ReadError, SpoolError
 from pyspark_nsq.frames import BODY_AT
 
-#: A full segment: its ids take some 20 MB while it is written.
+#: Most rows of a segment, whose ids take about 20 MB of memory while it is written.
 _SEGMENT_BYTES = 32 << 20
 _SEGMENT_ROWS = 1 << 17
 
 
 class Spool:
     """
-    The folder at `path`. `append` and `forget` may be called by two threads; all that reads may run beside them.
+    The spool in the folder at `path`. Two threads may call `append` and `forget`; other threads may read at the same
+    time.
 
     Every method raises SpoolError when a file cannot be read or written, or is damaged. With `skips_damage` rows in
     damaged places are left out instead.
     """
 
     def __init__(self, path: str, segments: list[Segment], ids: KnownIds, skips_damage: bool) -> None:
-        """`segments` are not empty. Reads the last one to its end."""
+        """Read the last of `segments`, which are not empty, to its end."""
         self.path = path
         self.uuid = segments[-1].head.uuid
         self.forgotten = segments[-1].head.forgotten
         """Spark needs nothing up to and with this row."""
         self.end = segments[-1].first - 1
         """The number of the last message that was ever appended."""
+        self.processed = self.forgotten
+        """Spark has processed the rows up to here. It may ask for those above `forgotten` again, after a crash."""
         self.frame_bytes = 0
-        """Bytes of the frames that Spark still needs."""
+        """Bytes of the frames behind `processed`."""
         self._folder = Path(path)
         self._skips_damage = skips_damage
         self._ids = ids
@@ -66,11 +69,12 @@ class Spool:
         self._is_broken = False
         self._recover()
         self._writer = SegmentWriter(segments[-1])
-        _, self.frame_bytes = self.measure(self.forgotten, self.end)
+        self.processed = self.forgotten
+        _, self.frame_bytes = self.measure(self.processed, self.end)
 
     @classmethod
     def open(cls, path: str, *, skips_damage: bool = False) -> Self:
-        """Return the spool for its writer, a new one when there is none. Converts one of the earlier format."""
+        """Return the spool for its writer, a new one if there is none. Convert a spool of the earlier format."""
         from pyspark_nsq.channel.spool_conversion import convert
 
         with _told(path):
@@ -100,8 +104,8 @@ class Spool:
 
     def append(self, spans: Iterable[Span], at: int) -> int:
         """
-        Append the messages that are not known, which are on disk when this returns; how many it were. `at`: seconds
-        since 1970. After an error, nothing can be appended any more.
+        Append the messages that are not known, sync them, and return their number. `at`: seconds since 1970. After an
+        error the spool accepts no more messages.
         """
         by_nsqd: dict[str, list[Span]] = {}
         for span in spans:
@@ -121,7 +125,7 @@ class Spool:
         return count
 
     def _new(self, nsqd: str, spans: list[Span]) -> tuple[list[Span], list[bytes]]:
-        """Return what is not known yet of `spans`, each once, and the ids."""
+        """Return the messages of `spans` that are not known, each once, and their ids."""
         ids = [one for span in spans for one in span.ids]
         distinct = set(ids)
         known = self._ids.known(nsqd, distinct) if ids else distinct
@@ -131,7 +135,7 @@ class Spool:
         return [span for span in spans if span.count], [one for span in spans for one in span.ids]
 
     def _begin_segment(self) -> None:
-        """Put the ids of the last segment into a file, and go on in a new one."""
+        """Store the ids of the last segment in a file, and begin a new segment."""
         full = self._segments[-1]
         create(self._folder, SegmentHead(self.uuid, self.end + 1, self.forgotten))
         self._ids.store(full.path.with_suffix(IDS_SUFFIX), self._newest)
@@ -141,16 +145,16 @@ class Spool:
         self._segments = (*self._segments, segment)
 
     def first(self) -> int:
-        """Return the number of the first message that Spark may ask for; one past `end` when there is none."""
+        """Return the number of the first message that Spark may read; `end` + 1 when there is none."""
         return max(self.forgotten + 1, self._segments[0].first)
 
     def spans(self, after: int, end: int) -> Iterator[Span]:
-        """Return the messages with the numbers from above `after` up to and with `end`."""
+        """Return the messages after number `after` up to number `end`."""
         with _told(self.path):
             yield from _complete(self.path, self._segments, after, end, self._skips_damage)
 
     def fit(self, after: int, end: int, most_bytes: int) -> int:
-        """Return the last number up to `end` with no more bytes of bodies from above `after`; one row at least."""
+        """Return the last number up to `end` so that the bodies after `after` have `most_bytes`; at least one row."""
         total, last = 0, after
         with _told(self.path):
             for segment in _with_rows(self._segments, after, end):
@@ -172,7 +176,7 @@ class Spool:
         return last
 
     def measure(self, after: int, end: int) -> tuple[int, int]:
-        """Return how many rows there are from above `after` up to and with `end`, and the bytes of their frames."""
+        """Return the number of the rows after number `after` up to number `end`, and the bytes of their frames."""
         rows = frame_bytes = 0
         with _told(self.path):
             for segment in _with_rows(self._segments, after, end):
@@ -186,15 +190,32 @@ class Spool:
                         frame_bytes += len(span.frames)
         return rows, frame_bytes
 
-    def forget(self, end: int, before: int) -> None:
-        """Spark needs nothing up to and with `end` any more; ids seen before the moment `before` may go, too."""
+    def mark_processed(self, end: int) -> bool:
+        """Count the rows up to and with `end` as processed. Return whether they were not. They stay on disk."""
         end = min(end, self.end)
-        _, frame_bytes = self.measure(self.forgotten, end)
+        if end <= self.processed:
+            return False
+        _, frame_bytes = self.measure(self.processed, end)
+        with self._changing():
+            self.processed = end
+            self.frame_bytes -= frame_bytes
+        return True
+
+    def skip_to(self, end: int) -> None:
+        """Give the next message the number after `end`, as Spark has seen the numbers up to there."""
+        with self._changing():
+            if end > self.end:
+                self.end = end
+                self._begin_segment()
+
+    def forget(self, end: int, before: int) -> None:
+        """Forget the rows up to number `end`, and the ids that came before the time `before`."""
+        end = min(end, self.end)
+        self.mark_processed(end)
         with self._changing():
             if end > self.forgotten:
                 self._writer.forget(end)
                 self.forgotten = end
-                self.frame_bytes -= frame_bytes
             if self.forgotten == self.end >= self._segments[-1].first and self._newest < before:
                 self._begin_segment()
             self._remove_segments()
@@ -211,7 +232,7 @@ class Spool:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """For one thread at a time, and for none after an error."""
+        """Run a change: for one thread at a time, and for none after an error."""
         with self._writing, _told(self.path):
             if self._is_broken:
                 raise SpoolError(f"the spool {self.path} could not be written before; start the query again")
@@ -225,8 +246,8 @@ class Spool:
 
 def read_spans(path: str, spool: str, after: int, end: int, *, skips_damage: bool = False) -> Iterator[Span]:
     """
-    For a task: the rows of a spool that another process writes, and whose uuid is `spool`. Raises SpoolError, also in
-    the end when these were not all.
+    Yield rows of a spool that another process writes, and whose uuid is `spool`. For tasks. Raises SpoolError, also at
+    the end when rows are missing.
     """
     with _told(path):
         segments = list(_segments(Path(path), skips_damage))
@@ -244,7 +265,7 @@ def create(folder: Path, head: SegmentHead) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Names that came into the folder are on disk when this returns. Raises OSError."""
+    """Sync the names in a folder. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -263,7 +284,7 @@ def _complete(path: str, segments: tuple[Segment, ...], after: int, end: int, sk
 
 
 def _with_rows(segments: tuple[Segment, ...], after: int, end: int) -> Iterator[Segment]:
-    """Those that may have rows from above `after` up to and with `end`."""
+    """Return the segments that may have rows after number `after` up to number `end`."""
     if after >= end:
         return
     for number, segment in enumerate(segments):
@@ -276,7 +297,7 @@ def _segments(folder: Path, skips_damage: bool) -> Iterator[Segment]:
     for path in numbered(folder, SEGMENT_SUFFIX):
         try:
             head = read_segment_head(path)
-        except FileNotFoundError:  # the writer removes files while tasks look
+        except FileNotFoundError:  # the writer removes files while tasks list them
             continue
         if head is None and not skips_damage:
             raise SpoolError(f"{path} is damaged, or of a later version of the connector; {REMEDY}")
@@ -285,11 +306,11 @@ def _segments(folder: Path, skips_damage: bool) -> Iterator[Segment]:
 
 
 def _known_ids(folder: Path, segments: list[Segment], skips_damage: bool) -> KnownIds:
-    """The ids in the files, and of full segments without a file: a crash came before it."""
+    """Load the ids from the files, and from full segments that have no file because of a crash."""
     ids = KnownIds()
     last = segments[-1].path
     if last.with_suffix(IDS_SUFFIX).exists():
-        # Its ids are stored when the next one is there.
+        # Its ids are stored when the next segment exists.
         if not skips_damage:
             raise SpoolError(f"the spool lacks the file behind {last}; {REMEDY}")
         last.with_suffix(IDS_SUFFIX).unlink()
@@ -317,7 +338,7 @@ def _size(spans: list[Span]) -> int:
 
 @contextmanager
 def _told(path: str) -> Iterator[None]:
-    """The system's errors with the spool's name."""
+    """Convert errors of the system to SpoolError with the spool's name."""
     try:
         yield
     except OSError as error:

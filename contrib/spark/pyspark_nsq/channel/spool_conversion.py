@@ -1,7 +1,7 @@
 """
-A spool of version 1, a database of SQLite at the path where the folder is now: becomes a folder.
+Conversion of a spool of version 1, a database of SQLite, to a folder at the same path.
 
-Its messages were finished, and exist nowhere else. So the folder is made beside it, synced, and then takes its place:
+The database has the only copy of its messages, which are finished. So the folder is made beside it, synced, and moved:
 
     PATH                 the database               the folder
     PATH.converting      the folder, unfinished     -
@@ -32,7 +32,7 @@ _IDS_AT_ONCE = 1 << 17
 
 
 def convert(path: str) -> None:
-    """Make a folder of what is at `path`, if that is a file. Raises SpoolError, OSError."""
+    """Convert the database at `path` to a folder. Do nothing if it is a folder already. Raises SpoolError, OSError."""
     from pyspark_nsq.channel.spool import sync_folder
 
     place, unfinished, old = Path(path), Path(f"{path}.converting"), Path(f"{path}.sqlite")
@@ -64,7 +64,7 @@ def _fill(folder: Path, database: Path) -> None:
     try:
         if connection.execute("PRAGMA user_version").fetchone() != (_FORMAT,):
             raise SpoolError(f"the spool {database} is a file, and no spool; name a folder of its own")
-        # All of it is in one file then.
+        # Now all data is in one file.
         connection.execute("PRAGMA journal_mode = DELETE")
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         (first,) = connection.execute("SELECT min(seq) FROM message").fetchone()
@@ -74,7 +74,7 @@ def _fill(folder: Path, database: Path) -> None:
         for number, (at, by_nsqd) in enumerate(_ids(connection)):
             for nsqd, some in by_nsqd.items():
                 ids.add(nsqd, some)
-            # Before those of the first segment.
+            # Their names precede those of the first segment.
             ids.store(folder / f"{0:020d}-{number:06d}{IDS_SUFFIX}", at)
         create(folder, SegmentHead(meta["uuid"], first, first - 1))
         segment = Segment(folder / segment_name(first), SegmentHead(meta["uuid"], first, first - 1), False)
@@ -90,7 +90,7 @@ def _fill(folder: Path, database: Path) -> None:
 
 
 def _ids(connection: sqlite3.Connection) -> Iterator[tuple[int, dict[str, list[bytes]]]]:
-    """The ids that were seen, some at a time, and when the newest of them was."""
+    """Yield the known ids in parts, each with the time of its newest one."""
     query = "SELECT at, address, id FROM seen JOIN nsqd ON nsqd = number ORDER BY at, id"
     cursor = connection.execute(query)
     while rows := cursor.fetchmany(_IDS_AT_ONCE):

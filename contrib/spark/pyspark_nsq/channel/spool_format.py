@@ -1,24 +1,24 @@
 """
 The files of a spool. All integers are big-endian, all CRCs are CRC-32.
 
-    FIRST.segment   segment head | record ...       FIRST: the number of the first row that it may hold, 20 digits
+    FIRST.segment   segment head | record ...       FIRST: the number of the first row that it may have, 20 digits
 
     segment head    "NSQSPOOL" | version 2 | uuid 16 | first row 8 | forgotten 8 | CRC of this 4
 
     record          "NSQR" | kind 2 | length of nsqd 2 | first row 8 | rows 4 | length of frames 4 | time 8 | synced 8
                     | CRC of nsqd and frames 4 | CRC of this head 4 | nsqd | frames
-    kind 1          so many messages of an nsqd, `host:port`, in frames as they came from it (frames.py), with
+    kind 1          the messages of an nsqd, `host:port`, in its frames (frames.py), with
                     the numbers first row, first row + 1, ...; time: when they were appended, in seconds since 1970
-    kind 2          Spark needs nothing up to and with `first row`; no nsqd, no frames
+    kind 2          Spark needs no row up to `first row` any more; no nsqd, no frames
 
-    FIRST.ids       the ids of a segment that is full, kept for longer than it: spool_ids
-    FIRST.new       one of these, unfinished: a crash left it
+    FIRST.ids       the ids of a full segment, kept longer than the segment: spool_ids
+    FIRST.new       an incomplete file after a crash
 
-`synced` is the number of bytes of the file that were synced before the record was written. So a record that is damaged
-at a place P was synced if there is a good one with `synced` > P: those are lost rows. If there is none, it is the torn
-end of what was written last, and nobody was told that it is there.
+`synced` is the number of bytes of the file that were synced before the record was written. So a damaged record at the
+offset P was synced if there is a good record with `synced` > P: its rows are lost. Otherwise it is the incomplete end
+of the last write, and its messages were not finished.
 
-The forgotten row of the segment head is what was known when the segment was begun; records of kind 2 follow.
+The forgotten row of the segment head is that of the beginning of the segment; records of kind 2 have later ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SEGMENT_BYTES, RECORD_BYTES = _SEGMENT.size, _RECORD.size
 
 
 class SegmentHead(NamedTuple):
-    """The beginning of a segment. `uuid` tells which spool it belongs to, in hex."""
+    """The head of a segment. `uuid` identifies its spool, in hex."""
 
     uuid: str
     first: int
@@ -79,7 +79,7 @@ def encode_segment(head: SegmentHead) -> bytes:
 
 
 def decode_segment(data: bytes) -> SegmentHead | None:
-    """Return None for anything else, a later version included."""
+    """Return the head of a segment; None for other data, such as that of a later version."""
     if len(data) < SEGMENT_BYTES:
         return None
     magic, version, uuid, first, forgotten, crc = _SEGMENT.unpack_from(data)
@@ -94,7 +94,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes, at: int = 0) -> Record | None:
-    """Return None when there is no good head of a record at `at`."""
+    """Return the head of the record at `at`; None when there is no good one."""
     if len(data) - at < RECORD_BYTES:
         return None
     magic, *fields, crc = _RECORD.unpack_from(data, at)
@@ -104,7 +104,7 @@ def decode_record(data: bytes, at: int = 0) -> Record | None:
 
 
 def next_record(data: bytes, at: int) -> int:
-    """Return the place of the first good head of a record at or behind `at`, -1 when there is none."""
+    """Return the offset of the first good head of a record at or behind `at`, -1 when there is none."""
     while (at := data.find(_RECORD_MAGIC, at)) >= 0:
         if decode_record(data, at) is not None:
             return at

@@ -1,17 +1,17 @@
 """
-The ids of the messages that came within the window, so that another delivery of one is dropped.
+The ids of the messages of the window, by which another delivery of one is dropped.
 
 Theory of operation. The ids of the segment that is being written are in memory. When it is full they go into a file,
-sorted; only the first and the last id of each run of them stay in memory. nsqd counts its ids up, so a new message has
-a higher id than all before it, and no file is read. For a lower id, which was deferred or has come before, the run that
-may have it is searched.
+sorted; only the first and the last id of each run of them stay in memory. The ids of an nsqd ascend, so a new message
+has a higher id than all before it, and no file is read. For a lower id, of a deferred message or of a repeat, the run
+that may have it is searched.
 
-So that there is one such run, runs are in chains: each run of a chain is above all that came before it. An id that is
-too low for the first chain goes into the second, and so on (as in patience sorting). A channel where nsqd mixes old
-messages from its disk with new ones needs two. Ids too low for all `_CHAINS` stay in memory, 100 B each.
+Chains limit the search to one run: each run of a chain is above all runs before it. An id that is too low for the first
+chain is added to the second, and so on (as in patience sorting). A channel where nsqd mixes old messages from its disk
+with new ones needs two chains. Ids that are too low for all `_CHAINS` stay in memory, 100 B each.
 
     ids file   "NSQI" | version 2 | runs 2 | newest time 8 | run ... | CRC of all until here 4 | ids, 16 bytes each
-    run        length of nsqd 2 | chain 2 | ids 4 | nsqd           chain: 0, 1, ...; _CHAINS for what stays in memory
+    run        length of nsqd 2 | chain 2 | ids 4 | nsqd           chain: 0, 1, ...; _CHAINS for ids in memory
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyspark_nsq.channel.spool_format import UNFINISHED_SUFFIX
 
 _CHAINS = 4
 _ID_BYTES = 16
-#: Looking for more ids in one run, it is read as a whole.
+#: For more ids than this a run is read as a whole.
 _MANY = 64
 _HEAD = struct.Struct(">4sHHq")
 _RUN = struct.Struct(">HHI")
@@ -43,7 +43,7 @@ class _Run:
         self.path, self._offset, self._count = path, offset, count
 
     def known(self, ids: list[bytes]) -> set[bytes]:
-        """Return those of `ids` that are here. Raises OSError."""
+        """Return the `ids` that are here. Raises OSError."""
         with self.path.open("rb", buffering=0) as file:
             if len(ids) > _MANY:
                 return self.read(file.fileno()).intersection(ids)
@@ -55,7 +55,7 @@ class _Run:
 
 
 class _Places:
-    """The ids of a run as a sequence, each read when it is asked for."""
+    """The ids of a run as a sequence. Each access reads one."""
 
     def __init__(self, descriptor: int, offset: int, count: int) -> None:
         self._descriptor, self._offset, self._count = descriptor, offset, count
@@ -68,7 +68,7 @@ class _Places:
 
 
 class _Chain:
-    """Runs, each above all before it."""
+    """Runs of ids, each above all runs before it."""
 
     def __init__(self) -> None:
         self.lows: list[bytes] = []
@@ -89,7 +89,7 @@ class _Chain:
         self.runs = [self.runs[at] for at in kept]
 
     def known(self, ids: list[bytes]) -> set[bytes]:
-        """Return those of `ids` that are here. Raises OSError."""
+        """Return the `ids` that are here. Raises OSError."""
         wanted: dict[int, list[bytes]] = {}
         for one in ids:
             at = bisect_right(self.lows, one) - 1
@@ -110,7 +110,7 @@ class _Nsqd:
         self.others: dict[Path, set[bytes]] = {}
 
     def known(self, ids: set[bytes]) -> set[bytes]:
-        """Return those of `ids` that are known. Raises OSError."""
+        """Return the `ids` that are known. Raises OSError."""
         found = set() if self.recent.isdisjoint(ids) else self.recent & ids
         if min(ids) > self.highest:
             return found
@@ -122,7 +122,7 @@ class _Nsqd:
         return found
 
     def divide(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Take the ids that are in memory: chain by chain, sorted."""
+        """Remove and return the ids in memory: chain by chain, sorted."""
         ids = sorted(self.in_order)
         for number, chain in enumerate(self.chains):
             low = bisect_right(ids, chain.highs[-1]) if chain.highs else 0
@@ -140,26 +140,26 @@ class _Nsqd:
 
 
 class KnownIds:
-    """For one thread at a time."""
+    """The known ids of all nsqds. For one thread at a time."""
 
     def __init__(self) -> None:
         self._nsqds: dict[str, _Nsqd] = {}
         self._files: list[tuple[int, Path]] = []
 
     def known(self, nsqd: str, ids: set[bytes]) -> set[bytes]:
-        """Return those of `ids`, which is not empty, that came before. Raises OSError."""
+        """Return the `ids` that came before. `ids` is not empty. Raises OSError."""
         one = self._nsqds.get(nsqd)
         return set() if one is None else one.known(ids)
 
     def add(self, nsqd: str, ids: Iterable[bytes]) -> None:
-        """`ids` are new, and each is there once."""
+        """Add `ids`, which are new and without repeats."""
         one = self._nsqds.setdefault(nsqd, _Nsqd())
         before = len(one.in_order)
         one.in_order += ids
         one.recent.update(one.in_order[before:])
 
     def store(self, path: Path, newest: int) -> None:
-        """Move what is in memory to a new file. `newest`: when the last of it came. Raises OSError."""
+        """Move the ids in memory to a new file. `newest`: time of the last of them. Raises OSError."""
         runs = [(nsqd.encode(), chain, ids) for nsqd, one in self._nsqds.items() for chain, ids in one.divide()]
         if not runs:
             return
@@ -178,7 +178,7 @@ class KnownIds:
         )
 
     def load(self, path: Path) -> bool:
-        """Learn what is in a file of `store`. Return False when it is damaged. Raises OSError."""
+        """Load a file of `store`. Return False when it is damaged. Raises OSError."""
         with path.open("rb") as file:
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size:
@@ -218,7 +218,7 @@ class KnownIds:
                 offset += count * _ID_BYTES
 
     def forget(self, before: int) -> None:
-        """Remove the files whose ids all came before the moment `before`. Raises OSError."""
+        """Remove the files whose ids all came before the time `before`. Raises OSError."""
         gone = [path for newest, path in self._files if newest < before]
         if not gone:
             return

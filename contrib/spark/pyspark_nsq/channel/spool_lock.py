@@ -1,4 +1,4 @@
-"""One query, one spool: whoever writes to it holds a lock on the file beside it."""
+"""The lock of a spool, on a file beside it: only one query writes to a spool."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from pyspark_nsq.errors import SpoolError
 
-#: A query that was stopped leaves its process behind for a moment.
+#: The process of a stopped query runs for a moment longer.
 _PATIENCE_SECONDS = 10.0
 _LOOK_AGAIN_SECONDS = 0.05
 
 
 class SpoolLock:
     """
-    Held from here to `release`, or to the end of the process, however it ends. Raises SpoolError when another process
-    has it and keeps it for `patience` seconds.
+    The lock, until `release` or the end of the process. Raises SpoolError when another process keeps it for `patience`
+    seconds.
     """
 
     def __init__(self, path: str, patience: float = _PATIENCE_SECONDS) -> None:

@@ -1,8 +1,9 @@
 """
-A stream from a channel. Spark's offset is a place in the spool: ``{"spool": uuid, "seq": number of the last row}``.
+A stream from a channel. Spark's offset is a row number in the spool: ``{"spool": uuid, "seq": number of the last
+row}``.
 
-This lives in one process of Python on the driver for as long as the query runs; a second one is made to plan, and
-pickled to the tasks. So the spool and the connections are opened by the first question that needs them.
+One process of Python on the driver has the reader while the query runs. Another reader is made for planning, and
+pickled for the tasks. So the spool and the connections are opened by the first method that needs them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,28 +28,29 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_nsq.channel.intake import Intake
+    from pyspark_nsq.channel.span import Span
     from pyspark_nsq.monitoring.channel_lag import ChannelLag
 
 Offset = dict[str, Any]
 
 
 class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Of the channel that `options` name."""
+    """Reads a stream from the channel that `options` name."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
         self._intake: Intake | None = None
+        self._is_available_now = False
         self._target: int | None = None
         self._planned: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_intake": None, "_target": None, "_planned": None}
+        fresh = {"_intake": None, "_is_available_now": False, "_target": None, "_planned": None}
+        return {"_options": self._options} | fresh
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what NSQ has now; nothing more comes into this run. Raises ReadError."""
-        intake = self._open()
-        intake.drain()
-        self._target = intake.end()
+        """Make `latestOffset` take the messages that NSQ has, once. It knows which rows of the spool are processed."""
+        self._is_available_now = True
 
     def initialOffset(self) -> Offset:
         intake = self._open()
@@ -57,17 +60,29 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Raises ReadError or SpoolError for what has stopped the consumer or the spool."""
+        """Return the last row of the spool. Raises ReadError or SpoolError if the consumer or the spool has failed."""
         intake = self._open()
         self._check(start)
-        end = intake.end() if self._target is None else self._target
-        after = int(start["seq"])
+        end = intake.end()
+        # A spool that is not the checkpoint's is read from its first row.
+        after = int(start["seq"]) if start["spool"] == intake.uuid else intake.first() - 1
+        # Spark commits a micro-batch to the source with the next one, which a full spool would never let come.
+        intake.mark_processed(after)
+        if self._is_available_now:
+            end = self._take_all(intake)
         if isinstance(limit, ReadMaxRows):
             end = min(end, after + limit.max_rows)
         if self._options.most_bytes is not None and end > after:
             end = intake.fit(after, end, self._options.most_bytes)
         self._planned = max(end, after)
         return {"spool": intake.uuid, "seq": self._planned}
+
+    def _take_all(self, intake: Intake) -> int:
+        """Take what NSQ has at the first call; nothing more comes into this run. Raises ReadError."""
+        if self._target is None:
+            intake.drain()
+            self._target = intake.end()
+        return self._target
 
     @cached_property
     def _lag(self) -> ChannelLag:
@@ -80,19 +95,21 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         intake = self._open()
         end = intake.end()
         planned = end if self._planned is None else self._planned
-        waiting = intake.spans(planned, min(planned + 1, end))
+        waiting: list[Span] = []
+        with suppress(SpoolError):  # a micro-batch that asks for the row raises it
+            waiting = intake.spans(planned, min(planned + 1, end))
         oldest_ns = waiting[0].first_timestamp_ns if waiting else None
         return self._lag.report({"spool": intake.uuid, "seq": end}, max(0, end - planned), oldest_ns, intake.repeated)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Raises SpoolError when the spool does not have the rows, unless failOnDataLoss is false."""
+        """Return the rows as partitions. Raises SpoolError when rows are missing, unless failOnDataLoss is false."""
         intake = self._open()
         after, last = self._range(intake, start, end)
         if last <= after:
             return []
         found: list[InputPartition]
         if self._options.spool_mode == "shared":
-            # A task works in a folder of its own.
+            # A task runs in another folder.
             path = str(Path(str(self._options.spool_path)).absolute())
             names = self._options.topic, self._options.channel, path, intake.uuid
             skips_damage = not self._options.fail_on_data_loss
@@ -126,13 +143,15 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 low = stop
 
     def _range(self, intake: Intake, start: Offset, end: Offset) -> tuple[int, int]:
-        """What of the offsets is there: above, up to and with."""
+        """Return the range of existing rows: first number excluded, last one included."""
         self._check(start)
         self._check(end)
         after, last = int(start["seq"]), int(end["seq"])
         first, kept_last = intake.first(), intake.end()
-        if start["spool"] != intake.uuid:  # told, and not to be failed on
-            return first - 1, kept_last
+        if end["spool"] != intake.uuid:  # reported, without a failure: these rows are lost
+            return 0, 0
+        if start["spool"] != intake.uuid:
+            return first - 1, min(last, kept_last)
         if (after + 1 < first or last > kept_last) and last > after:
             self._lose(f"rows {after + 1} to {last} are asked for; it has {first} to {kept_last}")
         return max(after, first - 1), min(last, kept_last)
@@ -141,6 +160,12 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         intake = self._open()
         if offset["spool"] != intake.uuid:
             self._lose("it does not belong to this checkpoint")
+            return
+        seen = max(intake.opened_end, self._planned or 0)
+        if int(offset["seq"]) > seen:
+            # The next messages would get numbers that are behind those that the stream asks for.
+            self._lose(f"it ends at row {seen}, and the stream had read it up to row {offset['seq']}")
+            intake.skip_to(int(offset["seq"]))
 
     def _lose(self, why: str) -> None:
         if self._options.fail_on_data_loss:
@@ -154,13 +179,13 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partition.batches()
 
     def commit(self, end: Offset) -> None:
-        """Spark is done with everything up to here."""
+        """Forget the rows up to the offset: Spark does not need them any more."""
         intake = self._open()
         if end["spool"] == intake.uuid:
             intake.forget(int(end["seq"]))
 
     def stop(self) -> None:
-        """Hand back what is not in the spool."""
+        """Requeue the messages that are not in the spool."""
         if self._intake is not None:
             self._intake.close()
             self._intake = None
@@ -179,7 +204,7 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _leave_in_order() -> None:
-    """Spark ends this process with SIGTERM. As an exception, that still lets Spark's loop call `stop`."""
+    """Raise an exception at SIGTERM, with which Spark ends this process, so that Spark's loop calls `stop`."""
 
     def leave(_signal: int, _frame: object) -> None:
         raise SystemExit

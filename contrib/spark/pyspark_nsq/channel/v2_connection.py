@@ -1,9 +1,9 @@
-"""A connection to one nsqd that consumes a channel: from the first bytes to giving back what is not finished.
+"""A connection to one nsqd that consumes a channel, from the handshake to the requeuing of unfinished messages.
 
-    connect, IDENTIFY, [TLS], [AUTH], SUB, then RDY as told; ...; RDY 0, CLS, REQ of the unfinished, close
+    connect, IDENTIFY, [TLS], [AUTH], SUB, then RDY of `set_rdy`; ...; RDY 0, CLS, REQ of the unfinished, close
 
-nsqd does not give the messages of a connection that is gone to somebody else before their time is over. So an orderly
-end hands them back one by one.
+nsqd requeues the messages of a lost connection only after their timeout. So a connection that closes in order requeues
+them one by one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pyspark_nsq.http.tls import HttpsPolicy, told
 from pyspark_nsq.options.channel import ChannelOptions
 
 _HEARTBEAT_MS = 15_000
-#: A peer that was silent for so many heartbeats is gone, or stands still.
+#: A connection without data for so many heartbeats is lost, or nsqd hangs.
 _MISSED_HEARTBEATS = 3
-#: Answers to what was sent too late, and no more than that.
+#: Errors in answer to commands that came too late, which change nothing else.
 _HARMLESS = (b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED")
 _MAX_RDY = 2500
 _CLOSE_WAIT = b"CLOSE_WAIT"
@@ -40,8 +40,8 @@ _MOST_FRAME_BYTES = 1 << 30
 
 class V2Connection(Protocol, TimeoutMixin):
     """
-    `ready` is called once subscribed; `received` then gets what each read brought; `ended` is called when the
-    connection is gone, with a ReadError when nsqd has refused.
+    `ready` is called after SUB; `received` is called with the messages of each read; `ended` is called when the
+    connection is closed, with a ReadError when nsqd has refused a command.
     """
 
     transport: Any
@@ -90,7 +90,7 @@ class V2Connection(Protocol, TimeoutMixin):
         except InvalidFrame as failure:
             self._refuse(f"it does not talk NSQ: {failure}")
         except Exception as failure:
-            # Twisted would only log it, and the connection would be made again.
+            # Twisted would only log the error, and the connection would be made again.
             self._refuse(f"reading failed: {type(failure).__name__}: {failure}", failure)
 
     def _read(self, data: bytes) -> None:
@@ -170,27 +170,27 @@ class V2Connection(Protocol, TimeoutMixin):
         self.transport.loseConnection()
 
     def set_rdy(self, count: int) -> None:
-        """How many messages may be unfinished at a time; nsqd sends more only below that."""
+        """Set the largest number of unfinished messages, below which nsqd sends more."""
         count = min(count, self.max_rdy)
         if count != self._rdy:
             self._rdy = count
             self.transport.write(commands.rdy(count))
 
     def finish(self, span: Span) -> None:
-        """Finish the messages of a span that came over this connection, unless that is done or it is closed."""
+        """Finish the messages of a span of this connection, unless they are finished or the connection is closed."""
         if span in self.unfinished:
             self.unfinished.remove(span)
             self.transport.write(span.fins)
 
     def split(self, span: Span, count: int) -> tuple[Span, Span]:
-        """Return the first `count` messages of an unfinished span and the others, which now are spans of their own."""
+        """Divide an unfinished span. Return its first `count` messages and the others as two spans."""
         parts = span.part(0, count), span.part(count, span.count)
         self.unfinished.discard(span)
         self.unfinished.update(parts)
         return parts
 
     def give_back(self) -> Deferred[None]:
-        """Take nothing more, hand back what is not finished, close. Fires when the connection is gone."""
+        """Receive no more, requeue the unfinished messages, close. Fires when the connection is closed."""
         if self._closing is None:
             self._closing = Deferred()
             if self._expecting == self._told:
@@ -205,7 +205,7 @@ class V2Connection(Protocol, TimeoutMixin):
         self.unfinished.clear()
         failed = reason.value
         if self._expecting == self._secured and failed is not None and not isinstance(failed, ConnectionClosed):
-            # One side does not trust the other, and will not the next time.
+            # One side does not trust the other: a retry would not change this.
             self._refused = ReadError(f"nsqd {self.nsqd}: {told(failed)}")
         self._ended(self, self._refused)
         if self._closing is None:

@@ -1,8 +1,8 @@
 """
-What a consumer's connection reads, split into spans of messages and other frames.
+The data that a consumer's connection reads, divided into spans of messages and other frames.
 
-Performance: messages of one size cost a step for each chunk that is read, others a short step for each message. No
-object is made for a message.
+Performance: messages of one size cost a step for each chunk that is read, others a short step for each message. There
+is no object for a message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SMALLEST_MESSAGE = BODY_AT - SIZE_BYTES
 
 
 class SpanReader:
-    """For one connection, to `nsqd`. A frame may have `most_bytes`."""
+    """Divides the data of one connection to `nsqd`. A frame may have `most_bytes`."""
 
     def __init__(self, nsqd: str, most_bytes: int) -> None:
         self._nsqd = nsqd

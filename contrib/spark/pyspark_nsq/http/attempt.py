@@ -1,4 +1,4 @@
-"""One request to one nsqd: it is answered well, or `AttemptFailed` says why not and whether to try again."""
+"""One request to one nsqd. Its result is a good answer, or `AttemptFailed` with the cause."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 5
 _SHOWN_CHARACTERS = 200
 
-#: The network's failures. Whether nsqd took the request is unknown after some of them: hence at-least-once.
+#: Failures of the network. After some of them it is unknown whether nsqd has the request: hence at-least-once.
 _NETWORK_FAILURES = (
     CancelledError,
     RequestTransmissionFailed,
@@ -46,12 +46,12 @@ _NETWORK_FAILURES = (
     error.DNSLookupError,
 )
 
-#: Those of them that come before a request is sent.
+#: Failures of the network before a request is sent.
 _NOT_CONNECTED = (error.ConnectError, error.DNSLookupError, *NOT_TRUSTED)
 
 
 class AttemptFailed(Exception):
-    """One attempt failed. `cause` is there when another one may do better, `status` when nsqd has answered."""
+    """One attempt failed. `cause` is None when a retry cannot help, `status` is that of an answer of nsqd."""
 
     def __init__(self, reason: str, cause: Cause | None, status: int | None = None) -> None:
         super().__init__(reason)
@@ -60,7 +60,7 @@ class AttemptFailed(Exception):
 
     @property
     def again(self) -> bool:
-        """Whether another attempt may do better."""
+        """Whether another attempt may succeed."""
         return self.cause is not None
 
 
@@ -72,20 +72,20 @@ class Answered(NamedTuple):
 
 
 def pause_seconds(attempt: int, backoff_ms: int, max_backoff_ms: int) -> float:
-    """How long to wait before retry number `attempt`, from 0. The jitter keeps tasks from coming back in step."""
+    """Return the pause before retry number `attempt`, from 0. The jitter keeps tasks from retrying at the same time."""
     # 2**30 is far above any maxBackoffMs; the bound keeps the number small.
     milliseconds = backoff_ms * (1 << min(attempt, 30)) * random.uniform(0.5, 1.5)
     return min(milliseconds, max_backoff_ms) / 1000
 
 
 class Requester:
-    """Asks on the process's pool of connections, so that those of one task serve the next.
+    """Sends requests on the process's pool of connections, which the tasks of the process share.
 
-    Lives in the reactor's thread, but may be made in any.
+    For the reactor's thread, but may be made in any thread.
     """
 
     def __init__(self, reactor: ReactorBase, security: Security, timeout_ms: int, max_in_flight: int) -> None:
-        """Raises OptionError when a file of `security` is of no use."""
+        """Raises OptionError when a file of `security` cannot be used."""
         self._reactor = reactor
         self._timeout_ms = timeout_ms
         self._headers = Headers({b"Content-Type": [b"application/octet-stream"]})
@@ -99,14 +99,14 @@ class Requester:
         self._client = HTTPClient(agent)
 
     def post(self, url: str, body: bytes) -> Deferred[Answered]:
-        """Fires when nsqd has taken `body`. Fails with AttemptFailed.
+        """Send `body`. Fires when nsqd has accepted it. Fails with AttemptFailed.
 
-        The time limit is round the whole attempt: connecting, sending, and reading all of the answer.
+        The time limit is that of the whole attempt: connecting, sending, and reading the answer.
         """
         return self._attempt("POST", url, body)
 
     def get(self, url: str) -> Deferred[Answered]:
-        """Fires with the answer. Fails with AttemptFailed; the time limit is as for `post`."""
+        """Request `url`. Fires with the answer. Fails with AttemptFailed; the time limit is as for `post`."""
         return self._attempt("GET", url, None)
 
     def _attempt(self, method: str, url: str, body: bytes | None) -> Deferred[Answered]:
@@ -139,7 +139,7 @@ class Requester:
 
 
 class _PreparedUrl(EncodedURL):
-    """A URL as it travels. treq parses and encodes one for each request, a fifth of its work: it finds that done."""
+    """An encoded URL. treq parses and encodes a URL for each request, a fifth of its work, which this class saves."""
 
     wire: str
 
@@ -171,7 +171,7 @@ class _WholeBody:
         return succeed(None)
 
     def pauseProducing(self) -> None:
-        """It is all with the transport already."""
+        """Do nothing: the transport has the whole body already."""
 
     resumeProducing = stopProducing = pauseProducing
 
@@ -201,12 +201,12 @@ class _BodyReader(Protocol):
 
 
 def _reason(failure: BaseException) -> str:
-    """A line for people."""
+    """Return the reason of a failure in one line."""
     return told(_first(failure))
 
 
 def _first(failure: BaseException) -> BaseException:
-    """Twisted wraps what happened in lists of failures."""
+    """Return the first of the failures that Twisted has wrapped in lists."""
     while isinstance(failure, (RequestTransmissionFailed, ResponseFailed)) and failure.reasons:
         failure = failure.reasons[0].value
     return failure

@@ -1,10 +1,10 @@
-"""The causes of failed attempts that another attempt may heal."""
+"""The causes of failed attempts that another attempt may resolve."""
 
 from enum import Enum
 
 
 class Cause(Enum):
-    """The value is how the cause is named in figures, after ``retried``."""
+    """A cause. Its value is its name in figures, after ``retried``."""
 
     BUSY = "429"
     SERVER = "5xx"

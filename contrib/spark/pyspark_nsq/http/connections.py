@@ -1,4 +1,4 @@
-"""Connections to HTTP servers: kept from task to task, and written to in as few system calls as it takes.
+"""Connections to HTTP servers, which are kept from task to task and written to in few system calls.
 
     Agent --URI--> _Endpoints --> endpoint, with TLS for https
                        |
@@ -6,8 +6,8 @@
 
 Twisted's transport copies a request's head and body into one buffer, waits for the next turn of the reactor, and then
 sends 128 KiB a turn: nine turns for a body of 1 MiB, and each of them runs Python whose code and data the body has
-pushed out of the CPU's caches. `OnePiece` hands head and body to the socket at once, from where they are; what the
-socket does not take, Twisted sends.
+removed from the CPU's caches. `OnePiece` writes head and body to the socket in one call, without a copy; Twisted sends
+the rest that the socket does not accept.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from pyspark_nsq.options.security import Security
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
 
-#: Servers commonly close connections idle for 60 s. A POST on one just closed is a lost answer: be first.
+#: Servers commonly close connections that were idle for 60 s. A POST on a closed one is a lost answer: close it before.
 _IDLE_SECONDS = 30
 
 
 class Connections(NamedTuple):
-    """Connections of one security, and how new ones check who they meet."""
+    """The pool of connections with one security, and the policy by which new ones check the server."""
 
     pool: HTTPConnectionPool
     policy: HttpsPolicy
 
 
-#: The worker's, from task to task.
+#: The connections of this process, kept from task to task.
 _connections: dict[Security, Connections] = {}
 
 
 def shared_connections(reactor: ReactorBase, security: Security) -> Connections:
-    """Those of all tasks in this process. Raises OptionError when a file of `security` is of no use."""
+    """Return the connections of this process. Raises OptionError when a file of `security` cannot be used."""
     known = _connections.get(security)
     if known is None:
         pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
@@ -58,7 +58,7 @@ def shared_connections(reactor: ReactorBase, security: Security) -> Connections:
 
 @implementer(IAgentEndpointFactory)
 class Endpoints:
-    """Where an Agent connects to. Made once for each place: Twisted's own encodes the host by IDNA for each request."""
+    """The endpoints of an Agent, made once for each server. Twisted's own encode the host by IDNA for each request."""
 
     def __init__(self, reactor: ReactorBase, policy: HttpsPolicy, connect_seconds: float) -> None:
         self._reactor = reactor
@@ -99,7 +99,7 @@ class _OnePieceEndpoint:
 class OnePiece:
     """A TCP transport of requests: the head of one waits for its body, and both go to the socket in one call.
 
-    `reactor` says whether earlier bytes still wait in `transport`, which must not be overtaken.
+    `reactor` knows whether earlier bytes still wait in `transport`; they are sent first.
     """
 
     def __init__(self, reactor: Any, transport: Any) -> None:
@@ -108,14 +108,14 @@ class OnePiece:
         self._head = b""
 
     def writeSequence(self, lines: Sequence[bytes]) -> None:
-        """Twisted writes heads, and only these, with this."""
+        """Keep the head of a request: Twisted writes only heads with this method."""
         if any(line.startswith(b"Content-Length:") for line in lines):
             self._head = b"".join(lines)
         else:
             self._transport.writeSequence(lines)
 
     def write(self, body: bytes) -> None:
-        """All of a request's body."""
+        """Send the head and the whole body of a request."""
         head, self._head = self._head, b""
         sent = self._send(head, body)
         if sent < len(head):
@@ -124,14 +124,14 @@ class OnePiece:
             self._transport.write(body[sent - len(head) :])
 
     def _send(self, head: bytes, body: bytes) -> int:
-        """How many bytes the socket took."""
+        """Send to the socket, and return the number of bytes that it accepted."""
         if self._transport in self._reactor.getWriters():
             return 0
         try:
             return int(self._transport.getHandle().sendmsg((head, body)))
-        except OSError:  # full, or broken: the transport finds out itself
+        except OSError:  # full, or broken, which the transport notices itself
             return 0
-        except AttributeError:  # Twisted has let go of the socket, or is on Windows, where sockets have no sendmsg
+        except AttributeError:  # the connection is closed, or sockets have no sendmsg, as on Windows
             return 0
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Which nsqds there are, and which have a topic, as the nsqlookupds know."""
+"""Requests to nsqlookupds for nsqds and topics."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NOT_FOUND = 404
 
 
 class LookupFailed(Exception):
-    """One nsqlookupd did not say."""
+    """An nsqlookupd did not answer, or answered with an error."""
 
 
 class Producer(NamedTuple):
-    """An nsqd."""
+    """An nsqd, as nsqlookupd describes it."""
 
     host: str
     tcp_port: int
@@ -29,16 +29,16 @@ class Producer(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The base URL of its HTTP side. nsqlookupd does not know of ports for HTTPS."""
+        """The base URL for HTTP. nsqlookupd does not know ports for HTTPS."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.http_port}"
 
 
 class Lookup:
-    """Asks nsqlookupds. `security` says whom to trust at https:// ones; its secret is for nsqds, and not sent."""
+    """Asks nsqlookupds. `security` has the authorities for https:// addresses; its secret is not sent."""
 
     def __init__(self, reactor: ReactorBase, security: Security) -> None:
-        """Raises OptionError when a file of `security` is of no use."""
+        """Raises OptionError when a file of `security` cannot be used."""
         self._requester = Requester(reactor, security.without_secret(), _TIMEOUT_MS, max_in_flight=1)
 
     async def producers_of(self, lookupd: str, topic: str) -> set[Producer]:

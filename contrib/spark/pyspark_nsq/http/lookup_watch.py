@@ -1,8 +1,8 @@
 """
-Word from an nsqlookupd that what it knows of a topic has changed, where it sends such word (`GET /v2/watch`).
+Events of an nsqlookupd about changes of a topic (`GET /v2/watch`).
 
-What the events say is not looked at: `changed` is called, and asks again. So a nsqlookupd that sends none, as NSQ's
-own, is used as well, by asking it now and then.
+The content of the events is ignored: `changed` is called, and asks the nsqlookupd. An nsqlookupd without events, such
+as NSQ's own, is asked at intervals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OK = 200
 
 
 class LookupWatch:
-    """Listens to the nsqlookupd at `lookupd`, and again `again_seconds` after the end of what it heard."""
+    """Listens to the nsqlookupd at `lookupd`. Connects again `again_seconds` after the end of a connection."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LookupWatch:
         again_seconds: float,
         changed: Callable[[], object],
     ) -> None:
-        """Raises OptionError when a file of `security` is of no use."""
+        """Raises OptionError when a file of `security` cannot be used."""
         self._reactor = reactor
         self._agent = Agent(reactor, HttpsPolicy(security), connectTimeout=_CONNECT_SECONDS)  # type: ignore[no-untyped-call]
         self._url = f"{lookupd}/v2/watch?topic={quote(topic)}".encode("ascii")
@@ -59,11 +59,11 @@ class LookupWatch:
         """Begin to listen."""
         self._again = None
         self._asking = Deferred.fromCoroutine(self._listen())
-        self._asking.addErrback(lambda _: None)  # whoever asks for the nsqds tells what is wrong
+        self._asking.addErrback(lambda _: None)  # the request for the nsqds reports the error
         self._asking.addBoth(self._ended)
 
     def stop(self) -> None:
-        """Listen no more. `changed` is not called again."""
+        """Stop listening. `changed` is not called again."""
         self._stopped = True
         for call in (self._again, self._told):
             if call is not None and call.active():
@@ -94,7 +94,7 @@ class LookupWatch:
 
 
 class _Events(Protocol):
-    """A stream of server-sent events. `over` fires at its end, however it comes."""
+    """A stream of server-sent events. `over` fires at its end."""
 
     def __init__(self, hear: Callable[[], None]) -> None:
         self.over: Deferred[None] = Deferred()
@@ -106,7 +106,7 @@ class _Events(Protocol):
             self.transport.loseConnection()
 
     def dataReceived(self, data: bytes) -> None:
-        # A comment, which only says that the connection is there, starts with a colon.
+        # A comment, which only keeps the connection alive, starts with a colon.
         if not data.startswith(b":"):
             self._hear()
 
@@ -116,4 +116,4 @@ class _Events(Protocol):
 
 
 def _ignore() -> None:
-    """What is told is no event."""
+    """Ignore data that is not a stream of events."""

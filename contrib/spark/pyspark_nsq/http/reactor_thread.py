@@ -1,12 +1,11 @@
-"""Twisted's reactor in a thread of its own, started when the first write of a process needs it.
+"""Twisted's reactor in a thread of its own, started at its first use in a process.
 
-Spark's Python workers are forked from a daemon that never loads Twisted, so each has a reactor of its own,
-and it lives on with the worker: connections are kept between tasks. A process forked while a reactor runs
-is another matter. The child's copy says it is running, but its thread stayed behind in the parent, and
-whatever is handed to it never happens. The process id noticed at the start tells the two apart.
+Spark's Python workers are forked from a daemon that never loads Twisted, so each has a reactor of its own, which runs
+as long as the worker: connections are kept between tasks. In a process that is forked while a reactor runs, the copy of
+the reactor seems to run, but its thread is missing, and it executes nothing. The process id of the start detects this.
 
 All threads of the reactor are daemons: a process ends without waiting for them. A reactor that has ended, because
-other code in the process stopped it, cannot be started again; `wait_for` keeps threads from waiting for it for ever.
+other code in the process stopped it, cannot be started again; `wait_for` then ends the wait of a thread.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _failure: BaseException | None = None
 
 
 def running_reactor() -> ReactorBase:
-    """The process's reactor, running in a thread; started by the first call.
+    """Return the process's reactor, which runs in a thread. The first call starts it.
 
     May be called from any thread. Raises ForkedReactorError in a process that was forked from one whose
     reactor was started here, and ReactorStoppedError when it does not start or has ended.
@@ -54,10 +53,10 @@ def running_reactor() -> ReactorBase:
 def wait_for(arrived: Callable[[float], bool]) -> None:
     """Call `arrived`, which waits for so many seconds, until it returns true.
 
-    For a thread that waits for work of the reactor's. Raises ReactorStoppedError when the reactor ends before.
+    For a thread that waits for work of the reactor. Raises ReactorStoppedError when the reactor ends before.
     """
     while not arrived(_LOOK_SECONDS):
-        # What it did just before its end has arrived.
+        # The work that the reactor did just before its end has arrived.
         if not _runs() and not arrived(0):
             raise _stopped()
 
@@ -103,7 +102,7 @@ def _run(reactor: ReactorBase) -> None:
 
 
 def _after_fork() -> None:
-    """Another thread of the parent may have held the lock."""
+    """Replace the lock, which another thread of the parent may have held."""
     global _lock
     _lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Who nsqd has to be, and who the connector is, on connections with TLS."""
+"""TLS: the check of nsqd's certificate, and the connector's own certificate."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.files import read_file
 from pyspark_nsq.options.security import Security
 
-#: One side does not accept the other.
+#: Errors when one side does not trust the other.
 NOT_TRUSTED = (SSL.Error, VerificationError)
 
 
 def told(error: BaseException) -> str:
-    """What went wrong with a connection, TLS or not, in a line for people."""
+    """Return the error of a connection, with TLS or without, in one line."""
     if isinstance(error, SSL.Error):
         reasons = [str(entry[-1]) for entry in error.args[0]] if error.args and error.args[0] else []
         return f"TLS: {'; '.join(reasons) or 'the handshake failed'}"
@@ -49,7 +49,7 @@ class HttpsPolicy:
 
 @implementer(IOpenSSLClientConnectionCreator)
 class _AnyServer:
-    """Takes whatever certificate the server has."""
+    """Accepts any certificate of the server."""
 
     def __init__(self, own: ssl.PrivateCertificate | None) -> None:
         made = own.options() if own else ssl.CertificateOptions()  # type: ignore[no-untyped-call]
@@ -61,7 +61,7 @@ class _AnyServer:
 
 
 def _authorities(security: Security) -> Any:
-    """Those of `tls.caFile`; None for the machine's."""
+    """Return the authorities of `tls.caFile`; None for those of the machine."""
     if security.ca_file is None:
         return None
     path, text = read_file("tls.caFile", security.ca_file)

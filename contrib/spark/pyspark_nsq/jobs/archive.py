@@ -16,7 +16,7 @@ from pyspark_nsq.jobs.failures import explained
 from pyspark_nsq.jobs.signals import stopping
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 
-#: The connector's words for the way out of lost data.
+#: The text in which the connector names its option for data loss.
 _ON_DATA_LOSS = 'set the option "failOnDataLoss" to "false"'
 _FORMATS = ("parquet", "delta")
 
@@ -27,28 +27,30 @@ _FORMATS = ("parquet", "delta")
 @click.option(
     "--topic-pattern",
     metavar="REGEX",
-    help="Instead: all topics whose whole name matches, also those that are created later.",
+    help="In place of --topic: all topics whose whole name matches, also topics that are created later.",
 )
 @click.option("--output", required=True, metavar="FOLDER", help="The archive: a folder, or a URI that Spark can write.")
-@click.option("--checkpoint", metavar="FOLDER", help="The checkpoint; the default is inside of the archive.")
+@click.option("--checkpoint", metavar="FOLDER", help="The checkpoint; the default is a folder of the archive.")
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="parquet", show_default=True)
-@click.option("--once", is_flag=True, help="Stop when the archive has what the logs have now.")
+@click.option("--once", is_flag=True, help="Stop when all present messages are archived.")
 @click.option(
     "--trigger",
     type=click.FloatRange(0.1),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look for new messages.",
+    help="Time between two searches for new messages.",
 )
 @click.option(
     "--max-rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Most rows of a micro-batch."
 )
-@click.option("--tasks", type=click.IntRange(1), default=2, show_default=True, help="Least tasks of a micro-batch.")
-@click.option("--compact", is_flag=True, help="Also merge the small files of hours that are over.")
+@click.option(
+    "--tasks", type=click.IntRange(1), default=2, show_default=True, help="Least number of tasks of a micro-batch."
+)
+@click.option("--compact", is_flag=True, help="Also merge the small files of past hours.")
 @compaction_options
-@click.option("--allow-data-loss", is_flag=True, help="Go on without messages that a log does not keep any more.")
-@click.option("--quiet", is_flag=True, help="No line for each micro-batch.")
+@click.option("--allow-data-loss", is_flag=True, help="Go on without messages that a log no longer keeps.")
+@click.option("--quiet", is_flag=True, help="Print no line for each micro-batch.")
 @spark_options
 def archive(
     connection: Connection,
@@ -67,9 +69,9 @@ def archive(
     allow_data_loss: bool,
     quiet: bool,
 ) -> None:
-    """Copy the logs of topics to --output, each message once, and go on until stopped.
+    """Copy the logs of topics to --output, each message once, until stopped.
 
-    SIGINT and SIGTERM end it after the running micro-batch. The next run goes on where this one was.
+    SIGINT and SIGTERM end it after the running micro-batch. The next run continues where this one ended.
     """
     from pyspark_nsq.archive.files import Files
     from pyspark_nsq.archive.identity import claim
@@ -111,7 +113,7 @@ def archive(
 
 @contextmanager
 def _named_options() -> Iterator[None]:
-    """Name the option of this job where the connector names its own for loss of data."""
+    """Replace the connector's option for data loss in an error by the option of this job."""
     try:
         yield
     except Exception as error:
@@ -126,4 +128,4 @@ def _say(line: str) -> None:
 
 
 def _quiet(line: str) -> None:
-    """Say nothing."""
+    """Ignore a line."""

@@ -16,8 +16,8 @@ from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 def archive_verify(connection: Connection, spark: SparkChoice, output: str, checkpoint: str | None) -> None:
     """Compare the archive in --output with the logs of its topics, message by message.
 
-    Each message that a log still has, up to where the archive has read, has to be in the archive once. The exit code
-    is 1 if one is missing or there twice. Messages that the logs do not keep any more are only searched for repeats.
+    Each message that a log still has, up to the position of the checkpoint, has to be in the archive once. The exit
+    code is 1 if one is missing or exists twice. Rows that the logs do not keep any more are only searched for repeats.
     """
     from pyspark_nsq.archive.verify import verify
     from pyspark_nsq.errors import ArchiveError

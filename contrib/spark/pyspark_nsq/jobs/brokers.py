@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester
+from pyspark_nsq.http.lookup import Producer
 from pyspark_nsq.http.reactor_thread import running_reactor
 from pyspark_nsq.jobs.connection import Connection
 from pyspark_nsq.options.kinds import HttpAddresses, option, read_options
@@ -27,14 +28,14 @@ class _Place(Security):
 
 
 class Brokers:
-    """The nsqds of a connection. Every method raises ReadError when one of them cannot be asked, or refuses."""
+    """The nsqds of a connection. Every method raises ReadError when one of them does not answer, or refuses."""
 
     def __init__(self, connection: Connection) -> None:
         """Raises OptionError for a bad address or file."""
         self._place = read_options(_Place, connection.options)
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, self._place.security, _TIMEOUT_MS, max_in_flight=1)
-        lookup = replace(self._place.security, auth_secret=None)
+        lookup = self._place.security.without_secret()
         self._lookup_requester = Requester(self._reactor, lookup, _TIMEOUT_MS, max_in_flight=1)
 
     def addresses(self) -> list[str]:
@@ -45,7 +46,7 @@ class Brokers:
         for lookupd in self._place.lookupds:
             document = self._ask("GET", f"{lookupd}/nodes", self._lookup_requester)
             nodes = document.get("data", document)["producers"]
-            found.update(f"http://{node['broadcast_address']}:{node['http_port']}" for node in nodes)
+            found.update(Producer(node["broadcast_address"], node["tcp_port"], node["http_port"]).url for node in nodes)
         if not found:
             raise ReadError(f"{', '.join(self._place.lookupds)} knows no nsqd; check that the nsqds name it")
         return sorted(found)
@@ -61,7 +62,7 @@ class Brokers:
         return found
 
     def seek(self, address: str, topic: str, channel: str, to: str, *, dry_run: bool) -> dict[str, int]:
-        """Move a channel in its topic's log, or with `dry_run` compute what a move would do.
+        """Move a channel in its topic's log, or with `dry_run` compute the result of a move.
 
         Returns the position, and how many messages are replayed, skipped and in the channel.
         """

@@ -23,14 +23,14 @@ _MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True)
 class CompactionChoice:
-    """Which hours are compacted, and into which files."""
+    """The hours that are compacted, and the files that they become."""
 
     min_age_minutes: float
     file_mib: int
     compression: str
 
     def run(self, session: SparkSession, files: Files) -> Iterator[str]:
-        """Compact an archive. Yield a line for each hour. Raises ArchiveError."""
+        """Compact an archive, and yield a line for each hour. Raises ArchiveError."""
         from pyspark_nsq.archive.compaction import compact
         from pyspark_nsq.archive.delta import compact_delta
         from pyspark_nsq.archive.identity import must_exist
@@ -61,7 +61,7 @@ def compaction_options(function: F) -> F:
             default=256,
             show_default=True,
             metavar="MIB",
-            help="The size of a compacted file. Files of half that size are left alone.",
+            help="The size of a compacted file. Files of at least half that size stay as they are.",
         ),
         click.option(
             "--min-age",
@@ -69,7 +69,7 @@ def compaction_options(function: F) -> F:
             default=10.0,
             show_default=True,
             metavar="MINUTES",
-            help="Compact hours that ended so long ago; with -60 all.",
+            help="Compact hours that ended at least so long ago; -60 compacts all hours.",
         ),
     ):
         wrapped = option(wrapped)

@@ -1,4 +1,4 @@
-"""The options of a job that say where NSQ is, and the options of ``format("nsq")`` that they set."""
+"""The options of a job for its connection to NSQ, and the options of ``format("nsq")`` that they set."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DECLARED: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True)
 class Connection:
-    """The options of ``format("nsq")`` that say where NSQ is."""
+    """The options of ``format("nsq")`` for addresses, secrets and TLS."""
 
     options: dict[str, str]
 
@@ -53,7 +53,7 @@ def connection_options(function: F) -> F:
 
 
 def optional_connection_options(function: F) -> F:
-    """Give a command the options of a connection that it can do without; `connection` is then without options."""
+    """Give a command the options of a connection, all of them optional; without them `connection` is empty."""
     return _with_connection(function, is_required=False)
 
 

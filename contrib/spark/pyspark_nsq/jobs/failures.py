@@ -1,4 +1,4 @@
-"""The text of a failed job: one line that names what went wrong, also when Spark raised it."""
+"""The text of a failed job: one line with the error, also when Spark raised it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JVM = "\nJVM stacktrace"
 
 
 def explained(error: BaseException) -> str:
-    """Return the text of the connector's error, without the stack traces that Spark puts around it.
+    """Return the text of the connector's error, without the stack traces that Spark adds.
 
     An error that is not the connector's is shown with its class, and without the traceback that is in its text.
     """

@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """Do what the words say. Return the exit code; an error is one line on stderr."""
+    """Run the command of these arguments. Return the exit code; an error is one line on stderr."""
     try:
         return int(root.main(list(words), PROGRAM, standalone_mode=False) or DONE)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -8,9 +8,9 @@
 | topic     | string    |                                                                        |
 | id        | string    | 16 hexadecimal digits                                                  |
 | timestamp | timestamp | when it was published                                                  |
-| nsqd      | string    | host:port of the nsqd that has it in its log                           |
-| position  | long      | its place in that log                                                  |
-| due       | timestamp | of a message that was published with a delay: its end                  |
+| nsqd      | string    | host:port of the nsqd whose log has it                                 |
+| position  | long      | its position in that log                                               |
+| due       | timestamp | for a deferred message, the time from which it may be delivered        |
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Messages:
 
     @property
     def place(self) -> str:
-        """The place of the messages, for people."""
+        """The archive or the addresses of the messages, for output."""
         named = [self.connection.options[name] for name in _PLACES if name in self.connection.options]
         return self.archive or ", ".join(named)
 
@@ -101,7 +101,7 @@ class Messages:
         return matching
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return the messages. Raises OptionError for what does not exist, and for wrong SQL; ReadError."""
+        """Return the messages. Raises OptionError for a missing topic or archive, and for wrong SQL; ReadError."""
         from pyspark.sql import functions as f
 
         topics = self.topics_found(spark)
@@ -141,7 +141,7 @@ class Messages:
         )
 
     def _options_of(self, section: Section) -> dict[str, str]:
-        """The options of ``format("nsq")`` for a section of a log."""
+        """Return the options of ``format("nsq")`` for a section of a log."""
         from pyspark_nsq.jobs.brokers import Brokers
 
         address = next((each for each in Brokers(self.connection).addresses() if _host(each) == section.nsqd), None)
@@ -153,7 +153,7 @@ class Messages:
         return options | {"nsqdHttpAddresses": address, "subscribe": section.topic}
 
     def _archived(self, spark: SparkSession, first_ms: int | None, last_ms: int | None) -> DataFrame:
-        """The rows of the days from one moment to another: files of other days are not opened."""
+        """Return the rows of the days of a range of time: files of other days are not opened."""
         from pyspark.sql import functions as f
 
         rows = self._read_archive(spark)
@@ -181,7 +181,7 @@ class Messages:
         return read_archive(spark, files)
 
     def _chosen(self, rows: DataFrame) -> DataFrame:
-        """The rows of the time and of the predicate, with the columns of text and JSON."""
+        """Return the rows of the range of time and of the predicate, with the columns of text and JSON."""
         from pyspark.sql import functions as f
 
         if self.start_ms is not None:
@@ -209,7 +209,7 @@ def _timestamp(unix_ms: int) -> Column:
 
 
 def where(rows: DataFrame, predicate: str) -> DataFrame:
-    """Return the rows for which the SQL is true. Raises OptionError with Spark's own line for what is wrong in it."""
+    """Return the rows for which the SQL is true. Raises OptionError with Spark's message for wrong SQL."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
@@ -228,10 +228,12 @@ def message_options(function: F) -> F:
             click.option(
                 "--archive", default="", metavar="FOLDER", help="Read an archive instead of the topics' logs."
             ),
-            click.option("--from", "start_ms", type=MOMENT, help="Messages published since; RFC 3339 or ms."),
-            click.option("--to", "end_ms", type=MOMENT, help="Messages published before."),
+            click.option(
+                "--from", "start_ms", type=MOMENT, help="Only messages published at or after this time; RFC 3339 or ms."
+            ),
+            click.option("--to", "end_ms", type=MOMENT, help="Only messages published before this time."),
             click.option("--where", default="", metavar="SQL", help=f"A predicate over {', '.join(COLUMNS)}."),
-            click.option("--allow-data-loss", is_flag=True, help="Pass over messages that are gone or damaged."),
+            click.option("--allow-data-loss", is_flag=True, help="Go on without messages that are lost or damaged."),
         )
     ):
         function = option(function)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM for a job that finishes what it is doing before it ends."""
+"""SIGINT and SIGTERM for a job that finishes its current step before it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
         received = True
         stop()
 
-    # Entering the session, Spark has put a handler of its own for SIGINT into place.
+    # Spark installs its own handler of SIGINT at the start of the session.
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

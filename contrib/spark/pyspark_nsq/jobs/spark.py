@@ -24,7 +24,7 @@ _LOCAL = re.compile(r"local(\[[^\]]+\])?")
 
 @dataclass(frozen=True)
 class SparkChoice:
-    """Where a job runs. `master` is empty for the cluster of ``spark-submit``, or else this machine."""
+    """The master and the settings of a job. An empty `master`: that of ``spark-submit``, or this machine."""
 
     name: str
     master: str
@@ -93,7 +93,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _is_submitted() -> bool:
-    """Whether ``spark-submit`` started this process: its gateway is in the environment."""
+    """Return whether ``spark-submit`` started this process: its gateway is in the environment."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

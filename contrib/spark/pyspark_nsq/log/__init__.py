@@ -1,1 +1,1 @@
-"""Reading a topic's log of nsqtw by position."""
+"""Reading of a topic's log of nsqtw by position."""

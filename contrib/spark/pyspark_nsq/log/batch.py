@@ -23,7 +23,7 @@ class LogBatchReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
-        """Raises ReadError, and DataLossError when the beginning is gone, unless failOnDataLoss is false."""
+        """Return the partitions. Raises ReadError, and DataLossError for a lost beginning if failOnDataLoss is true."""
         from pyspark_nsq.log import plan as log_plan
         from pyspark_nsq.log.client import LogClient
         from pyspark_nsq.log.discovery import Discovery
@@ -41,14 +41,14 @@ class LogBatchReader(DataSourceReader):
 
 
 class FilteredLogBatchReader(LogBatchReader):
-    """The same for a query whose filters Spark pushes down: positions that they rule out are not read."""
+    """Reads a batch without positions that the query's pushed filters exclude."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take note of the filters. Spark applies all of them, too."""
+        """Keep the filters. Spark applies all of them, too."""
         self._bounds = Bounds.of(filters, self._options.timestamp_slack_ms)
         return filters
 
 
 def log_batch_reader(options: LogOptions) -> LogBatchReader:
-    """Return a reader that takes filters when the options say so, and Spark has some for it."""
+    """Return a reader, which accepts filters with the option `pushFilters` in a session that pushes them."""
     return FilteredLogBatchReader(options) if options.push_filters and are_pushed() else LogBatchReader(options)

@@ -1,4 +1,4 @@
-"""Questions to the logs of nsqtw's brokers, over HTTP. For threads that are not the reactor's."""
+"""HTTP requests to the logs of nsqtw's brokers. For other threads than the reactor's."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Extent(NamedTuple):
     latest: int
 
 
-#: None where the topic does not exist.
+#: The extents of logs; None if the topic does not exist.
 Extents = dict[Log, Extent | None]
 
 
 class Part(NamedTuple):
-    """The content of one answer. `next` is where to go on; `earliest`: older ones are gone."""
+    """The content of one answer. `next`: position of the next request; `earliest`: least position that is kept."""
 
     sections: list[Section]
     next: int
@@ -52,8 +52,8 @@ class Part(NamedTuple):
 
 class LogClient:
     """
-    Asks the nsqds of `options`. Every method raises ReadError when an answer cannot be had, retries included. It counts
-    the requests that were answered, those that had to be repeated, and the bytes of the answers.
+    Asks the nsqds of `options`. Every method raises ReadError when all retries have failed. It counts the answered
+    requests, the repeated ones, and the bytes of the answers.
     """
 
     def __init__(self, options: LogOptions) -> None:
@@ -63,9 +63,11 @@ class LogClient:
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, options.security, options.request_timeout_ms, max_in_flight=2)
         self._turns = DeferredSemaphore(_MOST_AT_ONCE)
+        #: No micro-batch waits behind questions about the lag.
+        self._lag_turns = DeferredSemaphore(_MOST_AT_ONCE)
 
     def extents(self, logs: Iterable[Log], start_ms: int | None = None, end_ms: int | None = None) -> Extents:
-        """Return between which positions the messages of each log from one moment to another are."""
+        """Return the range of positions of each log that has the messages from one time to another."""
         moments = {"start": start_ms, "end": end_ms}
         asked = {name: _seconds(moment) for name, moment in moments.items() if moment is not None}
         retries = self._options.retries
@@ -73,7 +75,7 @@ class LogClient:
         return {log: each.result() for log, each in coming.items()}
 
     def extents_of_known(self, logs: Iterable[Log]) -> Extents:
-        """Return the extents of logs whose nsqd may be down; those of one that is are left out. Each is asked once."""
+        """Return the extents of logs whose nsqd may be down, without those of unreachable nsqds. Each is asked once."""
         coming = {log: self.begin(partial(self._extent, log, {}, retries=0)) for log in logs}
         found: Extents = {}
         for log, each in coming.items():
@@ -84,15 +86,15 @@ class LogClient:
         return found
 
     def read(self, log: Log, start: int, limit: int) -> Future[Part]:
-        """Return the content from a position on, of about `limit` bytes; on its way when this returns."""
+        """Request the content from a position on, of about `limit` bytes."""
         return self.begin(lambda: self._read(log, start, limit))
 
     def document(self, url: str) -> Future[Any]:
-        """Return the JSON document at a URL of an nsqd."""
+        """Request the JSON document at a URL of an nsqd."""
         return self.begin(lambda: self._document(url))
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Have the reactor do something; the outcome is for this thread."""
+        """Run `work` in the reactor's thread, and return a future for its result."""
         outcome: Future[T] = Future()
 
         def start() -> None:
@@ -113,11 +115,11 @@ class LogClient:
             raise ReadError(f"{log.address} answered {answered.body[:100]!r} for the extent of a log") from error
 
     def lag(self, log: Log, position: int) -> Future[Behind]:
-        """Return how far a reader at `position` is behind; on its way when this returns. Asked once."""
+        """Request the lag of a reader at `position`, without retries."""
         return self.begin(lambda: self._lag(log, position))
 
     async def _lag(self, log: Log, position: int) -> Behind:
-        answered = await self._ask_log(log, "/v2/topic/log/lag", {"from": str(position)}, retries=0)
+        answered = await self._ask_log(log, "/v2/topic/log/lag", {"from": str(position)}, 0, self._lag_turns)
         if answered is None:
             return Behind(0, 0, position)
         try:
@@ -138,17 +140,20 @@ class LogClient:
 
     async def _document(self, url: str) -> Any:
         try:
-            answered = await self._ask(url, self._options.retries)
+            answered = await self._ask(url, self._options.retries, self._turns)
             return json.loads(answered.body)
         except AttemptFailed as failed:
             raise ReadError(f"{url}: {failed}") from None
         except ValueError:
             raise ReadError(f"{url}: the answer is not JSON") from None
 
-    async def _ask_log(self, log: Log, path: str, given: dict[str, str], retries: int) -> Answered | None:
-        """Return the answer; None when the topic is not known there."""
+    async def _ask_log(
+        self, log: Log, path: str, given: dict[str, str], retries: int, turns: DeferredSemaphore | None = None
+    ) -> Answered | None:
+        """Return the answer; None when the nsqd does not know the topic."""
+        url = f"{log.address}{path}?{urlencode({'topic': log.topic} | given)}"
         try:
-            return await self._ask(f"{log.address}{path}?{urlencode({'topic': log.topic} | given)}", retries)
+            return await self._ask(url, retries, turns or self._turns)
         except AttemptFailed as failed:
             if failed.status == _NOT_FOUND and "TOPIC_NOT_FOUND" in str(failed):
                 return None
@@ -156,12 +161,12 @@ class LogClient:
                 raise ReadError(f"{log.address} has no logs to read: it is not nsqtw, or an old one") from None
             raise ReadError(f"{log.address}{path}: {failed}") from None
 
-    async def _ask(self, url: str, retries: int) -> Answered:
+    async def _ask(self, url: str, retries: int, turns: DeferredSemaphore) -> Answered:
         """Return the answer. Raises AttemptFailed when the last attempt failed."""
         attempt = 0
         while True:
             try:
-                answered = await self._turns.run(self._requester.get, url)
+                answered = await turns.run(self._requester.get, url)
                 self.requests += 1
                 self.body_bytes += len(answered.body)
                 return answered
@@ -175,7 +180,7 @@ class LogClient:
 
 
 def _seconds(milliseconds: int) -> str:
-    """nsqd takes a short number for seconds, so that ms of the first years of Unix time have to be written as such."""
+    """Return a time in seconds, with a fraction: nsqd reads short numbers as seconds, not as milliseconds."""
     return f"{milliseconds // 1000}.{milliseconds % 1000:03d}"
 
 

@@ -19,8 +19,8 @@ _STATS = "/stats?format=json&include_clients=false&include_mem=false"
 class Discovery:
     """The logs of `options`. Brokers and nsqlookupds are asked at most every `topicDiscoveryMs`.
 
-    An nsqd of `nsqdHttpAddresses` is asked for its topics only where there is a pattern. nsqlookupds are asked for the
-    nsqds of each topic, and with a pattern for all nsqds and their topics.
+    An nsqd of `nsqdHttpAddresses` is asked for its topics only with a pattern. nsqlookupds are asked for the nsqds of
+    each topic, and with a pattern for all nsqds and their topics.
     """
 
     def __init__(self, client: LogClient, options: LogOptions) -> None:
@@ -29,7 +29,7 @@ class Discovery:
         self._asked_at: float | None = None
 
     def logs(self) -> tuple[list[Log], bool]:
-        """Return the logs, and whether they were asked for just now. Raises ReadError."""
+        """Return the logs, and whether they come from a new search. Raises ReadError."""
         now = time.monotonic()
         if self._asked_at is not None and now - self._asked_at < self._options.topic_discovery_ms / 1000:
             return self._found, False
@@ -65,7 +65,7 @@ class Discovery:
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:
-                found += [(f"http://{node.host}:{node.http_port}", topic) for node, topic in nodes]
+                found += [(node.url, topic) for node, topic in nodes]
         self._check(troubles)
         return found
 
@@ -78,7 +78,7 @@ class Discovery:
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:
-                found += [Log(topic, f"http://{one.host}:{one.http_port}") for one in producers]
+                found += [Log(topic, one.url) for one in producers]
         self._check(troubles)
         return found
 

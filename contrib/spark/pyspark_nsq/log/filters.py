@@ -1,10 +1,10 @@
 """Filters of a query on columns of a log, as bounds of the positions that have to be read.
 
-The bounds only leave out rows that a filter rejects for sure. Spark applies all filters to the rows that are read.
+The bounds exclude only rows that a filter certainly rejects. Spark applies all filters to the rows that are read.
 
-Spark 4.2 and 4.3 keep one plan of a Python data source for each `load()`, and replace it whenever they push filters. A
-DataFrame that is filtered in one place and used in another, as in a self-join, a union or a second query, then has rows
-missing. So filters are pushed only where the option `pushFilters` says that the DataFrame is used in one place.
+Spark 4.2 and 4.3 keep one plan of a Python data source for each `load()`, and replace it whenever they push filters. In
+a DataFrame that is used twice, as in a self-join, a union or a second query, one use then lacks rows. So filters are
+pushed only with the option `pushFilters`, by which the user promises to use the DataFrame once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def are_pushed() -> bool:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of the rows that a query can want. None: there is no limit."""
+    """Limits of the rows that can pass the filters of a query. None: there is no limit."""
 
     topics: frozenset[str] | None = None
     nsqds: frozenset[str] | None = None
@@ -63,8 +63,8 @@ class Bounds:
     def of(cls, filters: Iterable[Filter], slack_ms: int) -> Bounds:
         """Return the bounds of all filters together.
 
-        nsqd finds a moment by halving, as if no message had an earlier timestamp than those before it. `slack_ms` is
-        how far its clock may have been set back.
+        nsqd finds a time by a binary search, which assumes that timestamps only grow. `slack_ms`: most time by which
+        its clock was set back.
         """
         found = _Collected()
         for each in filters:
@@ -119,7 +119,7 @@ _TAKES: dict[str, Callable[[_Collected, Filter], None]] = {
 
 
 def _values(each: Filter) -> list[Any] | None:
-    """Return the values of which the column must have one; None when the filter is no such."""
+    """Return the values of which the column must have one; None for another kind of filter."""
     if isinstance(each, (EqualTo, EqualNullSafe)):
         return [each.value]
     return list(each.value) if isinstance(each, In) else None

@@ -1,8 +1,8 @@
-"""Places in logs, and their form as Spark's offset.
+"""Positions in logs, and their form as Spark's offset.
 
 A log is a topic on one nsqd. The offset with the option `topic` is ``{"http://127.0.0.1:4151": 4503599627370496}``.
-With `subscribe` or `subscribePattern` it has the same by topic. Both forms are accepted, so that a query can go on with
-the checkpoint of one with the option `topic`.
+With `subscribe` or `subscribePattern` it has such an object for each topic. Both forms are accepted, so that a query
+can continue with the checkpoint of a query with the option `topic`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Log(NamedTuple):
 
 #: A position in each log.
 Places = dict[Log, int]
-#: Where a log starts of which nothing is known yet: at whatever is the oldest.
+#: The position before all messages, from which a new log is read.
 BEGINNING = 0
 
 
@@ -38,7 +38,7 @@ def to_offset(options: LogOptions, places: Places) -> dict[str, Any]:
 
 
 def from_offset(options: LogOptions, offset: dict[str, Any]) -> Places:
-    """Return the places that an offset says. Raises OptionError when it does not say of which topic they are."""
+    """Return the positions of an offset. Raises OptionError when neither it nor the options name their topic."""
     if any(not isinstance(each, dict) for each in offset.values()):
         topics = options.topics or ()
         if len(topics) != 1:

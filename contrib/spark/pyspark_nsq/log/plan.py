@@ -1,4 +1,4 @@
-"""From the options of a read to ranges of positions, and from those to partitions. On the driver."""
+"""The plan of a read, on the driver: ranges of positions by the options, and the partitions of a range."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pyspark_nsq.options.log import (
     LogOptions,
 )
 
-#: As small as an answer gets: one section.
+#: Limit of the smallest answer: one section.
 _ONE_SECTION = 1
 #: A task for fewer positions costs more than it reads.
 _SMALL_TASK = 20_000
 
 
 def starting(client: LogClient, options: LogOptions, logs: Iterable[Log], otherwise: str) -> Places:
-    """Return where to start in each log that there is. Raises ReadError, OptionError and DataLossError."""
+    """Return the starting position of each log. Raises ReadError, OptionError and DataLossError."""
     moment = options.starting_timestamp
     found = client.extents(logs, start_ms=moment)
     if moment is not None:
@@ -38,7 +38,7 @@ def starting(client: LogClient, options: LogOptions, logs: Iterable[Log], otherw
 
 
 def ending(client: LogClient, options: LogOptions, logs: Iterable[Log]) -> Places:
-    """Return where a batch ends in each log that there is. Raises as `starting`."""
+    """Return the ending position of a batch in each log. Raises as `starting`."""
     moment = options.ending_timestamp
     found = client.extents(logs, end_ms=moment)
     if moment is not None:
@@ -55,7 +55,7 @@ def _everywhere(found: Extents, word: str) -> Places:
 
 
 def _asked(options: LogOptions, name: str, found: Extents, asked: ByTopic, otherwise: int) -> Places:
-    """Return the positions that the option `name` says; `otherwise` for a log that it does not name."""
+    """Return the positions of the option `name`; `otherwise` for a log that it does not name."""
     for topic, positions in asked.items():
         for address, at in positions.items():
             log = Log(topic, address)
@@ -76,7 +76,7 @@ def _asked(options: LogOptions, name: str, found: Extents, asked: ByTopic, other
 
 
 def narrowed(client: LogClient, bounds: Bounds, start: Places, ends: Places) -> tuple[Places, Places]:
-    """Return the part of the ranges in which rows can be that pass the filters of a query. Raises ReadError."""
+    """Return the part of the ranges that can have rows that pass the filters of a query. Raises ReadError."""
     logs = [log for log in ends if log in start and bounds.has_log(log)]
     start = {log: max(start[log], bounds.first or start[log]) for log in logs}
     ends = {log: ends[log] if bounds.end is None else min(ends[log], bounds.end) for log in logs}
@@ -88,9 +88,9 @@ def narrowed(client: LogClient, bounds: Bounds, start: Places, ends: Places) -> 
 
 
 def limited(client: LogClient, options: LogOptions, start: Places, ends: Places) -> Places:
-    """Return how far a micro-batch from `start` may go: each log gets its share of the limits."""
+    """Return the end of a micro-batch from `start`: each log gets its share of the limits."""
     waiting = [log for log, end in ends.items() if end > start.get(log, BEGINNING)]
-    # The first one changes, so that a limit below the number of logs starves none.
+    # The first log changes with each micro-batch, so that each is read even with a limit below the number of logs.
     turn = sum(start.values()) % len(waiting) if waiting else 0
     waiting = waiting[turn:] + waiting[:turn]
     found = dict(ends)
@@ -110,7 +110,7 @@ def _share(total: int, number: int, count: int) -> int:
 
 
 def _after_rows(client: LogClient, start: Places, ends: Places, shares: dict[Log, int]) -> Places:
-    """There are no more rows than positions, and none in a gap, so it does not count before the first row."""
+    """Return ends with at most the rows of `shares`. A gap before the first row of a log does not count."""
     found: Places = {}
     firsts: Places = {}
     for log, most in shares.items():
@@ -127,13 +127,13 @@ def _after_rows(client: LogClient, start: Places, ends: Places, shares: dict[Log
 
 
 def _first_parts(client: LogClient, places: Places) -> dict[Log, Part]:
-    """Return the first section of each log from a place on."""
+    """Return the first section of each log from a position on."""
     coming = {log: client.read(log, at, _ONE_SECTION) for log, at in places.items()}
     return {log: each.result() for log, each in coming.items()}
 
 
 def _after_bytes(client: LogClient, log: Log, at: int, end: int, most: int) -> int:
-    """Reads what it counts, as there is no other way to know; one row at least."""
+    """Return an end within a share of bytes, but at least one row. Reads the messages to count their bytes."""
     if most == 0:
         return at
     start, left = at, most
@@ -155,7 +155,7 @@ def _after_bytes(client: LogClient, log: Log, at: int, end: int, most: int) -> i
 def plan(client: LogClient, options: LogOptions, start: Places, ends: Places) -> list[LogPartition]:
     """Return the partitions of a range.
 
-    Raises DataLossError when its beginning is gone, unless failOnDataLoss is false.
+    Raises DataLossError when its beginning is lost, unless failOnDataLoss is false.
     """
     ranges = [LogRange(log, start.get(log, BEGINNING), end) for log, end in ends.items()]
     wholes = _without_gaps(client, options, [each for each in ranges if each.start < each.end])
@@ -167,7 +167,7 @@ def plan(client: LogClient, options: LogOptions, start: Places, ends: Places) ->
 
 
 def _without_gaps(client: LogClient, options: LogOptions, ranges: list[LogRange]) -> list[LogRange]:
-    """Return the same, each from its first message on."""
+    """Return the ranges from their first messages on."""
     parts = _first_parts(client, {each.log: each.start for each in ranges})
     found = []
     for whole in ranges:
@@ -180,7 +180,7 @@ def _without_gaps(client: LogClient, options: LogOptions, ranges: list[LogRange]
 
 
 def _count(options: LogOptions, length: int, total: int) -> int:
-    """Return how many partitions a range gets of `numPartitions`: one at least, and none is empty."""
+    """Return the number of partitions of a range out of `numPartitions`: at least one, and none empty."""
     count = round(options.partitions * length / total)
     if options.max_records is not None:
         count = max(count, -(-length // options.max_records))
@@ -193,13 +193,13 @@ def _cut(whole: LogRange, count: int) -> list[LogRange]:
 
 
 def _most_packed(options: LogOptions, total: int) -> int:
-    """Return up to how many positions of several logs one task gets."""
+    """Return the largest number of positions of several logs that one task gets."""
     most = min(_SMALL_TASK, -(-total // options.partitions))
     return most if options.max_records is None else min(most, options.max_records)
 
 
 def _packed(ranges: list[LogRange], most: int) -> list[LogPartition]:
-    """Return partitions in which small ranges are together, as thousands of small tasks would take long."""
+    """Return partitions that combine small ranges, because thousands of small tasks would take long."""
     found: list[LogPartition] = []
     room = 0
     for each in ranges:

@@ -1,4 +1,4 @@
-"""Requests for the content of a log ahead of its consumer, within a bound of bytes."""
+"""Requests for the content of a log in advance, within a limit of bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ Read = Callable[[int], "Future[Part]"]
 class Prefetch:
     """Parts of a log from `start` to before `end`, in order, one request at a time.
 
-    The next request is sent while the answers that wait here, and `fetch_bytes` for that request, are `most_bytes` at
-    most. With a lower bound than one request it is sent when the consumer asks. An answer may have more bytes than
-    `fetch_bytes`, by one segment of the log.
+    The next request is sent if the waiting answers, and `fetch_bytes` for that request, have at most `most_bytes`. With
+    a lower limit it is sent when the consumer asks. An answer may exceed `fetch_bytes` by one segment of the log.
     """
 
     def __init__(self, read: Read, start: int, end: int, fetch_bytes: int, most_bytes: int) -> None:
@@ -30,7 +29,7 @@ class Prefetch:
         self._changed = Condition()
 
     def take(self) -> Part:
-        """Return the next part; wait for it. Raises ReadError."""
+        """Wait for the next part, and return it. Raises ReadError."""
         with self._changed:
             if not self._ready and not self._is_asking:
                 self._ask()
@@ -54,7 +53,7 @@ class Prefetch:
             self._read(self._next).add_done_callback(self._came)
 
     def _came(self, coming: Future[Part]) -> None:
-        """Keep an answer, in the thread of the reactor."""
+        """Keep an answer. For the reactor's thread."""
         with self._changed:
             self._is_asking = False
             self._error = coming.exception()

@@ -39,9 +39,9 @@ class LogPartition(InputPartition):
 
 
 def read_log(options: LogOptions, partition: LogPartition) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a partition. While Spark has some, those behind them are fetched, up to `prefetchBytes`.
+    """Return the rows of a partition. While Spark takes rows, later ones are requested, up to `prefetchBytes`.
 
-    Raises ReadError, DataLossError for messages that are gone, unless failOnDataLoss is false, and ValueFormatError.
+    Raises ReadError, DataLossError for lost messages, unless failOnDataLoss is false, and ValueFormatError.
     """
     from pyspark_nsq.log.client import LogClient
     from pyspark_nsq.values.decoder import decoder
@@ -93,7 +93,7 @@ def _named(log: Log) -> str:
 
 
 def check(whole: LogRange, at: int, part: Part) -> None:
-    """Raise DataLossError when messages from `at` on are not there that were."""
+    """Raise DataLossError when messages from `at` on are no longer kept."""
     if at and at < part.earliest:
         raise DataLossError(
             f"{_named(whole.log)}: position {at} is no longer kept, the oldest is {part.earliest}; keep messages "
@@ -115,7 +115,7 @@ class _Rows:
         self._decoder = decoder
 
     def batches(self, whole: LogRange, part: Part) -> Iterator[pa.RecordBatch]:
-        """Return those rows of an answer that belong to the range, in one batch."""
+        """Return the rows of an answer that belong to the range, in one batch."""
         import pyarrow as pa
 
         from pyspark_nsq.log.sections import cut

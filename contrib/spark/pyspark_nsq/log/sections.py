@@ -1,12 +1,12 @@
 """
-What nsqtw's ``GET /v2/topic/log`` answers, taken apart.
+The sections in an answer of nsqtw's ``GET /v2/topic/log``.
 
     section: "NSQL" | kind 4 | first 8 | count 4 | length 4 | delay ms 8 | due ms 8 | CRC of frames 4 | CRC of this 4
     kind 1:  count messages, with consecutive positions from `first` on, in `length` bytes of frames:
              size 4 | 2 4 | timestamp ns 8 | attempts 2 | id 16 | body ...
     kind 2:  count messages that are lost; no frames
 
-All integers are big-endian. Sections ascend, with gaps where no message ever was. Other kinds are passed over.
+All integers are big-endian. Sections ascend, with gaps for positions without a message. Other kinds are ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAGIC = b"NSQL"
 
 
 class Section(NamedTuple):
-    """Messages with the positions `first`, `first` + 1, ...; or, without frames, so many that are lost."""
+    """`count` messages with the positions `first`, `first` + 1, ...; without frames, lost messages."""
 
     first: int
     messages: int
@@ -41,7 +41,7 @@ class Section(NamedTuple):
 
 
 class Cut:
-    """The messages of a section from one place to another. Each column is made when it is asked for."""
+    """The messages of a section from one position to another. Each column is made on demand."""
 
     def __init__(self, first: int, count: int, due_ms: int, frames: pa.Array) -> None:
         self.first, self.count, self.due_ms, self._frames = first, count, due_ms, frames
@@ -65,7 +65,7 @@ class Cut:
 
 
 def sections(body: bytes) -> Iterator[Section]:
-    """Raises ReadError when the body is something else, or damaged on its way."""
+    """Yield the sections of a body. Raises ReadError when it has another form, or was damaged in transit."""
     at = 0
     while at < len(body):
         if len(body) - at < _SECTION.size:
@@ -93,14 +93,14 @@ def cut(section: Section, low: int, high: int) -> Cut:
 
 
 def int64s(numbers: array[int]) -> pa.Array:
-    """An array of type "q" as a column, not copied."""
+    """Return an array of type "q" as a column, not copied."""
     import pyarrow as pa
 
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def fit(section: Section, low: int, most_bytes: int) -> tuple[int, int]:
-    """The position where frames from `low` on have no more than `most_bytes`, and how many they have."""
+    """Return the position up to which frames from `low` on have at most `most_bytes`, and their bytes."""
     _, starts = _starts(section)
     low = max(low - section.first, 0)
     stop = bisect_right(starts, starts[low] + most_bytes) - 1
@@ -108,6 +108,6 @@ def fit(section: Section, low: int, most_bytes: int) -> tuple[int, int]:
 
 
 def _starts(section: Section) -> tuple[bytes, array[int]]:
-    """The frames, where each begins, and where the last one ends. Raises ReadError."""
+    """Return the frames, the offset of each, and the end of the last one. Raises ReadError."""
     assert section.frames is not None
     return section.frames, starts_of(section.frames, section.messages)

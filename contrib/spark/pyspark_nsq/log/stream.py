@@ -1,7 +1,7 @@
-"""A stream from topics' logs. Spark's offset is a position for each log, where to go on (`pyspark_nsq.log.places`).
+"""A stream from topics' logs. Spark's offset has the next position of each log (`pyspark_nsq.log.places`).
 
-Nothing is kept here: positions that Spark asks for again are read again, and give the same rows. Any number of queries
-read a log, and none takes anything from another or from the topic's channels.
+The stream keeps no rows: it reads positions that Spark requests again from the log, with the same rows. Any number of
+queries can read a log; they do not affect each other or the topic's channels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Offset = dict[str, Any]
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the logs that `options` select. Every method raises ReadError when a broker cannot be asked."""
+    """Reads the logs that `options` select. Every method raises ReadError when a broker does not answer."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -48,7 +48,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _open(self) -> tuple[LogClient, Survey]:
-        """Raises OptionError for an option that only a batch can have."""
+        """Connect. Raises OptionError for an option that only a batch can have."""
         if self._asking is None:
             from pyspark_nsq.log.client import LogClient
             from pyspark_nsq.log.survey import Survey
@@ -80,7 +80,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Raises DataLossError when a topic was deleted, unless failOnDataLoss is false."""
+        """Return the end of a micro-batch. Raises DataLossError for a deleted topic if failOnDataLoss is true."""
         from pyspark_nsq.log import plan as log_plan
         from pyspark_nsq.log.survey import ends
 
@@ -106,7 +106,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._planned is None else self._lag.report(self._planned, client.retried)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Raises DataLossError when the beginning is gone, unless failOnDataLoss is false."""
+        """Return the partitions. Raises DataLossError when the beginning is lost, unless failOnDataLoss is false."""
         from pyspark_nsq.log import plan as log_plan
 
         client, _ = self._open()
@@ -118,4 +118,4 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_log(self._options, partition)
 
     def commit(self, end: Offset) -> None:
-        """Nothing to do: the broker keeps messages as long as the topic's retention says."""
+        """Do nothing: the broker keeps messages for the topic's retention time."""

@@ -1,4 +1,4 @@
-"""The ends of all logs of a query, and the differences to where a stream is: new logs, deleted ones, replaced ones."""
+"""The ends of all logs of a query, and the differences to a stream's positions: new, deleted and replaced logs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pyspark_nsq.log.discovery import Discovery
 from pyspark_nsq.log.places import BEGINNING, Log, Places
 from pyspark_nsq.options.log import LogOptions
 
-#: A log that ends so many positions before the place of a stream, or less, has lost its end: its next message gets a
-#: higher position, as nsqd reserves them in blocks. One that ends even earlier is the log of another data path.
+#: A log that ends at most so many positions before the position of a stream has lost its end: its next message gets a
+#: higher position, as nsqd reserves them in blocks. A log that ends earlier is that of another data path.
 _MOST_LOST_AT_THE_END = 1 << 30
 
 
@@ -23,7 +23,7 @@ class Survey:
     def extents(self, start: Places) -> Extents:
         """Return the extents of all logs that are found, and of those in `start` that are not found any more.
 
-        The latter are asked for only when the others were looked for just now, and left out while their nsqd is down.
+        The latter are requested only after a new search for logs, and left out while their nsqd is down.
         """
         logs, are_new = self._discovery.logs()
         found = self._client.extents(logs)
@@ -41,11 +41,11 @@ class Survey:
 
 
 def ends(options: LogOptions, start: Places, found: Extents) -> Places:
-    """Return how far each log can be read. Raises DataLossError, unless failOnDataLoss is false.
+    """Return the end of each log. Raises DataLossError, unless failOnDataLoss is false.
 
     A log that is not in `start` is new, and is read from its beginning. One that was deleted, or is the log of another
-    data path, is left out: if it is there the next time, it is new. The place in a log that cannot be asked now is
-    kept. A topic that the options do not select any more is left out.
+    data path, is left out: if it exists the next time, it is new. The position in a log whose nsqd is down is kept.
+    A topic that the options do not select any more is left out.
     """
     places: Places = {}
     for log, at in start.items():

@@ -1,4 +1,4 @@
-"""Figures of streaming queries for Prometheus: the lag of the sources, retries, and what the sinks published.
+"""Figures of streaming queries for Prometheus: the lag of the sources, retries, and the rows of the sinks.
 
     from pyspark_nsq.monitoring import listen
 

@@ -1,11 +1,12 @@
-"""Answers of nsqds about a lag, which must not delay a micro-batch.
+"""Answers of nsqds about a lag, which neither delay nor fail a micro-batch.
 
-All are asked at the same time. An nsqd that does not answer in time counts as unanswered, and is not asked again until
-its request has ended.
+All nsqds are asked at the same time. One that does not answer in time counts as unanswered, and is not asked again
+until its request has ended. So does one whose answer cannot be used; an error that is no ReadError is also logged.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, wait
@@ -13,9 +14,11 @@ from typing import Generic, TypeVar
 
 from pyspark_nsq.errors import ReadError
 
-#: How long a trigger waits for the answers.
+_log = logging.getLogger("pyspark_nsq")
+
+#: Time that a trigger waits for the answers.
 PATIENCE_SECONDS = 1.0
-#: An idle query has a trigger every 10 ms: it asks less often.
+#: Least time between equal questions: an idle query has a trigger every 10 ms.
 SAME_SECONDS = 1.0
 
 K = TypeVar("K", bound=Hashable)
@@ -34,7 +37,7 @@ class Answers(Generic[K, A]):
         self._answers: dict[K, A] = {}
 
     def get(self, questions: Mapping[K, object], ask: Callable[[K], Future[A]]) -> dict[K, A]:
-        """Return an answer for each key of `questions` that has one; the values are what they are about.
+        """Return the answers by the keys of `questions`, whose values are the subjects. A key may have no answer.
 
         The same questions are not asked again within a second.
         """
@@ -48,7 +51,10 @@ class Answers(Generic[K, A]):
         self._answers = {}
         for key, future in [(key, future) for key, future in self._pending.items() if future.done()]:
             del self._pending[key]
-            # The answer to an earlier question came too late.
-            if key in fresh and not isinstance(future.exception(), ReadError):
+            error = future.exception()
+            if error is not None:
+                if not isinstance(error, ReadError):  # a mistake in the connector
+                    _log.error("the lag at %s is unknown: %r", key, error, exc_info=error)
+            elif key in fresh:  # the answer to an earlier question came too late
                 self._answers[key] = future.result()
         return self._answers

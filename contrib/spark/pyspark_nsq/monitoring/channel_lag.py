@@ -1,7 +1,7 @@
-"""The lag of a stream from a channel: what waits in the channel on the nsqds, and in the spool.
+"""The lag of a stream from a channel: the messages in the channel on the nsqds, and in the spool.
 
-The nsqds tell the depth of the channel over HTTP, with one request to each. Their addresses are those of the option
-``nsqdHttpAddresses``, or what the nsqlookupds say. Without either only the spool is counted, and each nsqd counts as
+The nsqds return the depth of the channel over HTTP, with one request to each. Their addresses are those of the option
+``nsqdHttpAddresses``, or of the nsqlookupds. Without either only the spool is counted, and each nsqd counts as
 unanswered. Messages in flight are not counted: they are on their way into the spool, or in it. With TLS on, a secret is
 sent to https:// addresses only.
 """
@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -31,7 +30,7 @@ _NS = 10**9
 
 
 class Waiting(NamedTuple):
-    """The messages that wait in a channel of one nsqd. `age_seconds`: of the oldest one; None if nsqd does not say."""
+    """The messages that wait in a channel of one nsqd. `age_seconds`: of the oldest one; None if unknown."""
 
     messages: int
     age_seconds: float | None
@@ -43,7 +42,7 @@ class ChannelLag:
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
         self._reactor = running_reactor()
-        public = replace(options.security, auth_secret=None) if options.tls else options.security
+        public = options.security.without_secret() if options.tls else options.security
         self._requesters = {
             scheme: Requester(self._reactor, security, _TIMEOUT_MS, max_in_flight=1)
             for scheme, security in (("https", options.security), ("http", public))
@@ -68,7 +67,7 @@ class ChannelLag:
         return reported(offset, [lag], unanswered, repeated=repeated)
 
     def _look_up(self) -> None:
-        """Ask the nsqlookupds for the nsqds, when the last time is `lookupdPollMs` ago."""
+        """Ask the nsqlookupds for the nsqds, if the last time is `lookupdPollMs` ago."""
         if self._options.http_addresses or not self._options.lookupds:
             return
         if time.monotonic() < self._nsqds_at + self._options.lookupd_poll_ms / 1000:
@@ -84,7 +83,7 @@ class ChannelLag:
                 producers = await self._lookup.producers_of(lookupd, self._options.topic)
             except LookupFailed as failed:
                 raise ReadError(str(failed)) from failed
-            return {f"http://{one.host}:{one.http_port}" for one in producers}
+            return {one.url for one in producers}
 
         return self._in_reactor(ask)
 
@@ -129,7 +128,7 @@ def _waiting(address: str, body: bytes) -> Waiting:
 
 
 def _seconds(messages: int, oldest_ns: int | None, answers: dict[str, Waiting]) -> float | None:
-    """Return the age of the oldest message that waits. None when no nsqd tells it."""
+    """Return the age of the oldest message that waits. None when no nsqd reports it."""
     if not messages:
         return 0.0
     ages = [one.age_seconds for one in answers.values() if one.age_seconds is not None]

@@ -7,9 +7,9 @@
 Spark has no metrics of sources that are written in Python. It shows the result of `reportLatestOffset` unchanged, and
 does not plan with it (docs/decisions/0026).
 
-The lag is what the query has not read when the micro-batch of this progress is done. `messages` is a count, not a
+The lag is the messages that the query has not read after the micro-batch of this progress. `messages` is a count, not a
 difference of positions; `seconds` is the time since the oldest of the messages was published, or null when it is not
-known. `unanswered` is the number of nsqds that did not say how much they have, whose messages are not counted.
+known. `unanswered` is the number of nsqds that did not answer, whose messages are not counted.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Lag(NamedTuple):
 
 
 def reported(offset: dict[str, Any], lags: Sequence[Lag], unanswered: int, **counts: int) -> dict[str, Any]:
-    """Return what `reportLatestOffset` returns: an offset with the figures of the source in it."""
+    """Return the result of `reportLatestOffset`: an offset with the figures of the source."""
     return offset | {KEY: {"lag": [lag._asdict() for lag in lags], "unanswered": unanswered} | counts}
 
 
 def figures_of(latest_offset: str) -> dict[str, Any] | None:
-    """Return the figures in the text of a `latestOffset`. None for another source's."""
+    """Return the figures in the text of a `latestOffset`. None for those of another kind of source."""
     try:
         found = json.loads(latest_offset)
     except ValueError:

@@ -1,8 +1,8 @@
 """A listener of Spark's streaming queries that shows their figures to Prometheus.
 
-It learns of the queries of its session: progress and ends from Spark, what sinks published from `receiver`. Queries
-that run when it begins are known from their next progress on; their sinks are not. Python's part of Spark calls the
-listener in a thread of its own, and an error in it is in the log of the driver: it fails no query.
+Progress and ends of the queries of its session come from Spark, the figures of their sinks from `receiver`. Queries
+that run when the listener starts are known from their next progress on; their sinks are not. Spark calls the listener
+in a thread of its own, and logs an error of the listener in the driver's log, without failing a query.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NsqListener(StreamingQueryListener):
         for metric in METRICS:
             if metric.origin == PROGRESS:
                 value = getattr(progress, metric.key)
-                if value is None:  # Spark Connect leaves out what is not a number
+                if value is None:  # Spark Connect omits values that are not numbers
                     continue
                 if metric.kind == SUMMARY:
                     self.values.add(PROGRESS, metric.key, value / _MS, query)
@@ -103,12 +103,12 @@ class NsqListener(StreamingQueryListener):
     # -- Prometheus
 
     def collect(self) -> Iterator[Family]:
-        """Return the metrics. For the registry of prometheus_client."""
+        """Return the metrics, for the registry of prometheus_client."""
         self._drain()
         return self.values.collect()
 
     def close(self) -> None:
-        """Listen to no more queries, and end the HTTP server of `listen`."""
+        """Stop listening to queries, and end the HTTP server of `listen`."""
         while self._stop:
             self._stop.pop()()
         self._receiver.close()
@@ -116,14 +116,14 @@ class NsqListener(StreamingQueryListener):
     # -- inside
 
     def _name(self, number: object, name: str | None) -> str:
-        """Return what the metrics call a query: its name, or else its id."""
+        """Return the label of a query: its name, or otherwise its id."""
         known = self._names.get(str(number))
         if known is None:
             known = self._names[str(number)] = name or str(number)
         return known
 
     def _take(self, key: str, value: float, query: str, run: str) -> None:
-        """Take a figure of a source: a gauge, or a count since the run began."""
+        """Store a figure of a source: a gauge, or a count since the run began."""
         if BY_KEY[SOURCE, key].kind != COUNTER:
             self.values.set(SOURCE, key, value, query)
             return
@@ -167,7 +167,7 @@ class NsqListener(StreamingQueryListener):
 def listen(
     spark: SparkSession, port: int | None = PORT, address: str = "0.0.0.0", registry: CollectorRegistry | None = None
 ) -> NsqListener:
-    """Show the figures of the streaming queries of `spark` that start from now on.
+    """Serve the figures of the streaming queries of `spark` that start from now on.
 
     They are served at ``http://address:port/metrics``, or put into `registry` when one is given. `port` 0 takes a free
     port, which is `port` of the listener.

@@ -14,7 +14,7 @@ from pyspark_nsq.monitoring.figures import Lag, reported
 
 
 class Behind(NamedTuple):
-    """What a reader of a log has not read. `age_ms`: since the oldest message of it was published."""
+    """The unread messages of a reader of a log. `age_ms`: time since the oldest of them was published."""
 
     messages: int
     age_ms: int
@@ -28,8 +28,8 @@ Place = tuple[str, str]
 class LogLag:
     """The lag behind the end of the micro-batch that was planned last.
 
-    `ask` begins to ask an nsqd about a topic from a position on; what it returns fails with ReadError. `topic` is that
-    of offsets of the form {address: position}; those of the form {topic: {address: position}} have theirs.
+    `ask` requests the lag of a topic from an nsqd and a position on; its future fails with ReadError. `topic` is that
+    of offsets of the form {address: position}; offsets of the form {topic: {address: position}} have their own.
     """
 
     def __init__(self, topic: str, ask: Callable[[str, str, int], Future[Behind]]) -> None:

@@ -24,7 +24,7 @@ SINK = "the commit messages of the sink"
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric. `origin` says where its value is from, and `key` under which name it is there."""
+    """A metric. `origin` is the source of its value, and `key` the name of the value there."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ METRICS = (
     Metric(
         "nsq_spark_query_failed",
         GAUGE,
-        "1 when the query has ended with an error, whose class is the label, until it is started again.",
+        "1 from the end of a query with an error until its next start; the label is the class of the error.",
         QUERY,
         "failed",
         ("query", "error"),
@@ -47,7 +47,7 @@ METRICS = (
     Metric(
         "nsq_spark_last_progress_timestamp_seconds",
         GAUGE,
-        "Unix time at which the query last finished a micro-batch, or said that there is nothing to do.",
+        "Unix time at which the query last finished a micro-batch, or reported that it is idle.",
         QUERY,
         "last_progress",
     ),
@@ -62,21 +62,21 @@ METRICS = (
     Metric(
         "nsq_spark_input_rows_per_second",
         GAUGE,
-        "Rows that arrived, a second, as of the last micro-batch.",
+        "Rows per second that arrived before the last micro-batch.",
         PROGRESS,
         "inputRowsPerSecond",
     ),
     Metric(
         "nsq_spark_processed_rows_per_second",
         GAUGE,
-        "Rows that were processed, a second, as of the last micro-batch.",
+        "Rows per second that the last micro-batch processed.",
         PROGRESS,
         "processedRowsPerSecond",
     ),
     Metric(
         "nsq_spark_lag_messages",
         GAUGE,
-        "Messages that were there and not in the last micro-batch; channel is empty for a log.",
+        "Messages that are not read after the last micro-batch; channel is empty for a log.",
         LAG,
         "messages",
         ("query", "topic", "channel"),
@@ -84,7 +84,7 @@ METRICS = (
     Metric(
         "nsq_spark_lag_seconds",
         GAUGE,
-        "Age of the oldest of these messages, 0 without one. Absent when no nsqd tells it.",
+        "Age of the oldest of these messages, 0 without one. Absent when no nsqd reports it.",
         LAG,
         "seconds",
         ("query", "topic", "channel"),
@@ -92,7 +92,7 @@ METRICS = (
     Metric(
         "nsq_spark_lag_unanswered",
         GAUGE,
-        "Nsqds that did not say how many messages they have; the lag is without theirs.",
+        "Nsqds that did not report their messages, which the lag does not include.",
         SOURCE,
         "unanswered",
     ),
@@ -166,7 +166,7 @@ class Values:
             return next((v for (metric, at), v in self._values.items() if metric.name == name and at == labels), None)
 
     def collect(self) -> Iterator[Family]:
-        """Return what a collector of prometheus_client does."""
+        """Return the families of metrics of a collector of prometheus_client."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 
         with self._lock:

@@ -1,9 +1,9 @@
-"""What sinks published, from the process that commits for them to the listener.
+"""The figures of sinks, on the way from the committing process to the listener.
 
 Spark shows no figures of sinks that are written in Python except the number of rows, and commits in a process of its
 own on the driver's machine. `Receiver` is a UDP socket on the loopback. Its address is a setting of the session, which
 Spark gives to every task as a local property. A task returns it with its figures, and the committing process sends the
-sum there in one datagram. Nobody waits for anybody, nothing is left behind by a process that is killed, and without a
+sum there in one datagram. No process waits for another, a process that is killed leaves nothing behind, and without a
 listener nothing is sent.
 
 The datagram is in the socket before Spark announces the progress of the micro-batch, so that no thread has to read it.
@@ -29,14 +29,14 @@ _MOST_BYTES = 65_536
 
 @dataclass(frozen=True)
 class Origin:
-    """The query of a task, "" for a batch, and the listener that wants to know, "" for none."""
+    """The query of a task, "" for a batch, and the address of the listener, "" for none."""
 
     query: str = ""
     receiver: str = ""
 
     @classmethod
     def of_task(cls) -> Origin:
-        """Return the one of the task that runs here."""
+        """Return the origin of the task that runs in this process."""
         context = TaskContext.get()
         if context is None:
             return cls()
@@ -56,7 +56,7 @@ def report(event: str, origin: Origin, figures: Mapping[str, int]) -> None:
     if origin.receiver:
         port, _, token = origin.receiver.partition("/")
         line = json.dumps([token, event, origin.query, dict(figures)]).encode("ascii")
-        # A micro-batch that is published must not fail for its figures.
+        # An error of the figures must not fail a micro-batch that is published.
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(line, (_HOST, int(port)))
 
@@ -72,7 +72,7 @@ class Receiver:
         self.address = f"{self._socket.getsockname()[1]}/{self._token}"
 
     def reports(self) -> list[Report]:
-        """Return those that came since the last call."""
+        """Return the reports since the last call."""
         found: list[Report] = []
         while True:
             try:
@@ -84,7 +84,7 @@ class Receiver:
                 if token == self._token:
                     found.append(Report(event, query, figures))
             except (ValueError, TypeError):
-                continue  # not from us
+                continue  # not from this connector
 
     def close(self) -> None:
         self._socket.close()

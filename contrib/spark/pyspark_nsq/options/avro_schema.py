@@ -75,7 +75,7 @@ def without_unknown_logical_types(schema: Any) -> Any:
 
 
 class _Reader:
-    """Reads one schema, and knows the names in it. Raises ValueError, KeyError, TypeError or AttributeError."""
+    """Reads one schema, with the names that it declares. Raises ValueError, KeyError, TypeError or AttributeError."""
 
     def __init__(self) -> None:
         self._named: dict[str, DataType | None] = {}

@@ -4,26 +4,27 @@
 |----------------------|--------|----------|-----------------------------------------------------------------------|
 | nsqdTcpAddresses     | both   | one of   | ``host:port,...`` of every nsqd to read from                          |
 | lookupdHttpAddresses | both   | the two  | ``host:port,...`` of nsqlookupds, which know the nsqds of the topic   |
-| lookupdPollMs        | both   | 15000    | how often these are asked                                             |
-| nsqdHttpAddresses    | stream | none     | ``host:port,...`` of the nsqds, also https, which tell how many       |
-|                      |        |          | messages wait: for the lag only. nsqlookupds know them, too           |
-| topic, channel       | both   | required | one query, one channel: two on the same channel share its messages    |
+| lookupdPollMs        | both   | 15000    | time between two questions to the nsqlookupds                         |
+| nsqdHttpAddresses    | stream | none     | ``host:port,...`` of the nsqds, also https, to ask for the depth of   |
+|                      |        |          | the channel. Only for the lag, and not with lookupdHttpAddresses      |
+| topic, channel       | both   | required | two queries on one channel share its messages                         |
 | maxRowsPerTrigger    | stream | none     | most rows of a micro-batch                                            |
-| maxBytesPerTrigger   | stream | 128 MiB  | most bytes of values of a micro-batch, but at least one row; without  |
-|                      |        |          | a limit when maxRowsPerTrigger is set                                 |
+| maxBytesPerTrigger   | stream | none     | most bytes of values of a micro-batch, but at least one row; 128 MiB  |
+|                      |        |          | when neither this nor maxRowsPerTrigger is set                        |
 | spoolPath            | stream | required | folder on a durable disk of the driver, as important as the checkpoint|
 | spoolMode            | stream | inline   | ``shared``: tasks read the spool; it must be on their machine         |
 | maxSpoolRows         | stream | 2000000  | rows in the spool, beyond which no more are taken from NSQ            |
 | maxSpoolBytes        | stream | 1 GiB    | the same for the bytes of these rows                                  |
-| idWindowSeconds      | stream | 3600     | how long the id of a message is known, so that another delivery of it |
-|                      |        |          | is dropped                                                            |
-| failOnDataLoss       | stream | true     | ``false`` goes on when the spool does not have what Spark asks for    |
+| idWindowSeconds      | stream | 3600     | time for which the id of a message is remembered: another delivery    |
+|                      |        |          | within it is dropped                                                  |
+| failOnDataLoss       | stream | true     | ``false`` goes on when the spool lacks rows that Spark requests       |
 | numPartitions        | both   | 2        | least tasks of a micro-batch or a batch with enough rows              |
 | msgTimeoutMs         | both   | 60000    | the msg_timeout asked of nsqd                                         |
 | maxInFlightMessages  | both   | 2500     | RDY, over all connections                                             |
 | maxMessages          | batch  | 100000   | most rows                                                             |
-| idleTimeoutMs        | both   | 1000     | a batch, or a stream with availableNow, ends after such a silence     |
-| maxWaitMs            | both   | 60000    | and after this long in any case                                       |
+| idleTimeoutMs        | both   | 1000     | time without a message after which a batch, or a stream with          |
+|                      |        |          | availableNow, ends                                                    |
+| maxWaitMs            | both   | 60000    | time after which it ends in any case                                  |
 | ackMode              | batch  | fin      | ``peek`` gives the messages back, with one attempt more               |
 | tls                  | both   | false    | ``true`` turns TLS on after IDENTIFY                                  |
 | showProgress         | both   | false    | ``true`` prints a line of JSON for each batch or micro-batch          |
@@ -70,7 +71,7 @@ SCHEMA = StructType(
 
 _ONE_TOPIC = 'a channel is of one topic: set "topic"; several are read with the option "replay" set to "log"'
 _REPLAY = 'it is for reading a log: set the option "replay" to "log", or leave it out'
-#: Options of logs, in lower case, that make no sense for a channel.
+#: Options of logs, in lower case, that a channel does not have, with the remedy.
 _OF_LOGS = {
     "subscribe": _ONE_TOPIC,
     "subscribepattern": _ONE_TOPIC,

@@ -1,6 +1,6 @@
 """Schemas of Spark as text, ``user STRING, amount DECIMAL(10, 2), tags ARRAY<STRING>``, read without Java.
 
-Spark itself reads such text only where there is a session. The options of a stream are checked where there is none.
+Spark itself reads such text only in a process with a session. The options of a stream are checked in another process.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _SUPPORTED = (*_SIMPLE.values(), DecimalType, ArrayType, MapType, StructType)
 
 
 class _Reader:
-    """Reads one text from left to right. Raises ValueError with what is wrong."""
+    """Reads one text from left to right. Raises ValueError with the mistake."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
@@ -109,7 +109,7 @@ class _Reader:
             raise ValueError(f'"{name}" is no name of a field')
         self._skip(colon)
         kind = self._type()
-        self._skip("NOT", "NULL")  # a message may lack it all the same
+        self._skip("NOT", "NULL")  # a message may lack the field nevertheless
         if self._skip("COMMENT"):
             self._take()
         return StructField(name.strip("`"), kind)

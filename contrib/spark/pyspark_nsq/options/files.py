@@ -1,4 +1,4 @@
-"""Files that options name. They are read where the work runs: by the driver, by the tasks, or by both."""
+"""Files that options name. The driver, the tasks or both read them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pyspark_nsq.errors import OptionError
 
 
 def read_file(option: str, place: str) -> tuple[Path, bytes]:
-    """Read the file that `option` names; returns its path, too.
+    """Return the path and the content of the file that `option` names.
 
-    A name that is no file here is looked for among the files of ``spark-submit --files``. Spark does not tell where
-    those are to the process on the driver's machine that runs the source of a stream. Raises OptionError.
+    A name that is no file in this process is looked for among the files of ``spark-submit --files``. The process on the
+    driver's machine that runs the source of a stream does not know their folder. Raises OptionError.
     """
     path = Path(place)
     if not path.exists():
@@ -23,7 +23,7 @@ def read_file(option: str, place: str) -> tuple[Path, bytes]:
 
 
 def _among_sparks_files(name: str) -> Path | None:
-    """Spark puts the files of ``--files`` into a folder of its own, another one on each machine."""
+    """Return the path in Spark's folder with the files of ``--files``, which is another one on each machine."""
     from pyspark import SparkFiles
 
     try:

@@ -8,8 +8,8 @@ _PREFIX = "kafka."
 
 _SERVERS = ("nsqdTcpAddresses", "nsqdHttpAddresses", "lookupdHttpAddresses")
 
-#: An option of Kafka's connector, in lower case, and the options that do the same here. A way of reading or writing has
-#: some of them.
+#: Options of Kafka's connector, in lower case, with the options of the same purpose here. A channel, a log and the sink
+#: each have some of these.
 _SAME: dict[str, tuple[str, ...]] = {
     "kafka.bootstrap.servers": _SERVERS,
     "bootstrap.servers": _SERVERS,
@@ -37,7 +37,7 @@ _SAME: dict[str, tuple[str, ...]] = {
     "kafka.sasl.jaas.config": ("authSecret",),
 }
 
-#: Options without a counterpart, in lower case, and what to do instead.
+#: Options without a counterpart, in lower case, with the remedy.
 _INSTEAD: dict[str, str] = {
     "minoffsetspertrigger": "a micro-batch has no least size; set a processing time of the trigger",
     "maxtriggerdelay": "a micro-batch has no least size; set a processing time of the trigger",
@@ -46,7 +46,7 @@ _INSTEAD: dict[str, str] = {
 
 
 def remedy(key: str, names: Iterable[str]) -> str | None:
-    """Return the remedy for the option `key` when it is Kafka's, in view of the options `names` that there are."""
+    """Return the remedy for the option `key` if it is Kafka's, for a reader or writer with the options `names`."""
     lowered = key.lower()
     same = [name for name in _SAME.get(lowered, ()) if name in set(names)]
     if "nsqdTcpAddresses" in same:  # of a channel, whose nsqdHttpAddresses are for its lag

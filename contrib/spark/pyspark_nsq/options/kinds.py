@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 
 class Kind(Protocol):
-    """How the text of an option becomes its value."""
+    """The kind of an option: makes the value from its text."""
 
     def read(self, name: str, text: str) -> Any:
-        """Raises OptionError, with the option's name in it."""
+        """Return the value. Raises OptionError, which has the option's name."""
 
 
 def option(
@@ -97,7 +97,7 @@ def _unknown(key: str, names: list[str], elsewhere: Mapping[str, str]) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether NSQ takes this as the name of a topic or a channel."""
+    """Return whether NSQ accepts this as the name of a topic or a channel."""
     return len(name) <= _MAX_NAME_LENGTH and _NAME.fullmatch(name) is not None
 
 
@@ -133,7 +133,7 @@ class YesNo:
 
 @dataclass(frozen=True)
 class Name:
-    """Of a topic or a channel."""
+    """A name of a topic or a channel."""
 
     what: str
 
@@ -172,7 +172,7 @@ class TopicPattern:
 
 
 class NoHeaders:
-    """Whether headers of messages are read. Messages of NSQ have none, so that "true" is a mistake."""
+    """The value "false": messages of NSQ have no headers yet."""
 
     def read(self, name: str, text: str) -> bool:
         if YesNo().read(name, text):
@@ -197,7 +197,7 @@ class Variable:
 
 
 class Secret:
-    """Printable ASCII without spaces: it travels in a header. Never shown."""
+    """Printable ASCII without spaces, because it is sent in a header. It is never shown."""
 
     def read(self, name: str, text: str) -> str:
         if _PRINTABLE.fullmatch(text) is None:
@@ -245,7 +245,7 @@ class TcpAddresses:
 
 
 def host_and_port(name: str, address: str) -> tuple[str, int]:
-    """Raises OptionError, with the option's `name` in it."""
+    """Return host and port of an address. Raises OptionError, which has the option's `name`."""
     try:
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname, parts.port

@@ -1,27 +1,28 @@
-"""Options beside ``replay=log``, which reads topics' logs by position. nsqtw has such logs, other nsqds do not.
+"""Options of ``replay=log``, which reads topics' logs by position. nsqtw has such logs, other nsqds do not.
 
 | option               | for    | default   | meaning                                                              |
 |----------------------|--------|-----------|----------------------------------------------------------------------|
 | nsqdHttpAddresses    | both   | one of    | ``host:port,...`` of every nsqd that has the topics; https:// too    |
-| lookupdHttpAddresses | both   | the two   | ``host:port,...`` of nsqlookupds, which know them                    |
+| lookupdHttpAddresses | both   | the two   | ``host:port,...`` of nsqlookupds, which know the nsqds               |
 | topic                | both   | one of    | one topic                                                            |
-| subscribe            | both   | the three | ``clicks,orders``: several                                           |
+| subscribe            | both   | the three | several topics: ``clicks,orders``                                    |
 | subscribePattern     | both   |           | a regular expression that matches the whole name of each topic       |
-| topicDiscoveryMs     | stream | 10000     | least time between questions which topics and nsqds there are        |
+| topicDiscoveryMs     | stream | 10000     | least time between two searches for new topics and nsqds             |
 | startingOffsets      | both   | see below | ``earliest``, ``latest``, or positions as a JSON object              |
 | endingOffsets        | batch  | latest    | ``latest``, or positions                                             |
-| startingTimestamp    | both   | none      | instead: messages published since; ms of Unix time, or RFC 3339      |
-| endingTimestamp      | batch  | none      | instead: messages published before                                   |
-| pushFilters          | batch  | false     | ``true``: filters of a query narrow what is read. Right only where   |
+| startingTimestamp    | both   | none      | in place of offsets: messages published at or after a time; ms of    |
+|                      |        |           | Unix time, or RFC 3339                                               |
+| endingTimestamp      | batch  | none      | in place of offsets: messages published before a time                |
+| pushFilters          | batch  | false     | ``true``: filters of a query narrow what is read. Correct only if    |
 |                      |        |           | the DataFrame is used once, see `log.filters`                        |
-| timestampSlackMs     | batch  | 60000     | with `pushFilters`: how far a clock of nsqd may have been set back   |
+| timestampSlackMs     | batch  | 60000     | with `pushFilters`: most time by which a clock of nsqd was set back  |
 | maxRowsPerTrigger    | stream | none      | most rows of a micro-batch; also ``maxOffsetsPerTrigger``            |
 | maxBytesPerTrigger   | stream | none      | most bytes of a micro-batch, headers of messages included            |
 | numPartitions        | both   | 2         | least tasks, for enough positions; also ``minPartitions``            |
 | maxRecordsPerPartition | both | none      | most positions, and so most rows, of a task                          |
-| failOnDataLoss       | both   | true      | ``false`` goes on when messages that should be there are gone        |
+| failOnDataLoss       | both   | true      | ``false`` goes on without messages that are no longer kept           |
 | fetchBytes           | both   | 1048576   | bytes asked for at a time                                            |
-| prefetchBytes        | both   | fetchBytes | bytes a task asks for ahead of Spark; 0: none                       |
+| prefetchBytes        | both   | fetchBytes | bytes that a task requests before Spark takes the rows; 0: none     |
 | requestTimeoutMs     | both   | 10000     | for one whole attempt                                                |
 | retries              | both   | 5         | attempts after the first one                                         |
 | backoffMs            | both   | 100       | pause before the first retry, doubled for each next one              |
@@ -80,7 +81,7 @@ _MOST_FETCHED = 4 * 1024 * 1024
 _MOST_PREFETCHED = 64 * 1024 * 1024
 _EPHEMERAL = "#ephemeral"
 
-#: Options of a channel, in lower case, that make no sense for a log.
+#: Options of a channel, in lower case, that a log does not have, with the remedy.
 _OF_CHANNELS = {
     "channel": 'a log is read without a channel; leave it out, or leave out "replay" to read the channel',
     "nsqdtcpaddresses": 'a log is read over HTTP; here it is "nsqdHttpAddresses"',
@@ -90,7 +91,7 @@ _OF_CHANNELS = {
 
 #: Positions by address.
 Positions = dict[str, int]
-#: The same by topic. Under the topic "" while it is not known for which one they are.
+#: Positions by address, by topic. The topic is "" as long as it is not known.
 ByTopic = dict[str, Positions]
 
 
@@ -254,7 +255,7 @@ class LogOptions(Security, Values):
             raise OptionError('"endingTimestamp" is before "startingTimestamp"')
 
     def _by_topic(self, name: str, offsets: str | ByTopic | None) -> str | ByTopic | None:
-        """Return the same with a topic for all positions. Raises OptionError for one that is not read."""
+        """Return the offsets with a topic for all positions. Raises OptionError for a topic that is not read."""
         if not isinstance(offsets, dict):
             return offsets
         if "" in offsets:

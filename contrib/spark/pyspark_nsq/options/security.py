@@ -1,18 +1,18 @@
-"""How the connector shows who it is, and checks who nsqd is: options of reading and writing.
+"""Options for secrets and TLS, of reading and writing.
 
 | option         | default          | meaning                                                                |
 |----------------|------------------|------------------------------------------------------------------------|
-| authSecret     | none             | the secret of AUTH; over HTTP it travels as ``Authorization: Bearer``  |
-| authSecretFile | none             | instead: a file that holds the secret, in one line                     |
-| authSecretEnv  | none             | instead: an environment variable that holds the secret                 |
-| tls.caFile     | the machine's    | PEM file of the authorities that may have signed nsqd's certificate    |
-| tls.certFile   | none             | PEM file of the client's certificate, for an nsqd that asks for one    |
+| authSecret     | none             | the secret of AUTH; over HTTP it is sent as ``Authorization: Bearer``  |
+| authSecretFile | none             | in place of it: a file with the secret, in one line                    |
+| authSecretEnv  | none             | in place of it: an environment variable with the secret                |
+| tls.caFile     | the machine's    | PEM file of the authorities that may sign nsqd's certificate           |
+| tls.certFile   | none             | PEM file of the client's certificate, for an nsqd that requires one    |
 | tls.keyFile    | tls.certFile     | PEM file of its key                                                    |
-| tls.verify     | true             | ``false`` accepts any certificate, which protects against nobody who   |
-|                |                  | is between the two                                                     |
+| tls.verify     | true             | ``false`` accepts any certificate, and so gives no protection against  |
+|                |                  | somebody between the two                                               |
 
-Files and environment variables are read where the work runs, at its start (`files`). ``authSecret`` itself is part of
-the job, which Spark sends to the tasks; Spark does not show it in plans.
+The process that connects reads files and environment variables, at its start (`files`). ``authSecret`` is part of the
+job, which Spark sends to the tasks; Spark does not show it in plans.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SECRETS = {"auth_secret": "authSecret", "auth_secret_file": "authSecretFile", "
 
 @dataclass(frozen=True, kw_only=True)
 class Security:
-    """Hashable: connections are shared among those who have the same."""
+    """The options of secrets and TLS. Hashable: readers and writers with equal options share connections."""
 
     auth_secret: str | None = option("authSecret", Secret(), None, secret=True)
     auth_secret_file: str | None = option("authSecretFile", FilePath(), None)
@@ -56,13 +56,13 @@ class Security:
         return Security(**{each.name: getattr(self, each.name) for each in dataclasses.fields(Security)})
 
     def without_secret(self) -> Self:
-        """The same options without a secret."""
+        """Return the options without a secret."""
         return dataclasses.replace(self, auth_secret=None, auth_secret_file=None, auth_secret_env=None)
 
     def secret(self) -> str | None:
-        """Read the secret of AUTH, on the machine where this is called.
+        """Return the secret of AUTH, read on this machine.
 
-        Raises OptionError when the file or the variable is not there, or holds no secret.
+        Raises OptionError when the file or the variable is missing, or has no secret.
         """
         if self.auth_secret_file is not None:
             path, held = read_file("authSecretFile", self.auth_secret_file)

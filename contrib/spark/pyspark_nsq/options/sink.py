@@ -1,18 +1,18 @@
-"""What the user of ``df.write.format("nsq")`` may set, checked in one place.
+"""Options of a write by ``df.write.format("nsq")`` and ``df.writeStream.format("nsq")``.
 
 | option               | default  | meaning                                                           |
 |----------------------|----------|-------------------------------------------------------------------|
 | nsqdHttpAddresses    | one of   | ``host:port,...``; ``https://host:port`` too. Tasks start at      |
-|                      | the two  | different ones and move on to the next when one fails             |
-| lookupdHttpAddresses | required | ``host:port,...`` of nsqlookupds: all nsqds that they know         |
-| lookupdPollMs        | 15000    | how often a task asks them while it runs                          |
-| topic                | none     | where all rows go; overrides the column ``topic``                 |
+|                      |          | different ones, and go on to the next when one fails              |
+| lookupdHttpAddresses | the two  | ``host:port,...`` of nsqlookupds: all nsqds that they know        |
+| lookupdPollMs        | 15000    | time between two questions to them while tasks run                |
+| topic                | none     | the topic of all rows; overrides the column ``topic``             |
 | maxTopics            | 1000     | most topics that the column ``topic`` of a task may have          |
 | batchSize            | 5000     | most messages in one request                                      |
-| batchBytes           | 1048576  | most bytes in one request; a bigger single message travels alone  |
+| batchBytes           | 1048576  | most bytes in one request; a larger message is sent alone         |
 | maxInFlight          | 2        | requests under way at a time, for each task                       |
 | maxRowsPerSecond     | none     | most rows a second, for each task                                 |
-| burstRows            | 0        | rows beyond that after a pause, and at the start of a task        |
+| burstRows            | 0        | more rows at once after a pause, and at the start of a task       |
 | requestTimeoutMs     | 10000    | for one whole attempt, the reading of the answer included         |
 | retries              | 5        | attempts after the first one                                      |
 | backoffMs            | 100      | pause before the first retry, doubled for each next one           |
@@ -31,14 +31,14 @@ from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.kinds import HOUR_MS, Choice, HttpAddresses, Name, WholeNumber, YesNo, option, read_options
 from pyspark_nsq.options.security import Security
 
-#: nsqd's --max-msg-size and --max-body-size as it ships; both in bytes.
+#: The defaults of nsqd's --max-msg-size and --max-body-size, in bytes.
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_BODY_BYTES = 5 * 1024 * 1024
 #: A request body of MAX_BODY_BYTES holds no more messages than this: 4 bytes of count, then 4 + 1 for each.
 MAX_BATCH_SIZE = (MAX_BODY_BYTES - 4) // 5
 _MANY = 1 << 40
 
-#: What Spark hands to a sink of a stream although it is Spark's own.
+#: Spark's own options, which it passes to the sink of a stream.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 
 _FOR_READING = "it is for reading"
@@ -62,9 +62,9 @@ _REMEDIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions(Security):
-    """The options of one write. Use `parse`: it is what checks them."""
+    """The options of one write. Use `parse`, which checks them."""
 
-    #: Base URLs without a trailing slash. Either these are there, or `lookupds`.
+    #: Base URLs without a trailing slash. Empty with `lookupds`.
     addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
     lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
@@ -84,7 +84,7 @@ class SinkOptions(Security):
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """The options in `given`, whose keys Spark may have put into lower case.
+        """Return the options in `given`, whose keys Spark may have put into lower case.
 
         Raises OptionError for an option that is missing, unknown or has a bad value.
         """

@@ -2,7 +2,7 @@
 
 | option         | for  | default | meaning                                                                     |
 |----------------|------|---------|-----------------------------------------------------------------------------|
-| columns        | both | all     | ``value,timestamp``: the columns of the rows. Others are not made at all    |
+| columns        | both | all     | the columns of the rows: ``value,timestamp``. Others are not made           |
 | valueFormat    | both | binary  | ``binary``; ``string``: UTF-8; ``json``, ``avro``: structs of `valueSchema` |
 | valueSchema    | both | none    | for json ``a INT, b STRING``, or a schema of Spark as JSON; for avro a      |
 |                |      |         | record as JSON                                                              |
@@ -56,7 +56,7 @@ class Values:
 
     @cached_property
     def value_type(self) -> DataType | None:
-        """The type of the column `value`; None when the messages are left as they are. Raises OptionError."""
+        """The type of the column `value`; None when the messages are not decoded. Raises OptionError."""
         if self.value_format == STRING:
             return StringType()
         if self.value_format == JSON:
@@ -67,7 +67,7 @@ class Values:
 
     @property
     def is_shaped(self) -> bool:
-        """Whether the rows are other ones than without these options."""
+        """Whether these options change the rows."""
         return bool(self.columns) or self.value_format != BINARY
 
     def arrow_value_type(self) -> Any:

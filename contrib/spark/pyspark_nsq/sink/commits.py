@@ -1,4 +1,4 @@
-"""What the tasks of a job or a micro-batch have published, summed up."""
+"""The commit messages of tasks, and the sum of a job or a micro-batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_nsq.sink.tally import Tally
 
 @dataclass(kw_only=True)
 class NsqCommit(Tally, WriterCommitMessage):
-    """What one task has published."""
+    """The figures that one task has published."""
 
     partition: int
     attempt: int
@@ -23,7 +23,7 @@ class NsqCommit(Tally, WriterCommitMessage):
 
 
 def tell_sum(event: str, batch_id: int | None, messages: Sequence[WriterCommitMessage | None], *, show: bool) -> None:
-    """`event`: "published", or "failed". As `progress.tell`."""
+    """Report the sum of the tasks' figures, by `progress.tell`. `event`: "published", or "failed"."""
     done = [message for message in messages if isinstance(message, NsqCommit)]
     total = Tally()
     for task in done:

@@ -1,7 +1,7 @@
-"""Arrow's column of messages becomes the inside of a request body, without touching single rows.
+"""Entries: an Arrow column of messages in the form of a request body, made without a step for each row.
 
-An entry is what ``POST /mpub?binary=true`` wants of a message, and an Arrow column of entries keeps them in one
-buffer, one behind the other, with an array that says where each begins:
+An entry is a message in the form of ``POST /mpub?binary=true``. An Arrow column of entries has them in one buffer, one
+after the other, and their offsets in an array:
 
     data     | size  4 | message  size | size  4 | message  size | ...
     offsets  0         .               8 + sizes ...
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SIZE_BYTES = 4
-#: Arrow's offsets are 32 bits wide: what is joined at a time stays well below 2 GiB, by bytes or by rows of 1 MiB.
+#: Arrow's offsets have 32 bits: the values that are joined at a time have well below 2 GiB.
 _MOST_JOINED_BYTES = 1 << 30
 _FEW_ROWS = 1000
 
 
 class Entries:
-    """A run of messages, encoded. `offsets` has one more number than there are entries."""
+    """Consecutive entries. `offsets` has one more number than there are entries."""
 
     __slots__ = ("data", "offsets")
 
@@ -39,24 +39,24 @@ class Entries:
         return len(self.offsets) - 1
 
     def cut(self, start: int, stop: int) -> memoryview:
-        """The entries from `start` to before `stop`, as they travel; not copied."""
+        """Return the bytes of the entries from `start` to before `stop`, not copied."""
         return self.data[self.offsets[start] : self.offsets[stop]]
 
     def part(self, start: int, stop: int) -> Entries:
-        """The same without copying, as entries of their own."""
+        """Return the entries from `start` to before `stop`, not copied."""
         return Entries(self.data, self.offsets[start : stop + 1])
 
     def bytes_between(self, start: int, stop: int) -> int:
-        """How many bytes `cut` would give."""
+        """Return the number of bytes from `start` to before `stop`."""
         return int(self.offsets[stop] - self.offsets[start])
 
     def fit(self, start: int, most_bytes: int) -> int:
-        """Where to stop so that the entries from `start` on have no more than `most_bytes`; `start` if none fits."""
+        """Return the end of the entries from `start` on that have at most `most_bytes`; `start` if none fits."""
         return bisect_right(self.offsets, self.offsets[start] + most_bytes, lo=start) - 1
 
 
 def entries_of(values: pa.Array) -> Iterator[Entries]:
-    """The entries of a column of strings or binaries without nulls, each of 1 MiB at most, in few pieces."""
+    """Yield the entries of a column of strings or binaries without nulls, each of at most 1 MiB, in few parts."""
     import pyarrow.compute as pc
 
     total = (pc.sum(pc.binary_length(values)).as_py() or 0) + SIZE_BYTES * len(values)

@@ -1,7 +1,7 @@
 """The nsqds that a task publishes to: a list from the options, or all that the nsqlookupds know.
 
-A task uses one nsqd until an attempt fails there, and then the next one. When the list changes, it starts anew at its
-place in the list, so that tasks spread over an nsqd that is new. All of this lives in the reactor's thread.
+A task uses one nsqd until an attempt fails there, and then the next one. When the list changes, it starts again at its
+index in the list, so that some tasks use a new nsqd. For the reactor's thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("pyspark_nsq")
 
 
 class Nsqds:
-    """A list of nsqds, and the place of one task in it. `first` is that of its first nsqd."""
+    """A list of nsqds, and the index of one task in it. `first` is the index of its first nsqd."""
 
     def __init__(self, addresses: Sequence[str], first: int) -> None:
         self._addresses = tuple(addresses)
@@ -35,7 +35,7 @@ class Nsqds:
 
     @property
     def current(self) -> str:
-        """The nsqd in use. Not for an empty list."""
+        """The nsqd in use. The list must not be empty."""
         return self._addresses[self._place % len(self._addresses)]
 
     def leave(self, address: str) -> None:
@@ -53,9 +53,9 @@ class Nsqds:
 class Discovery:
     """The nsqds that some nsqlookupds know, for all tasks of this process.
 
-    They are asked again by the first request after `poll_seconds`, and after an attempt that failed. One that does not
-    answer is no obstacle. While none answers, or an answer is missing and the others know no nsqd, the nsqds that were
-    known before are used.
+    They are asked again by the first request after `poll_seconds`, and after a failed attempt. When one does not
+    answer, the answers of the others are used. When none answers, or one does not answer and the others know no nsqd,
+    the known nsqds are used.
     """
 
     def __init__(self, clock: ReactorBase, lookup: Lookup, lookupds: Sequence[str], poll_seconds: float) -> None:
@@ -70,7 +70,7 @@ class Discovery:
         """Fired at the end of the round of questions; None: there is none."""
 
     async def addresses(self) -> tuple[str, ...]:
-        """Return the base URLs of the nsqds. Waits only when nothing is known, or nothing recent.
+        """Return the base URLs of the nsqds. Wait only when none is known, or the last answers are old.
 
         Raises AttemptFailed when no nsqd is known.
         """
@@ -127,12 +127,12 @@ class Discovery:
             done.callback(None)
 
 
-#: The worker's, from task to task.
+#: The discoveries of this process, kept from task to task.
 _discoveries: dict[tuple[Security, tuple[str, ...], int], Discovery] = {}
 
 
 def shared_discovery(reactor: ReactorBase, options: SinkOptions) -> Discovery:
-    """The one of all tasks in this process. Raises OptionError when a file of `options` is of no use."""
+    """Return the discovery of this process. Raises OptionError when a file of `options` cannot be used."""
     key = (options.security.without_secret(), options.lookupds, options.lookupd_poll_ms)
     known = _discoveries.get(key)
     if known is None:

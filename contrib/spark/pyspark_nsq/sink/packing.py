@@ -1,11 +1,11 @@
-"""Messages become request bodies.
+"""Packing of messages into request bodies.
 
 A batch is the body of ``POST /mpub?binary=true``, all integers big-endian:
 
     | count  4 | size  4 | message  size | size  4 | message  size | ...
 
-Batches are cut by count and by bytes, whichever limit comes first. What is cut is a run of entries (`entries`), so
-the cost is per request, not per message.
+A request ends at the limit of messages or of bytes, whichever comes first. It is a slice of entries (`entries`), so the
+cost is per request, not per message.
 """
 
 import struct
@@ -20,7 +20,7 @@ _INT32 = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One POST: where, what, and how many messages of which topic it carries."""
+    """One POST: its path, its body, and the topic and the number of its messages."""
 
     path: str
     body: bytes
@@ -29,7 +29,7 @@ class Request:
 
 
 def deferred_request(topic: str, message: bytes, defer_ms: int) -> Request:
-    """One deferred message. /mpub takes no delay, so each travels alone."""
+    """Return the request of one deferred message: /mpub does not accept a delay."""
     return Request(f"/pub?topic={quote(topic)}&defer={defer_ms}", message, topic, 1)
 
 
@@ -49,7 +49,7 @@ class TopicPacker:
         self.held_bytes = _INT32.size
 
     def extend(self, entries: Entries) -> Iterator[Request]:
-        """Take messages in; yields a request each time one is full. Must be exhausted."""
+        """Add messages. Yields the requests that are full. Must be exhausted."""
         start = 0
         while start < len(entries):
             stop = entries.fit(start, self._max_bytes - self.held_bytes)
@@ -57,17 +57,17 @@ class TopicPacker:
             if stop <= start and self._rows:
                 yield self._cut()
                 continue
-            stop = max(stop, start + 1)  # one that is above the limit travels alone
+            stop = max(stop, start + 1)  # a message above the limit is sent alone
             self._parts.append(entries.cut(start, stop))
             self._rows += stop - start
             self.held_bytes += entries.bytes_between(start, stop)
             start = stop
         if self._parts:
-            # What waits for more is a copy: a part of a batch would keep all of its memory.
+            # A waiting part is copied: a slice would keep the memory of its whole batch.
             self._parts[-1] = bytes(self._parts[-1])
 
     def flush(self) -> Iterator[Request]:
-        """The last, partly filled request, if there is one."""
+        """Yield the last, incomplete request, if there is one."""
         if self._rows:
             yield self._cut()
 
@@ -79,7 +79,7 @@ class TopicPacker:
 
 
 class Packer:
-    """Collects the messages of any number of topics; what is held for all of them is bounded."""
+    """Collects the messages of any number of topics, within a limit of bytes for all of them."""
 
     def __init__(self, max_rows: int, max_bytes: int, max_held_bytes: int) -> None:
         self._max_rows = max_rows
@@ -89,7 +89,7 @@ class Packer:
         self._topics: dict[str, TopicPacker] = {}
 
     def extend(self, topic: str, entries: Entries) -> Iterator[Request]:
-        """Take messages of one topic in; yields what is full. Must be exhausted."""
+        """Add messages of one topic. Yields the requests that are full. Must be exhausted."""
         packer = self._topics.get(topic)
         if packer is None:
             packer = self._topics[topic] = TopicPacker(topic, self._max_rows, self._max_bytes)
@@ -100,7 +100,7 @@ class Packer:
             yield from self.flush()
 
     def flush(self) -> Iterator[Request]:
-        """Everything that is held, one request for each topic that has some."""
+        """Yield the remaining messages, one request for each topic."""
         for packer in self._topics.values():
             yield from packer.flush()
         self._topics.clear()

@@ -1,15 +1,15 @@
-"""Requests go to nsqd: some at a time, again when they fail, and then to the next nsqd.
+"""The publishing of requests: several at a time, with retries at the next nsqd.
 
-Two threads meet here. The caller's (Spark's) hands requests in and waits for a free slot, which is the
-back-pressure: while `max_in_flight` requests are under way nothing more is pulled out of Spark. The
-reactor's thread does everything else. The first failure that no retry heals is raised in the caller's
-thread by the next `submit` or `flush`; what is still under way is waited for, but not tried again.
+Two threads are involved. Spark's thread submits requests and waits for a free slot, which is the back-pressure: while
+`max_in_flight` requests are under way, no more rows are taken from Spark. The reactor's thread does everything else.
+The first failure that no retry resolves is raised in Spark's thread by the next `submit` or `flush`, which waits for
+the requests under way; these are not retried.
 
 A publisher stays with an nsqd as long as it answers. An attempt that fails moves it to the next one, where the retry
-goes, and all later requests too (`nsqds`).
+goes, and all later requests, too (`nsqds`).
 
-Nothing that happens in the reactor's thread is silent: an exception of any kind becomes a PublishError, and a reactor
-that ends is a ReactorStoppedError.
+Errors in the reactor's thread always reach Spark's thread: any exception becomes a PublishError, and the end of the
+reactor a ReactorStoppedError.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from pyspark_nsq.sink.tally import Tally
 class Publisher:
     """Publishes requests to the nsqds of `options`; a context manager that leaves nothing in flight.
 
-    `first_address` spreads the tasks of a job over the nsqds. All methods are for one thread, which
-    must not be the reactor's. `tally` is steady once `flush` has returned.
+    `first_address` distributes the tasks of a job over the nsqds. All methods are for one thread, which must not be the
+    reactor's. `tally` does not change after `flush` has returned.
     """
 
     def __init__(self, options: SinkOptions, first_address: int = 0) -> None:
-        """Raises OptionError when a file of `options` is of no use."""
+        """Raises OptionError when a file of `options` cannot be used."""
         self.tally = Tally()
         self._options = options
         self._nsqds = Nsqds(options.addresses, first_address)
@@ -129,7 +129,7 @@ class Publisher:
 def _publish_error(failure: BaseException | None) -> PublishError:
     if isinstance(failure, PublishError):
         return failure
-    # A mistake in the connector, not the network's doing. The traceback is below it.
+    # An error of the connector, not of the network. Its traceback is that of the cause.
     error = PublishError(f"the connector failed: {failure!r}")
     error.__cause__ = failure
     return error

@@ -1,14 +1,14 @@
-"""Spark's rows become messages: which columns the sink takes, and what it asks of each row.
+"""The messages of Spark's rows: the columns that the sink accepts, and the checks of each row.
 
 | column  | type                    | meaning                                                               |
 |---------|-------------------------|-----------------------------------------------------------------------|
 | value   | string or binary        | the message                                                           |
-| topic   | string                  | where it goes; needed unless the option ``topic`` says so for all     |
-| defer   | byte, short, int, long  | optional: milliseconds to hold it back; null and 0 mean not at all    |
+| topic   | string                  | the topic; required unless the option ``topic`` is set                |
+| defer   | byte, short, int, long  | optional: delay in milliseconds; null and 0 mean no delay             |
 
-Any other column is an error: a message has no place for it. A task publishes to no more than `maxTopics` topics, so
-that a wrong column does not create a topic for each of its values. The work is done column by column on Arrow
-data; single rows are looked at only where they are deferred.
+Any other column is an error, because a message has only a value. A task publishes to at most `maxTopics` topics, so
+that a wrong column does not create a topic for each of its values. Columns are processed as Arrow data; only deferred
+rows are processed one by one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the sink's columns are in the DataFrame."""
+    """The indexes of the sink's columns in the DataFrame."""
 
     value: int
     topic: int | None
@@ -53,7 +53,7 @@ class Columns:
 
     @classmethod
     def find(cls, schema: StructType, options: SinkOptions) -> Self:
-        """Raises SchemaError when the DataFrame does not fit."""
+        """Return the columns of a DataFrame. Raises SchemaError for wrong or missing columns."""
         places: dict[str, int] = {}
         for index, column in enumerate(schema.fields):
             name = column.name.lower()
@@ -82,7 +82,7 @@ _HOW = (
 
 _INTO_VALUE = "put it into the value, for example with to_json(struct(...)) as value"
 _FROM_READING = "it comes from reading NSQ, and NSQ sets it anew; leave it out with select(...)"
-#: Columns that a message has no place for, although other systems or readers have them.
+#: Columns of other systems and of readers that the sink refuses, with the remedy.
 _REMEDIES = {
     "key": f"NSQ messages have no key; {_INTO_VALUE}. For order by key use repartition(n, key) and maxInFlight 1",
     "headers": f"NSQ messages have no headers; {_INTO_VALUE}",
@@ -121,7 +121,7 @@ class RowReader:
         self._rows_before = 0
 
     def read(self, batch: pa.RecordBatch) -> Messages:
-        """The batch's messages. Raises RowError for a row that cannot become one."""
+        """Return the messages of a batch. Raises RowError for a row that cannot become one."""
         rows = batch.num_rows
         batch = self._without_empties(batch)
         self._check_lengths(batch)
@@ -156,7 +156,7 @@ class RowReader:
             raise RowError(f'a "value" has {longest} bytes; a message has {MAX_MESSAGE_BYTES} at most')
 
     def _take_later(self, batch: pa.RecordBatch, messages: Messages) -> pa.RecordBatch:
-        """Put the deferred rows into `messages`; returns the others."""
+        """Put the deferred rows into `messages`, and return the others."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -174,7 +174,7 @@ class RowReader:
         return batch.filter(pc.invert(is_later))
 
     def _topics(self, batch: pa.RecordBatch) -> pa.Array:
-        """The topic of each row; all are known to be good names."""
+        """Return the topic of each row, after checking the names."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -197,7 +197,7 @@ class RowReader:
         return topics
 
     def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Entries]]:
-        """The rows of each topic. Sorting keeps the order of the rows within one."""
+        """Yield the rows by topic. Sorting keeps the order of the rows of a topic."""
         import pyarrow.compute as pc
 
         topics = self._topics(batch)

@@ -14,34 +14,34 @@ from pyspark_nsq.http.causes import Cause
 
 
 def _figure(name: str) -> Any:
-    """A number that is added up, with its name in lines of progress."""
+    """Declare a number that is added up, with its name in lines of progress."""
     return field(default=0, metadata={"name": name})
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was published, and what it took."""
+    """The figures of publishing."""
 
     rows: int = _figure("rows")
     requests: int = _figure("requests")
     body_bytes: int = _figure("bytes")
     waited_ms: float = _figure("waitedMs")
-    """How long tasks waited for answers, with `maxInFlight` requests under way or no more rows to send."""
+    """Time that tasks waited for answers, with `maxInFlight` requests under way or no more rows to send."""
     retries: Counter[Cause] = field(default_factory=Counter)
 
     @property
     def retried(self) -> int:
-        """How many requests were sent again, whatever the cause."""
+        """The number of repeated requests, for all causes."""
         return self.retries.total()
 
     def add(self, other: Tally) -> Self:
-        """Add the figures of another one to these."""
+        """Add the figures of another tally."""
         for each in dataclasses.fields(Tally):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
         return self
 
     def figures(self) -> dict[str, int]:
-        """The figures as they are named in lines of progress."""
+        """Return the figures by their names in lines of progress."""
         numbers = {
             each.metadata["name"]: round(getattr(self, each.name))
             for each in dataclasses.fields(Tally)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 class TokenBucket:
     """
-    Lets `per_second` messages pass, and after a pause up to `capacity` at once. It begins full. A batch that is larger
-    than the capacity passes when all of its messages may.
+    Allows `per_second` messages, and after a pause up to `capacity` at once. It begins full. A batch that is larger
+    than the capacity waits until all of its messages are allowed.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class TokenBucket:
         self._filled_at = clock()
 
     def take(self, count: int) -> None:
-        """Wait until `count` messages may pass."""
+        """Wait until `count` messages are allowed."""
         self._fill()
         self._tokens -= count
         while self._tokens < 0:

@@ -1,7 +1,7 @@
-"""The sinks: each task publishes its partition's rows, and is done when nsqd has taken them all.
+"""The sinks: each task publishes the rows of its partition, and ends when nsqd has accepted all of them.
 
-At least once: a task that Spark runs again, an answer that got lost, and a micro-batch that is repeated after a crash
-publish rows twice. A job that fails leaves what it had published.
+At least once: a task that Spark runs again, a lost answer, and a micro-batch that is repeated after a crash publish
+rows twice. The rows that a failed job has published stay published.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pyspark_nsq.sink.token_bucket import TokenBucket
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What one task may hold for topics whose requests are not full yet.
+#: Most bytes that a task holds for topics whose requests are not full yet.
 _MAX_HELD_BYTES = 16 * 1024 * 1024
 
 
 def publish_partition(options: SinkOptions, columns: Columns, batches: Iterator[pa.RecordBatch]) -> NsqCommit:
     """Publish one partition. Nothing is in flight when this returns or raises.
 
-    Raises RowError for a row that cannot be a message, PublishError for messages no nsqd has taken.
+    Raises RowError for a row that cannot be a message, PublishError for messages that no nsqd has accepted.
     """
     from pyspark_nsq.sink.publisher import Publisher
 
@@ -47,7 +47,7 @@ def publish_partition(options: SinkOptions, columns: Columns, batches: Iterator[
 def requests_of(
     options: SinkOptions, columns: Columns, batches: Iterator[pa.RecordBatch], partition: int = 0
 ) -> Iterator[Request]:
-    """The requests that publish one partition. Raises RowError for a row that cannot be a message."""
+    """Yield the requests that publish one partition. Raises RowError for a row that cannot be a message."""
     reader = RowReader(columns, options, partition)
     packer = Packer(options.batch_size, options.batch_bytes, _MAX_HELD_BYTES)
     for batch in batches:
@@ -60,40 +60,40 @@ def requests_of(
 
 
 class NsqBatchWriter(DataSourceArrowWriter):
-    """Made on the driver, sent to every task; must pickle."""
+    """The sink of a batch. It is made on the driver, pickled, and sent to every task."""
 
     def __init__(self, options: SinkOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NsqCommit:
-        """As `publish_partition`."""
+        """Publish a partition, as `publish_partition`."""
         return publish_partition(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Runs once, after the last task, in a process of its own."""
+        """Report the figures. Spark calls this once, after the last task, in a process of its own."""
         tell_sum("published", None, messages, show=self._options.show_progress)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The job failed. What has been published stays published."""
+        """Report the figures of a failed job. Its published rows stay published."""
         tell_sum("failed", None, messages, show=self._options.show_progress)
 
 
 class NsqStreamWriter(DataSourceStreamArrowWriter):
-    """The same for each micro-batch of a stream."""
+    """The sink of a stream, for each micro-batch."""
 
     def __init__(self, options: SinkOptions, columns: Columns) -> None:
         self._options = options
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NsqCommit:
-        """As `publish_partition`."""
+        """Publish a partition, as `publish_partition`."""
         return publish_partition(self._options, self._columns, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Runs after the last task of a micro-batch. It may come again for the same one, after a crash."""
+        """Report the figures of a micro-batch. After a crash Spark may call this again for the same one."""
         tell_sum("published", batchId, messages, show=self._options.show_progress)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """The micro-batch failed. What has been published stays published, and the next try repeats it."""
+        """Report the figures of a failed micro-batch. The next attempt publishes its rows again."""
         tell_sum("failed", batchId, messages, show=self._options.show_progress)

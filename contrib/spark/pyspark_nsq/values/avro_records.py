@@ -48,7 +48,7 @@ class AvroRecords:
             try:
                 found.append(self._record(body))
                 pa.array(found[-1:], self._kind)
-            except Exception as error:  # fastavro raises any, by what the bytes happen to say
+            except Exception as error:  # fastavro raises any exception, depending on the bytes
                 found[row:] = [None]
                 malformed[row] = f"{type(error).__name__} {error}".strip()[:200]
         return pa.array(found, self._kind), malformed

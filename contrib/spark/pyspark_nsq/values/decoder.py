@@ -11,7 +11,7 @@ from pyspark_nsq.options.values import AVRO, JSON, STRING, VALUE, Values
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: From the number of a row to words that say which message it is.
+#: A function from the number of a row to a text that identifies its message.
 Locate = Callable[[int], str]
 
 
@@ -21,14 +21,14 @@ class Form(Protocol):
     name: str
 
     def decode_all(self, bodies: pa.Array) -> pa.Array | None:
-        """Return the column, or None when at least one body is not of this form, or cannot be decoded this way."""
+        """Return the column, or None when a body is not of this form, or cannot be decoded with the others."""
 
     def decode_each(self, bodies: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        """Return the column with null for malformed bodies, and why each of them is."""
+        """Return the column with null for malformed bodies, and the reason for each of these."""
 
 
 class Decoder:
-    """Turns a column of binary values into the column that the options say."""
+    """Decodes a column of binary values according to the options."""
 
     def __init__(self, form: Form, fails: bool) -> None:
         self._form, self._fails = form, fails
@@ -49,7 +49,7 @@ class Decoder:
 
 
 def decoder(options: Values) -> Decoder | None:
-    """Return the decoder of a read; None when values are left as they are. Raises OptionError without fastavro."""
+    """Return the decoder of a read; None when values are not decoded. Raises OptionError without fastavro."""
     fails = options.on_malformed == "fail"
     if options.value_format == STRING:
         from pyspark_nsq.values.text import Text
@@ -67,7 +67,7 @@ def decoder(options: Values) -> Decoder | None:
 
 
 def shaped(options: Values, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the batches of a channel with the columns and the values that the options say."""
+    """Return the batches of a channel with the columns and the values of the options."""
     import pyarrow as pa
 
     decode = decoder(options)

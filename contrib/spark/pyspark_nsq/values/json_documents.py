@@ -1,8 +1,8 @@
 """Messages that are JSON objects.
 
 Arrow reads all messages of a batch in one step. Where it cannot, each is read by itself: when one is malformed, has a
-newline at its start or a value in another form than Arrow reads. Strings are taken for TIMESTAMP (RFC 3339; UTC
-without a zone), DATE, DECIMAL and BINARY (base64), as Spark's ``from_json`` does.
+newline at its start or a value in another form than Arrow reads. TIMESTAMP (RFC 3339; UTC without a zone), DATE,
+DECIMAL and BINARY (base64) are read from strings, as by Spark's ``from_json``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JsonDocuments:
         joined = pc.binary_join(pa.ListArray.from_arrays([0, count], bodies), b"\n")
         names = pj.ParseOptions(explicit_schema=pa.schema(self._read_as), unexpected_field_behavior="ignore")
         try:
-            text = joined.cast(pa.string())[0].as_buffer()  # the reader takes other bytes than UTF-8 for text
+            text = joined.cast(pa.string())[0].as_buffer()  # the reader accepts bytes that are not UTF-8 as text
             table = pj.read_json(
                 pa.BufferReader(text), pj.ReadOptions(use_threads=False, block_size=text.size + 1), names
             )
@@ -104,7 +104,7 @@ def _refuse(word: str) -> Any:
 
 
 def _as_arrow_reads(kind: pa.StructType) -> pa.StructType | None:
-    """Return the type with strings for what is cast from them; None for one that Arrow does not read from JSON."""
+    """Return the type with strings for types that are cast from strings; None if Arrow cannot read it from JSON."""
     import pyarrow as pa
 
     def read_as(each: pa.DataType) -> pa.DataType:
@@ -125,7 +125,7 @@ def _as_arrow_reads(kind: pa.StructType) -> pa.StructType | None:
 
 
 def _converter(kind: pa.DataType) -> Convert:
-    """Return a function that makes the value for Arrow of one that JSON has, and raises ValueError where it cannot."""
+    """Return a function that converts a JSON value for Arrow, and raises ValueError for a malformed one."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):

@@ -14,13 +14,13 @@ from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 
 @click.command()
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Check the file and analyse its SQL, and do nothing else.")
+@click.option("--check", is_flag=True, help="Check the file and its SQL only, and read no message.")
 @click.option("--once", is_flag=True, help="End when all present messages are written, whatever the trigger.")
 @spark_options
 def etl(spark: SparkChoice, config: Path, check: bool, once: bool) -> None:
     """Run the pipeline of the file CONFIG, from topics with SQL into a topic or a table.
 
-    A start goes on where the checkpoint of the last one is. The keys of CONFIG are in docs/reference/spark-etl.md.
+    Each start continues from the checkpoint. The keys of CONFIG are in docs/reference/spark-etl.md.
     """
     declared = load(config)
     if once:

@@ -41,7 +41,7 @@ _SECRETS = ("authsecret", "auth_secret", "secret", "password")
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What a file says. `file` is its path, and the folder of relative paths in it is the file's."""
+    """The content of a file. `file` is its path; relative paths in it start at the folder of the file."""
 
     file: Path
     nsq: Nsq
@@ -60,11 +60,11 @@ class Config:
         return text if "://" in text else str((self.file.parent / text).absolute())
 
     def until_caught_up(self) -> Config:
-        """Return the same with the trigger ``available_now``."""
+        """Return this configuration with the trigger ``available_now``."""
         return dataclasses.replace(self, run=dataclasses.replace(self.run, trigger=AVAILABLE_NOW))
 
     def where(self, section: str, number: int = 0, key: str | None = None) -> str:
-        """Return the place of a key, as errors begin with it."""
+        """Return the file and line of a key, with which errors begin."""
         return _place(self.file, self.lines, section, number, key)
 
 
@@ -88,7 +88,7 @@ def load(file: Path) -> Config:
 
 
 class _Reader:
-    """Makes the sections of a file from what the parser of TOML returned."""
+    """Makes the sections of a file from the result of the TOML parser."""
 
     def __init__(self, file: Path, lines: Lines) -> None:
         self.file, self.lines = file, lines
@@ -155,12 +155,12 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f'; did you mean "{near[0]}"?' if near else f"; known are: {', '.join(known)}"
 
 
-#: Section, its number among those of that name, key, and what is wrong.
+#: Section, its number among those of that name, key, and the mistake.
 _Problem = tuple[str, int, str | None, str]
 
 
 def _contradictions(config: Config) -> Iterator[_Problem]:
-    """Yield what does not go together, or is missing beside something else."""
+    """Yield the contradictions between keys, and the keys that are missing beside others."""
     yield from _of_source(config.source)
     yield from _of_nsq(config.nsq, config.source)
     yield from _of_target("sink", config.sink, config)

@@ -12,7 +12,7 @@ from pyspark_nsq.jobs.failures import explained
 _ERROR = re.compile(r"\[([A-Z][A-Z_.0-9]+)\] (.+?)(?:\s*SQLSTATE: \w+)*\s*$", re.MULTILINE)
 #: An error of Python or Java in a line of a text.
 _EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
-#: What Spark says around the cause.
+#: The texts of Spark around the cause.
 _BEFORE = re.compile(r"^Query \[.*? terminated with exception: (?:\[[A-Z_.0-9]+\] )?")
 _WRAPPED = "An error occurred in the user provided function in foreach batch sink."
 
@@ -24,6 +24,6 @@ def reason_of(error: PySparkException) -> str:
         return ours
     text = str(error)
     errors = [_BEFORE.sub("", message) for _name, message in _ERROR.findall(text)]
-    # Of several the last is the cause of those before.
+    # Of several errors the last one is the cause of the others.
     causes = [each for each in errors if not each.startswith(_WRAPPED)] or _EXCEPTION.findall(text)
     return str(causes[-1] if causes else ours.partition("\n")[0])

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_nsq.jobs.etl.sections import TEXT
 
 PARSED, REASON = "parsed", "reason"
-#: What Spark counts in each micro-batch, and the names of the counts.
+#: The counts of Spark in each micro-batch, and their names.
 OBSERVATION, MESSAGES, DEAD_LETTERS = "etl", "messages", "dead_letters"
 
 _BODY, _CORRUPT = "body", "_corrupt"
@@ -42,12 +42,12 @@ def parsed(messages: DataFrame, format: str, schema: StructType | None, *, is_fa
         rows = _parsed_json(messages, text, schema)
     is_bad = f.col(REASON).isNotNull()
     counted = f.when(is_bad, _failure() if is_failing else f.lit(1))
-    # Spark moves no filter below this: it sees all rows, and each body is parsed once.
+    # Spark moves no filter below this step, so it counts all rows, and each body is parsed once.
     return rows.observe(OBSERVATION, f.count(f.lit(1)).alias(MESSAGES), f.count(counted).alias(DEAD_LETTERS))
 
 
 def _parsed_json(messages: DataFrame, text: Column, schema: StructType) -> DataFrame:
-    # In an object of its own: Spark ignores what follows a complete value, and would not see `{"a": 1} {"a": 2}`.
+    # In an object of its own: Spark ignores text after a complete value, and would accept `{"a": 1} {"a": 2}`.
     wrapped = f.concat(f.lit('{"v":'), text, f.lit("}"))
     wrapper = StructType([StructField("v", schema), StructField(_CORRUPT, StringType())])
     rows = messages.withColumn(_BODY, f.from_json(wrapped, wrapper, _STRICT)).withColumn(PARSED, f.col(f"{_BODY}.v"))

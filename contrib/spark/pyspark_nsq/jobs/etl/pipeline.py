@@ -1,8 +1,8 @@
 """A pipeline: the query of the good messages and the query of the dead letters, from their analysis to their end.
 
-Each query reads all messages, has a checkpoint of its own, and writes what concerns it. So both are equally durable:
-after a crash each goes on where its own checkpoint is. They start at the same message, because the first message does
-not depend on the time of the start.
+Each query reads all messages, has its own checkpoint, and writes its own rows. So both are equally durable: after a
+crash each continues from its own checkpoint. They start at the same message, because the first message does not depend
+on the time of the start.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLL_SECONDS = 1
 
 @dataclass
 class Totals:
-    """What a query has done since it was started. `late`: as Spark counts them, after it has aggregated partially."""
+    """The counts of a query since it was started. `late`: as Spark counts them, after a partial aggregation."""
 
     messages: int = 0
     dead_letters: int = 0
@@ -47,7 +47,7 @@ class Pipeline:
     _is_stopped: bool = False
 
     def stop(self) -> None:
-        """End `run`. What the running micro-batches have not committed comes again with the next start."""
+        """End `run`. The next start repeats the micro-batches that are not committed."""
         self._is_stopped = True
 
     def columns(self) -> str:
@@ -82,7 +82,7 @@ class _Running:
     last_batch: int = -1
 
     def is_done(self) -> bool:
-        """Wait a moment, report what is new, and return whether the query has ended. Raises StreamingQueryException."""
+        """Wait a moment, report progress, and return whether the query has ended. Raises StreamingQueryException."""
         done = bool(self.query.awaitTermination(_POLL_SECONDS))
         for batch in self.query.recentProgress:
             if batch.batchId > self.last_batch:

@@ -29,7 +29,7 @@ def page() -> str:
 def _section(section: Section) -> Iterator[str]:
     yield f"## {section.title}"
     yield ""
-    often = " Required." if section.is_required else " May be there several times." if section.is_array else ""
+    often = " Required." if section.is_required else " May occur several times." if section.is_array else ""
     yield f"{' '.join((section.keys.__doc__ or '').split())}{often}"
     yield ""
     yield "| key | type | default | |"

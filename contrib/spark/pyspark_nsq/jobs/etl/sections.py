@@ -99,15 +99,15 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Watermark:
-    """How long the pipeline waits for late messages before it completes a window."""
+    """The time for which the pipeline waits for late messages before it completes a window."""
 
     column: str = key(Text(), doc="column of type timestamp, from the schema or `_timestamp`")
-    delay: str = key(INTERVAL, doc="how much later than the newest message another one may come")
+    delay: str = key(INTERVAL, doc="how much older than the newest message a late one may be")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A file or folder to join with. It is listed when the pipeline starts."""
+    """A file or folder to join with. Its files are listed when the pipeline starts."""
 
     name: str = key(VIEW_NAME, doc="name of the table in SQL")
     path: str = key(Text(), doc="file or folder")
@@ -153,20 +153,20 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Sink(Target):
-    """Where the rows of the query go: a topic or a table."""
+    """The target of the rows of the query: a topic or a table."""
 
     value: str | None = key(
         Choice(("json", "column")),
         None,
-        doc="body of a message: `json` makes an object of all columns; `column` takes the column `value`, and hands "
+        doc="body of a message: `json` makes an object of all columns; `column` uses the column `value`, and passes "
         'the others to `format("nsq")`',
         shown_default="`json`",
     )
     output_mode: str = key(
         Choice((APPEND, COMPLETE, UPDATE)),
         APPEND,
-        doc="`append` writes a row once, a window when it is complete; `update` publishes each changed row; `complete` "
-        "writes the whole result each time. A table of files can only `append`",
+        doc="`append` writes each row once, and a window when it is complete; `update` publishes each changed row; "
+        "`complete` writes the whole result with each micro-batch. A table of files supports only `append`",
     )
     options: dict[str, str] = key(
         Options(), dict, doc='more options of `format("nsq")` or of the table\'s format', shown_default="none"
@@ -175,7 +175,7 @@ class Sink(Target):
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetters(Target):
-    """Where messages go that cannot be parsed or do not match the schema: a topic or a table.
+    """The target of messages that cannot be parsed or do not match the schema: a topic or a table.
 
     Without this section the first such message ends the pipeline with an error.
     """
@@ -183,16 +183,16 @@ class DeadLetters(Target):
     channel: str | None = key(
         CHANNEL,
         None,
-        doc='channel of their own, with `kind = "channel"`',
-        shown_default="that of the source and `-dead`",
+        doc='separate channel from which the dead letters are read, with `kind = "channel"`',
+        shown_default="the channel of the source with `-dead` appended",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """How the pipeline runs."""
+    """The checkpoint and the trigger of the pipeline."""
 
-    checkpoint: str = key(Text(), doc="folder for the progress of the pipeline; a start goes on where it says")
+    checkpoint: str = key(Text(), doc="folder for the progress of the pipeline, from which the next start continues")
     trigger: str = key(
         TRIGGER,
         "1 second",
@@ -202,7 +202,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Section:
-    """A section: its name in the file, the dataclass with its keys, and how often it may be there."""
+    """A section: its name in the file, the dataclass with its keys, and how often it may occur."""
 
     name: str
     keys: type[Any]

@@ -63,7 +63,7 @@ def _loaded(spark: SparkSession, config: Config, options: dict[str, str]) -> Dat
 
 
 def connection(config: Config, addresses: str, instead: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the options of format("nsq") that say where NSQ is. `instead`: addresses in place of those of [nsq]."""
+    """Return the options of format("nsq") for the connection. `instead`: addresses in place of those of [nsq]."""
     nsq = config.nsq
     direct = instead or (nsq.nsqd_http_addresses if addresses == "nsqdHttpAddresses" else nsq.nsqd_tcp_addresses)
     options = (

@@ -83,7 +83,7 @@ def _analysed(
 
 
 def analysed(run: Callable[[], DataFrame], place: str, line_count: int) -> DataFrame:
-    """Return what `run` returns. Raises ConfigError: `place`, the position in the statement, and Spark's message."""
+    """Return the result of `run`. Raises ConfigError: `place`, the position in the statement, and Spark's message."""
     try:
         return run()
     except (AnalysisException, ParseException) as error:

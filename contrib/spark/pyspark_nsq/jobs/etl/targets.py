@@ -31,7 +31,7 @@ _SHORTENED_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Destination:
-    """Rows of a stream with the place that they go to. Make it with `of_sink` or `of_dead_letters`."""
+    """Rows of a stream with their target. Make it with `of_sink` or `of_dead_letters`."""
 
     name: str
     rows: DataFrame
@@ -68,7 +68,7 @@ class Destination:
         writer = self.rows.writeStream.queryName(self.name).option("checkpointLocation", checkpoint)
         writer = writer.outputMode(self.output_mode).trigger(**_trigger(trigger))
         if self.format == "nsq" and self.output_mode == UPDATE:
-            # A data source in Python cannot say that it takes updates.
+            # A data source in Python cannot declare that it supports updates.
             return writer.foreachBatch(_publisher(self.options)).start()
         if self.format in ("nsq", "delta"):
             return writer.format(self.format).options(**self.options).partitionBy(*self.partition_by).start(self.path)
@@ -77,7 +77,7 @@ class Destination:
 
 
 def of_sink(config: Config, rows: DataFrame) -> Destination:
-    """Return the rows of the query with the place of [sink]."""
+    """Return the rows of the query with the target of [sink]."""
     sink = config.sink
     if sink.topic is not None and sink.value != "column":
         rows = rows.select(f.to_json(f.struct("*")).alias("value"))
@@ -85,7 +85,7 @@ def of_sink(config: Config, rows: DataFrame) -> Destination:
 
 
 def of_dead_letters(config: Config, dead: DeadLetters, rows: DataFrame) -> Destination:
-    """Return the dead letters with the place of [dead_letters]."""
+    """Return the dead letters with the target of [dead_letters]."""
     if dead.topic is not None:
         rows = _as_messages(rows)
     elif (dead.format or "parquet") not in _BINARY_FORMATS:
@@ -131,7 +131,7 @@ def _publisher(options: dict[str, str]) -> Callable[[DataFrame, int], None]:
 
 
 def _check_streaming(spark: SparkSession, rows: DataFrame, output_mode: str) -> None:
-    """Do what Spark does at the start of a stream: refuse what streams cannot compute in this mode."""
+    """Run Spark's check at the start of a stream: it refuses queries that streams cannot compute in this mode."""
     java = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
     modes = java.streaming.OutputMode
     mode = {APPEND: modes.Append, COMPLETE: modes.Complete, UPDATE: modes.Update}[output_mode]()

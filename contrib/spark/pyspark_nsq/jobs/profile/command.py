@@ -21,7 +21,7 @@ from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 
 @click.command(short_help="Show rates, sizes, JSON fields and duplicates of topics.")
 @click.option("--topic", "topics", multiple=True, help="A topic; may be given several times.")
-@click.option("--topic-pattern", default="", metavar="REGEX", help="The topics whose whole names match.")
+@click.option("--topic-pattern", default="", metavar="REGEX", help="All topics whose whole name matches.")
 @message_options
 @click.option(
     "--event-time-field",
@@ -29,7 +29,7 @@ from pyspark_nsq.jobs.spark import SparkChoice, spark_options
     metavar="FIELD",
     help="A JSON field with a time, for the latency: created, meta.ts.",
 )
-@click.option("--duplicates/--no-duplicates", default=True, help="Whether to count duplicates, which reads once more.")
+@click.option("--duplicates/--no-duplicates", default=True, help="Whether to count duplicates, in a second reading.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", default="", metavar="FILE", help="Also write a page with charts.")
 @optional_connection_options

@@ -1,4 +1,4 @@
-"""The fields of JSON messages: which types each has, and in which share of its objects it is present.
+"""The fields of JSON messages: their types, and the share of the objects that have them.
 
 A message is reduced to its shape, the names and types without the values. Messages of one shape are counted as one, so
 that a field costs little in each message.
@@ -21,7 +21,7 @@ ROOT = ""
 OBJECT, ARRAY = "object", "array"
 _NAMES = {int: "integer", float: "double", str: "string", bool: "boolean", type(None): "null"}
 _CONTAINERS = (dict, list)
-#: Below that, only "object" and "array" are noted.
+#: Depth below which only "object" and "array" are recorded.
 _MAX_DEPTH = 12
 _MAX_SHAPES = 2_000
 MAX_FIELDS = 1_000
@@ -29,7 +29,7 @@ MAX_FIELDS = 1_000
 
 @dataclass(frozen=True)
 class Type:
-    """How many values of a field have a type, and the first message with one."""
+    """The number of values of a field with a type, and the first message with one."""
 
     count: int
     example: Example
@@ -56,7 +56,7 @@ class Fields:
     is_cut: bool = False
 
     def add(self, path: str, shape: Shape, count: int, example: Example) -> None:
-        """Count a shape and all that is in it."""
+        """Count a shape and its parts."""
         if isinstance(shape, tuple):
             self._count(path, OBJECT, count, example)
             prefix = f"{path}." if path else ""
@@ -92,7 +92,7 @@ class Fields:
                 yield FieldRow(path, self.types[path], self._parents(path))
 
     def _parents(self, path: str) -> int:
-        """How many objects could have the field, or arrays the element."""
+        """Return the number of objects that could have the field, or of arrays that could have the element."""
         if path == ROOT:
             return sum(each.count for each in self.types[ROOT].values())
         parent, kind = (path[:-2], ARRAY) if path.endswith("[]") else (path.rpartition(".")[0], OBJECT)
@@ -123,14 +123,14 @@ class FieldRow:
 
 
 class Shapes:
-    """Counts messages by shape, and now and then what is in the shapes."""
+    """Counts messages by shape, and at intervals the fields of the shapes."""
 
     def __init__(self, fields: Fields) -> None:
         self._fields = fields
         self._counts: dict[Shape, tuple[list[int], Example]] = {}
 
     def add(self, value: Any, index: int, example_of: Callable[[int], Example]) -> None:
-        """Count a message. `example_of` is asked for its place only when its shape is new."""
+        """Count a message. `example_of` returns its position, and is called only for a new shape."""
         shape = shape_of(value)
         known = self._counts.get(shape)
         if known is not None:

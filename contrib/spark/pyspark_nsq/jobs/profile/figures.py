@@ -43,7 +43,7 @@ class Minute:
 
 @dataclass
 class EventTimes:
-    """How long after the time in a field the messages were published."""
+    """The latencies of messages: from the time in a field to the publishing."""
 
     latencies: Durations = field(default_factory=Durations)
     missing: int = 0
@@ -74,7 +74,7 @@ class EventTimes:
 
 @dataclass
 class Figures:
-    """Of the messages of a topic."""
+    """The figures of the messages of a topic."""
 
     minutes: dict[int, Minute] = field(default_factory=dict)
     sizes: Counter[int] = field(default_factory=Counter)
@@ -166,7 +166,7 @@ class Collector:
 
 
 def _inside(document: Any, path: Sequence[str]) -> Any:
-    """The value of a field, or None when there is none."""
+    """Return the value of a field, or None when there is none."""
     for name in path:
         if not isinstance(document, dict):
             return None
@@ -174,12 +174,12 @@ def _inside(document: Any, path: Sequence[str]) -> Any:
     return document
 
 
-#: Numbers of at least so much are Unix time in nanoseconds, microseconds and milliseconds; smaller ones in seconds.
+#: Least numbers that are Unix time in nanoseconds, microseconds and milliseconds; smaller ones are in seconds.
 _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 
 
 def unix_seconds(value: Any) -> float | None:
-    """Return the Unix time that a JSON value says, as a number or in RFC 3339; None when it is something else."""
+    """Return the Unix time of a JSON value, a number or RFC 3339; None when it is neither."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)

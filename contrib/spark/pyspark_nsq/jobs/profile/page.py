@@ -18,7 +18,7 @@ from pyspark_nsq.jobs.profile.tables import (
 )
 
 _HEIGHT = 100
-#: The bars of a few hours do not fill the chart.
+#: Least number of bars in the width of the chart, so that few bars do not fill it.
 _FEWEST_BARS = 12
 _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1c2430; --faint: #5b6675; --line: #dfe4ea; --bar: #2f6fb3;
@@ -47,7 +47,7 @@ svg { display: block; width: 100%; height: 8rem; border-bottom: 1px solid var(--
 
 
 def page(documents: Sequence[Document], place: str) -> str:
-    """Return the page for the topics that were read from a place."""
+    """Return the page for the topics of a source."""
     parts = [_table(overview(documents)), *(_topic(document) for document in documents)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -86,7 +86,7 @@ def _histogram(title: str, histogram: Sequence[Document], text: Callable[[float]
 
 
 def _chart(title: str, bars: Sequence[tuple[int, str]], axis: Sequence[str]) -> str:
-    """A bar chart. Its texts are HTML, as a drawing that is stretched would stretch them, too."""
+    """Return a bar chart. Its texts are HTML, because a stretched drawing would stretch them, too."""
     most = max(count for count, _ in bars) or 1
     drawn = "".join(
         f'<rect x="{index + 0.08:.2f}" y="{_HEIGHT - _HEIGHT * count / most:.2f}" width="0.84" '

@@ -45,12 +45,12 @@ class Durations:
 
 
 def duration_of(bucket: int) -> float:
-    """Return the duration in a bucket from which no other is farther than 1 %."""
+    """Return the duration of a bucket that differs by at most 1 % from all others in it."""
     return float(2 * _GROWTH**bucket / (_GROWTH + 1))
 
 
 def percentiles(counts: Mapping[Any, int]) -> dict[str, Any]:
-    """Return the `PERCENTILES` of values that occur so many times, by nearest rank."""
+    """Return the `PERCENTILES` of values with their counts, by nearest rank."""
     ordered = sorted(counts)
     total = sum(counts.values())
     found: dict[str, Any] = {}

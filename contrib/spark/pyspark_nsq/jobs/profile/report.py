@@ -27,7 +27,7 @@ _NO_REPEATS = Repeats(0, 0, 0)
 
 
 def document_of(topic: str, figures: Figures, repeats: Mapping[tuple[str, str], Repeats] | None) -> Document:
-    """Return what is known of a topic. `repeats`: None when they were not counted."""
+    """Return the document of a topic. `repeats`: None when they were not counted."""
     first = min(minute.first_us for minute in figures.minutes.values())
     last = max(minute.last_us for minute in figures.minutes.values())
     size = sum(minute.bytes for minute in figures.minutes.values())
@@ -64,7 +64,7 @@ def _moment(unix_us: int) -> str:
 
 
 def _hours(figures: Figures) -> list[Document]:
-    """The hours from the first to the last; only those with messages, where that would be too many."""
+    """Return the hours from the first to the last; only those with messages if all would be too many."""
     minutes: dict[int, list[Minute]] = defaultdict(list)
     for number, minute in figures.minutes.items():
         minutes[number // _HOUR_MINUTES].append(minute)
@@ -88,7 +88,7 @@ def _busiest(figures: Figures) -> float:
 
 
 def _gaps(figures: Figures) -> list[Document]:
-    """The longest times without a message, the longest first."""
+    """Return the longest times without a message, the longest first."""
     ordered = [figures.minutes[number] for number in sorted(figures.minutes)]
     found = [(after.first_us - before.last_us, before.last_us, after.first_us) for before, after in pairwise(ordered)]
     longest = sorted((each for each in found if each[0] >= _SHORTEST_GAP_SECONDS * 1_000_000), reverse=True)[:_GAPS]
@@ -127,7 +127,7 @@ def _durations(found: Durations) -> Document:
 
 
 def _histogram(counts: Mapping[float, int]) -> list[Document]:
-    """The counts in bars of equal width, or of equal ratio where the values differ by more than a factor of 20."""
+    """Return counts in bars of equal width, or of equal ratio when the values differ by more than a factor of 20."""
     if not counts:
         return []
     low, high = min(counts), max(counts)

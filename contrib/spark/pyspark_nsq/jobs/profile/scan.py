@@ -1,4 +1,4 @@
-"""The Spark program of a profile: one pass for the figures, and one for what repeats."""
+"""The Spark program of a profile: one pass for the figures, and one for the repeats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VALUE, ID = "value", "id"
 class Repeats(NamedTuple):
     """Messages that repeat another one.
 
-    `distinct`: of how many; `most`: how many times the most frequent one is there.
+    `distinct`: number of different ones; `most`: occurrences of the most frequent one.
     """
 
     messages: int
@@ -41,7 +41,7 @@ def scan(messages: DataFrame, event_time_field: str = "") -> dict[str, Figures]:
 
 
 def _table_function(event_time_field: str) -> type:
-    """The class of which each task makes one. (Spark's mapInArrow would need pandas.)"""
+    """Return the class of which each task makes an instance. (Spark's mapInArrow would need pandas.)"""
 
     class TopicFigures:
         def __init__(self) -> None:

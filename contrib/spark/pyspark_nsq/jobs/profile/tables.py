@@ -17,7 +17,7 @@ _MAX_HOURS = 48
 
 @dataclass(frozen=True)
 class Table:
-    """`right`: the columns with numbers."""
+    """A table. `right`: the columns with numbers, which are aligned to the right."""
 
     title: str
     heads: tuple[str, ...]
@@ -81,7 +81,7 @@ def tables_of(document: Document) -> Iterator[Table]:
 
 
 def fields_table(document: Document) -> Table:
-    """Return the fields of the JSON messages, and notes on what is not JSON."""
+    """Return the fields of the JSON messages, and notes on messages that are not JSON."""
     found = document["json"]
     rows = [
         (field["field"], share_text(field["present"]), types_text(field), "conflict" if field["conflict"] else "")
@@ -133,7 +133,7 @@ def example_text(example: Document) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a share in percent, which is 0 and 100 only when the share is."""
+    """Return a share in percent, which is 0 or 100 only when the share is exactly that."""
     percent = 100 * share
     return f"{percent:.0f}%" if percent in (0, 100) else f"{min(max(percent, 0.01), 99.99):.4g}%"
 

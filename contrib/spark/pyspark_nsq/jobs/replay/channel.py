@@ -1,4 +1,4 @@
-"""A replay into a channel, which nsqd does itself: the channel is moved back in its topic's log."""
+"""A replay into a channel, by nsqd itself: it moves the channel back in its topic's log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def move_channel(connection: Connection, topic: str, channel: str, start_ms: int
     total = 0
     try:
         for address in having:
-            # A channel that is behind the moment would be moved forwards, and lose what it has not delivered yet.
+            # A channel with an earlier position would be moved forward, and would skip messages.
             found = brokers.seek(address, topic, channel, to, dry_run=True)
             if found["skipped"]:
                 click.echo(f"{address}: not moved, the channel is behind --from and delivers all of it yet")

@@ -1,4 +1,4 @@
-"""The file from which a replay goes on after a crash: what was asked for, the plan, and how much of it is done."""
+"""The file from which a replay continues after a crash: the options, the plan, and the number of finished sections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERSION = 1
 
 @dataclass
 class Progress:
-    """The plan of a replay, and how much of it is done. `request`: the options that decide what is published."""
+    """The plan of a replay, and its finished part. `request`: the options that select the messages."""
 
     request: dict[str, Any]
     messages: int
@@ -31,7 +31,7 @@ class Progress:
 
 
 class Checkpoint:
-    """A file that is written anew, atomically, when a section is done; or nothing when the path is empty.
+    """A file that is replaced atomically after each section. With an empty path there is no file.
 
     Only one process may have it. Raises OptionError when another one has, or the file cannot be used.
     """
@@ -59,7 +59,7 @@ class Checkpoint:
             os.close(self._lock)
 
     def read(self, request: dict[str, Any]) -> Progress | None:
-        """Return how far an earlier run came, or None. Raises OptionError for a file of another replay."""
+        """Return the progress of an earlier run, or None. Raises OptionError for a file of another replay."""
         if self._path is None or not self._path.exists():
             return None
         try:
@@ -84,7 +84,7 @@ class Checkpoint:
         return done
 
     def write(self, progress: Progress) -> None:
-        """Replace the file. When this returns, it is on the disk. Raises OSError."""
+        """Replace the file, and sync it. Raises OSError."""
         if self._path is None:
             return
         sections = [list(section.__dict__.values()) for section in progress.sections]

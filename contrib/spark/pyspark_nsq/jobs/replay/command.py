@@ -14,14 +14,14 @@ from pyspark_nsq.jobs.replay.publish import Replay, Target
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 from pyspark_nsq.options.kinds import is_name
 
-#: What a move of a channel cannot do, as nsqd moves it to a place in the topic's log.
+#: Options that a move of a channel does not support: nsqd moves the channel to a position in the topic's log.
 _NOT_FOR_A_MOVE = ("archive", "end_ms", "where", "limit", "rate", "ordered", "checkpoint", "to_nsqd_http_address")
 
 
 @click.command(short_help="Publish messages of an archive or a log again.")
 @click.option("--topic", required=True, help="The topic whose messages are replayed.")
 @message_options
-@click.option("--to-topic", default="", metavar="TOPIC", help="Publish them to this topic.")
+@click.option("--to-topic", default="", metavar="TOPIC", help="Publish the messages to this topic.")
 @click.option("--to-channel", default="", metavar="CHANNEL", help="Replay into one channel.")
 @click.option(
     "--to-nsqd-http-address",
@@ -33,7 +33,12 @@ _NOT_FOR_A_MOVE = ("archive", "end_ms", "where", "limit", "rate", "ordered", "ch
 @click.option("--rate", type=click.IntRange(min=1), help="At most so many messages a second.")
 @click.option("--ordered", is_flag=True, help="Keep the order of the positions.")
 @click.option("--dry-run", is_flag=True, help="Print counts by hour, and publish nothing.")
-@click.option("--checkpoint", default="", metavar="FILE", help="Go on from this file after a crash.")
+@click.option(
+    "--checkpoint",
+    default="",
+    metavar="FILE",
+    help="A file for the progress, from which a run continues after a crash.",
+)
 @click.option("--allow-same-topic", is_flag=True, help="Allow a topic to be replayed into itself.")
 @optional_connection_options
 @spark_options
@@ -101,7 +106,7 @@ def replay(
 
 
 def _check_move(channel: str, given: dict[str, Any]) -> None:
-    """Raises UsageError for what a move of a channel cannot do: nsqd moves it to a place in the topic's log."""
+    """Raise UsageError for options that a move of a channel does not support."""
     for name in _NOT_FOR_A_MOVE:
         if given[name]:
             flag = "--to" if name == "end_ms" else f"--{name.replace('_', '-')}"
@@ -113,7 +118,7 @@ def _check_move(channel: str, given: dict[str, Any]) -> None:
 
 
 def _target(connection: Connection, addresses: tuple[str, ...]) -> dict[str, str]:
-    """The options of the sink that say where it publishes. Raises UsageError."""
+    """Return the options of the sink for its addresses. Raises UsageError."""
     options = dict(connection.options)
     options.pop("lookupdHttpAddresses", None)
     if addresses:
@@ -124,7 +129,7 @@ def _target(connection: Connection, addresses: tuple[str, ...]) -> dict[str, str
 
 
 def _check_other_topic(messages: Messages, target: Target) -> None:
-    """Raises UsageError when the topic would be replayed into itself."""
+    """Raise UsageError when the topic would be replayed into itself."""
     (topic,) = messages.topics
     if topic != target.topic:
         return

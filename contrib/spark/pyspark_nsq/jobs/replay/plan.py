@@ -1,4 +1,4 @@
-"""The plan of a replay: how many messages there are in each hour, and the sections that are published one by one."""
+"""The plan of a replay: the number of messages in each hour, and the sections that are published one by one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def sections(hours: Iterable[Hour], size: int) -> Iterator[Section]:
 
 
 def _edges(hours: list[Hour], size: int) -> Iterator[int]:
-    """The positions before which a multiple of `size` messages is expected; the first one is that of no message."""
+    """Return positions between which `size` messages are expected, the first one before all messages."""
     before = 0
     for hour in hours:
         width = hour.last + 1 - hour.first

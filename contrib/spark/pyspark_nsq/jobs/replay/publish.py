@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SECTION_MESSAGES = 500_000
-"""The most that comes again after a crash, about."""
+"""Messages of a section, which a crash can repeat."""
 
-#: With a rate a section takes so long: the rate stops for less than a second between two of them.
+#: Time of a section with a rate. The pause between two sections is less than a second.
 _SECTION_SECONDS = 30
 _REQUESTS_PER_SECOND = 10
 _MAX_BATCH_SIZE = 5000
-#: What a limited replay has lost between sections it catches up, up to so much.
+#: Longest pause between sections for which a replay with a rate makes up.
 _MAX_LAG_SECONDS = 2.0
 
 
 def section_size(rate: int | None) -> int:
-    """Return how many messages a section should have."""
+    """Return the number of messages that a section should have."""
     return SECTION_MESSAGES if rate is None else min(SECTION_MESSAGES, max(1000, rate * _SECTION_SECONDS))
 
 
 @dataclass(frozen=True)
 class Target:
-    """The topic that is published to. `connection`: the options of ``format("nsq")`` that say where it is."""
+    """The topic that is published to. `connection`: the options of ``format("nsq")`` for its nsqds."""
 
     connection: dict[str, str]
     topic: str
@@ -42,7 +42,7 @@ class Target:
     is_ordered: bool = False
 
     def options(self, burst: int) -> dict[str, str]:
-        """Return the options of the sink for the next section, which may begin with so many messages at once."""
+        """Return the options of the sink for the next section, which may begin with a burst of `burst` messages."""
         options = self.connection | {"topic": self.topic}
         if self.is_ordered:
             options["maxInFlight"] = "1"
@@ -54,7 +54,7 @@ class Target:
 
 
 class Schedule:
-    """How far a replay with a rate is behind, and what it tells of its progress."""
+    """The delay of a replay with a rate, and its lines of progress."""
 
     def __init__(self, rate: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -63,7 +63,7 @@ class Schedule:
         self.published = 0
 
     def burst(self) -> int:
-        """Return how many messages the rate would have allowed by now, beyond those that are published."""
+        """Return the number of messages that the rate has allowed by now, less the published ones."""
         if self._rate is None:
             return 0
         behind = self._rate * (self._clock() - self._started_at) - self.published
@@ -90,7 +90,7 @@ class Replay:
         self._checkpoint = checkpoint
 
     def run(self, request: Mapping[str, Any], progress: Progress | None) -> None:
-        """Publish what `progress` has left, or everything. The checkpoint is written after each section.
+        """Publish the sections that `progress` has left, or all. The checkpoint is written after each section.
 
         Raises PublishError, ReadError and DataLossError.
         """
@@ -140,7 +140,7 @@ class Replay:
         if self._limit is not None:
             rows = rows.orderBy("position").limit(self._limit - before)
         if self._target.rate is not None or self._target.is_ordered:
-            # One task: an order and a rate are those of all messages.
+            # One task: order and rate apply to all messages.
             rows = rows.coalesce(1)
         return rows.sortWithinPartitions("position") if self._target.is_ordered else rows
 
