@@ -90,10 +90,13 @@ class LogReader:
 
     @property
     def kept_from(self) -> int:
-        """Nothing was trimmed from here on."""
+        """
+        Nothing was trimmed from here on. It is the end of the message before, so that a reader that has read everything
+        up to a gap does not miss what is below the gap's end.
+        """
         lowest = self._topic.lowest_position
         floor, first = self.retention_policy.floor, int(self._topic.log.queue.first)
-        return max(first, lowest if floor is None else min(lowest, floor))
+        return self._runs.gap_start(max(first, lowest if floor is None else min(lowest, floor)))
 
     @property
     def end(self) -> int:

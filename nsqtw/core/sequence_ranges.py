@@ -10,7 +10,7 @@ answers how many messages are between any two sequences, and which of a hole in 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 
@@ -38,6 +38,11 @@ class SequenceRanges:
         if index < 0:
             return None
         return self._counts[index] + min(sequence - self._firsts[index], self._length(index))
+
+    def gap_start(self, sequence: int) -> int:
+        """Return the lowest sequence from which no message was put before this one."""
+        index = bisect_left(self._firsts, sequence) - 1
+        return sequence if index < 0 else min(sequence, self._firsts[index] + self._length(index))
 
     def parts(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """The parts of `start` to `stop` in which each sequence had a message, as (first, one past the last)."""

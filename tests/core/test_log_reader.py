@@ -127,6 +127,22 @@ def test_it_begins_at_the_oldest_message_kept() -> None:
     assert bodies(one) == [b"b"]
 
 
+def test_a_reader_that_has_read_all_before_a_gap_misses_nothing_when_that_is_gone() -> None:
+    one = harness()
+    publish(one, b"a")
+    read_to = one.topic().reader.end
+    one.crash()
+    one.wait(HOUR / 2)
+    publish(one, b"b")
+    one.channel().empty()
+    one.wait(HOUR / 2 + 1)
+    one.save()
+    assert bodies(one) == [b"b"]
+    assert one.topic().reader.kept_from == read_to
+    one.crash()
+    assert one.topic().reader.kept_from == read_to
+
+
 def test_gaps_are_passed_over() -> None:
     one = harness()
     publish(one, b"a")

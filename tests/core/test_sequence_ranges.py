@@ -31,6 +31,12 @@ def test_of_what_is_under_the_first_run_nothing_is_known() -> None:
     assert SequenceRanges(10).before(10) == 0
 
 
+def test_a_gap_starts_behind_the_message_before_it() -> None:
+    found = [runs().gap_start(sequence) for sequence in (9, 10, 12, 18, 25, 30, 31, 32, 99)]
+    assert found == [9, 10, 12, 18, 18, 18, 31, 32, 32]
+    assert SequenceRanges(10).gap_start(12) == 12
+
+
 def test_the_parts_of_a_hole_that_had_messages() -> None:
     assert list(runs().parts(0, 99)) == [(10, 18), (30, 32)]
     assert list(runs().parts(16, 31)) == [(16, 18), (30, 31)]

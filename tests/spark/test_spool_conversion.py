@@ -66,6 +66,17 @@ def test_all_that_it_has_is_there(path: str, tmp_path: Path) -> None:
     assert 7 == Spool.open(path).end
 
 
+def test_a_message_that_came_again_after_the_window_is_there_twice(path: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE message SET id = ? WHERE seq = 6", (b"%016x" % 4,))
+    connection.close()
+    for _ in range(2):
+        spool = Spool.open(path)
+        assert [3, 4, 5, 4] == [int(row.id, 16) for row in rows_of(spool.spans(2, 6))]
+        spool.close()
+    assert 0 == append(Spool.open(path), 4, nsqd="b:1")
+
+
 def test_ids_are_known_no_longer_than_before(path: str) -> None:
     spool = Spool.open(path)
     spool.forget(6, before=NOW + 7)

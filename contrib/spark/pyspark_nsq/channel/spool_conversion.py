@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pyspark_nsq.channel.span import Span
 from pyspark_nsq.errors import SpoolError
-from pyspark_nsq.frames import BODY_AT, SIZE_BYTES
+from pyspark_nsq.frames import BODY_AT, ID_AT, SIZE_BYTES
 
 _FORMAT = 1
 _MAGIC = b"SQLite format 3\0"
@@ -57,6 +57,12 @@ def _fill(folder: Path, database: Path) -> None:
     from pyspark_nsq.channel.spool_format import IDS_SUFFIX, SegmentHead, segment_name
     from pyspark_nsq.channel.spool_ids import KnownIds
 
+    class _Forgetful(KnownIds):
+        """A message that came again after the window has two rows, and keeps them."""
+
+        def known(self, nsqd: str, ids: set[bytes]) -> set[bytes]:
+            return set()
+
     with database.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise SpoolError(f"the spool {database} is a file, and no spool; name a folder of its own")
@@ -78,7 +84,7 @@ def _fill(folder: Path, database: Path) -> None:
             ids.store(folder / f"{0:020d}-{number:06d}{IDS_SUFFIX}", at)
         create(folder, SegmentHead(meta["uuid"], first, first - 1))
         segment = Segment(folder / segment_name(first), SegmentHead(meta["uuid"], first, first - 1), False)
-        spool = Spool(str(folder), [segment], KnownIds(), False)
+        spool = Spool(str(folder), [segment], _Forgetful(), False)
         newest = connection.execute("SELECT coalesce(max(at), 0) FROM seen").fetchone()[0]
         for span in _spans(connection):
             spool.append([span], newest)
@@ -109,4 +115,9 @@ def _spans(connection: sqlite3.Connection) -> Iterator[Span]:
                 _FRAME.pack(BODY_AT - SIZE_BYTES + len(body), _MESSAGE, timestamp, attempts, message_id) + body
                 for _, timestamp, attempts, message_id, body in some
             ]
-            yield Span(nsqd, len(frames), b"".join(frames))
+            # One by one where a message is there twice: an append would drop it.
+            ids = [frame[ID_AT:BODY_AT] for frame in frames]
+            step = len(frames) if len(set(ids)) == len(ids) else 1
+            for low in range(0, len(frames), step):
+                part = frames[low : low + step]
+                yield Span(nsqd, len(part), b"".join(part))
