@@ -122,8 +122,9 @@ def test_who_is_not_let_in_hears_why_at_once(
     with pytest.raises(ReadError, match=f"nsqd localhost:.*{said}") as sampling:
         take(ChannelOptions.parse(secured.by_tcp | given))
     stream = ChannelStreamReader(ChannelOptions.parse(secured.by_tcp | given | {"spoolPath": str(tmp_path / "spool")}))
+    stream.prepareForTriggerAvailableNow()
     with pytest.raises(ReadError, match=said) as streaming:
-        stream.prepareForTriggerAvailableNow()
+        stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
     stream.stop()
     with pytest.raises(ReadError, match=said) as replaying:
         LogBatchReader(LogOptions.parse(secured.by_log | given)).partitions()
