@@ -2,7 +2,7 @@
 ``python -m tests.bench.spark.growth``: how cost and memory grow with the rows, and rates with the partitions.
 
     --rows 10000,100000,1000000     the sizes: published, replayed into files, streamed from a channel into files
-    --partitions 1,2,4,8            of a replay to nowhere, of the largest size
+    --partitions 1,2,4,8            of a replay to nowhere, of the largest size up to 5,000,000
     --json FILE --png PICTURE       keep the figures, draw them
 
 Memory is the peak of Java, and of all processes of Python that Spark has started. A larger backlog must not make it
@@ -34,6 +34,8 @@ from ..server import Broker, default_executable, running
 from . import cpus, sink, sources
 
 _LOOK_SECONDS = 0.2
+#: Enough for a rate.
+_SCALE_ROWS = 5_000_000
 Figures = dict[str, Any]
 
 
@@ -81,7 +83,7 @@ def grow(spark: SparkSession, broker: Broker, sizes: list[int], folder: Path) ->
         works: dict[str, Callable[[], float | None]] = {
             "sink": partial(sink.publish, frame, broker, sources.TOPIC),
             "replay": partial(sources.log_to_parquet, spark, broker, folder),
-            "channel": partial(sources.channel_to_parquet, spark, broker, folder),
+            "channel": partial(sources.drain_channel, spark, broker, folder, rows),
         }
         for name, work in works.items():
             figures = {"work": name, "rows": rows} | _measured(broker, rows, work)
@@ -186,7 +188,9 @@ def measured(spark: SparkSession, given: argparse.Namespace) -> list[Figures]:
     ):
         warm = sink.made_rows(spark, 1000)
         sink.publish(warm, broker, "warm")
-        return grow(spark, broker, given.rows, Path(folder)) + scale(spark, broker, given.rows[-1], given.partitions)
+        return grow(spark, broker, given.rows, Path(folder)) + scale(
+            spark, broker, min(given.rows[-1], _SCALE_ROWS), given.partitions
+        )
 
 
 def main(argv: list[str]) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_nsq.archive.files import Files
 from pyspark_nsq.archive.parquet import ParquetTable, configure
 from pyspark_nsq.archive.run import Run
@@ -18,6 +21,7 @@ from ..server import Broker
 TOPIC, CHANNEL = "read", "spark"
 #: Long enough that a pause of a busy machine is not taken for the end.
 _SILENCE_SECONDS = 3
+_LOOK_SECONDS = 0.05
 
 
 def prepare(broker: Broker) -> None:
@@ -47,20 +51,35 @@ def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> flo
     Return the seconds of silence that end it.
     """
     place = folder / "channel"
+    query = _channel(spark, broker, place).trigger(availableNow=True).start(str(place / "out"))
+    query.awaitTermination()
+    return _SILENCE_SECONDS
+
+
+def drain_channel(spark: SparkSession, broker: Broker, folder: Path, count: int) -> None:
+    """The same for `count` rows that may be more than a spool takes: a stream that goes on until it has them."""
+    place = folder / "channel"
+    query = _channel(spark, broker, place).trigger(processingTime="0 seconds").start(str(place / "out"))
+    last = 0
+    while last < count and query.isActive:
+        time.sleep(_LOOK_SECONDS)
+        progress = query.lastProgress
+        # The rows of a new spool are numbered from 1.
+        last = json.loads(progress["sources"][0]["endOffset"])["seq"] if progress else 0
+    query.stop()
+
+
+def _channel(spark: SparkSession, broker: Broker, place: Path) -> DataStreamWriter:
     shutil.rmtree(place, ignore_errors=True)
     options = {
         "nsqdTcpAddresses": f"127.0.0.1:{broker.tcp_port}",
         "topic": TOPIC,
         "channel": CHANNEL,
         "spoolPath": str(place / "spool"),
-        "maxSpoolRows": "2000000",
         "idleTimeoutMs": str(_SILENCE_SECONDS * 1000),
     }
     stream = spark.readStream.format("nsq").options(**options).load()
-    writer = stream.writeStream.format("parquet").trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(place / "checkpoint")).start(str(place / "out"))
-    query.awaitTermination()
-    return _SILENCE_SECONDS
+    return stream.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
 
 
 def archive(spark: SparkSession, broker: Broker, folder: Path, codec: str = "zstd") -> None:
