@@ -151,8 +151,9 @@ def draw(figures: list[Figures], about: str, picture: Path) -> None:
     cores.set(ylabel="cores of the broker", ylim=(0, 1.05))
     cost.set(title="time of a row", xlabel="rows", ylabel="us", xscale="log", yscale="log")
     memory.set(title="peak of memory", xlabel="rows", ylabel="MB", xscale="log", ylim=0)
-    scaling.set(title="replay", xlabel="partitions", ylabel="rows a second", xscale="log", ylim=0)
-    scaling.xaxis.set_major_formatter("{x:g}")
+    scaling.set(title="replay", xlabel="partitions", ylabel="rows a second", ylim=0)
+    scaling.set_xscale("log", base=2)
+    scaling.set_xticks([one["partitions"] for one in some], [str(one["partitions"]) for one in some])
     for graph in (cost, memory, scaling):
         graph.grid(alpha=0.3)
         graph.legend(fontsize="x-small")
