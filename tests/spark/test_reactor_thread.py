@@ -50,19 +50,24 @@ def test_a_forked_process_is_told_instead_of_waiting_for_ever() -> None:
 
 STOPPED = """
 import pyarrow as pa
-from pyspark_nsq.http.reactor_thread import running_reactor
+from pyspark_nsq.http.reactor_thread import begin, running_reactor
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.packing import deferred_request
 from pyspark_nsq.sink.publisher import Publisher
 from tests.spark.fake_nsqd import FakeNsqd, Misbehaviour
+from twisted.internet.defer import Deferred
+
+async def wait_for_ever():
+    await Deferred()
 
 with FakeNsqd() as nsqd:
     nsqd.script.append(Misbehaviour.SILENCE)
     options = SinkOptions.parse({"nsqdHttpAddresses": nsqd.address, "requestTimeoutMs": "3600000"})
     publisher = Publisher(options)
     publisher.submit(deferred_request("t", b"a", 1))
+    question = begin(wait_for_ever)
     running_reactor().callFromThread(running_reactor().stop)
-    for work in (publisher.flush, lambda: Publisher(options)):
+    for work in (publisher.flush, question.result, lambda: Publisher(options)):
         try:
             work()
         except Exception as failure:
@@ -119,7 +124,7 @@ def run(code: str) -> "subprocess.CompletedProcess[str]":
 def test_a_reactor_that_is_stopped_ends_the_wait_with_an_error() -> None:
     done = run(STOPPED)
     said = "ReactorStoppedError Twisted's reactor has stopped, by other code in this process"
-    assert 2 == done.stdout.count(said), done
+    assert 3 == done.stdout.count(said), done
 
 
 def test_a_reactor_that_does_not_start_is_told() -> None:

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pyspark_nsq.errors import ForkedReactorError, ReactorStoppedError
 
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
+
+T = TypeVar("T")
 
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
@@ -59,6 +62,29 @@ def wait_for(arrived: Callable[[float], bool]) -> None:
         # The work that the reactor did just before its end has arrived.
         if not _runs() and not arrived(0):
             raise _stopped()
+
+
+class Outcome(Future[T]):
+    """A future of work in the reactor's thread. `result` raises ReactorStoppedError when the reactor ends before."""
+
+    def result(self, timeout: float | None = None) -> T:
+        if timeout is None:
+            wait_for(lambda seconds: self in wait([self], seconds).done)
+        return super().result(timeout)
+
+
+def begin(work: Callable[[], Coroutine[Any, Any, T]]) -> Outcome[T]:
+    """Run `work` in the reactor's thread, and return a future of its result. Raises as `running_reactor`."""
+    outcome: Outcome[T] = Outcome()
+
+    def start() -> None:
+        from twisted.internet.defer import Deferred
+
+        done = Deferred.fromCoroutine(work())
+        done.addCallbacks(outcome.set_result, lambda failure: outcome.set_exception(failure.value))
+
+    running_reactor().callFromThread(start)
+    return outcome
 
 
 def _runs() -> bool:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from twisted.internet import task
-from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.internet.defer import DeferredSemaphore
 
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester, pause_seconds
 from pyspark_nsq.http.lookup import Lookup
-from pyspark_nsq.http.reactor_thread import running_reactor
+from pyspark_nsq.http.reactor_thread import begin, running_reactor
 from pyspark_nsq.log.places import Log
 from pyspark_nsq.log.sections import CONTENT_TYPE, Section, sections
 from pyspark_nsq.monitoring.log_lag import Behind
@@ -71,12 +71,12 @@ class LogClient:
         moments = {"start": start_ms, "end": end_ms}
         asked = {name: _seconds(moment) for name, moment in moments.items() if moment is not None}
         retries = self._options.retries
-        coming = {log: self.begin(partial(self._extent, log, asked, retries)) for log in logs}
+        coming = {log: begin(partial(self._extent, log, asked, retries)) for log in logs}
         return {log: each.result() for log, each in coming.items()}
 
     def extents_of_known(self, logs: Iterable[Log]) -> Extents:
         """Return the extents of logs whose nsqd may be down, without those of unreachable nsqds. Each is asked once."""
-        coming = {log: self.begin(partial(self._extent, log, {}, retries=0)) for log in logs}
+        coming = {log: begin(partial(self._extent, log, {}, retries=0)) for log in logs}
         found: Extents = {}
         for log, each in coming.items():
             try:
@@ -87,22 +87,11 @@ class LogClient:
 
     def read(self, log: Log, start: int, limit: int) -> Future[Part]:
         """Request the content from a position on, of about `limit` bytes."""
-        return self.begin(lambda: self._read(log, start, limit))
+        return begin(lambda: self._read(log, start, limit))
 
     def document(self, url: str) -> Future[Any]:
         """Request the JSON document at a URL of an nsqd."""
-        return self.begin(lambda: self._document(url))
-
-    def begin(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Run `work` in the reactor's thread, and return a future for its result."""
-        outcome: Future[T] = Future()
-
-        def start() -> None:
-            done = Deferred.fromCoroutine(work())
-            done.addCallbacks(outcome.set_result, lambda failure: outcome.set_exception(failure.value))
-
-        self._reactor.callFromThread(start)
-        return outcome
+        return begin(lambda: self._document(url))
 
     async def _extent(self, log: Log, asked: dict[str, str], retries: int) -> Extent | None:
         answered = await self._ask_log(log, "/v2/topic/log/range", asked, retries)
@@ -116,7 +105,7 @@ class LogClient:
 
     def lag(self, log: Log, position: int) -> Future[Behind]:
         """Request the lag of a reader at `position`, without retries."""
-        return self.begin(lambda: self._lag(log, position))
+        return begin(lambda: self._lag(log, position))
 
     async def _lag(self, log: Log, position: int) -> Behind:
         answered = await self._ask_log(log, "/v2/topic/log/lag", {"from": str(position)}, 0, self._lag_turns)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.lookup import LookupFailed
+from pyspark_nsq.http.reactor_thread import begin
 from pyspark_nsq.log.client import LogClient
 from pyspark_nsq.log.places import Log
 from pyspark_nsq.options.log import LogOptions
@@ -61,7 +62,7 @@ class Discovery:
         troubles = []
         for lookupd in self._options.lookupds:
             try:
-                nodes = self._client.begin(partial(self._client.lookup.topics, lookupd)).result()
+                nodes = begin(partial(self._client.lookup.topics, lookupd)).result()
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:
@@ -74,7 +75,7 @@ class Discovery:
         troubles = []
         for lookupd in self._options.lookupds:
             try:
-                producers = self._client.begin(partial(self._client.lookup.producers_of, lookupd, topic)).result()
+                producers = begin(partial(self._client.lookup.producers_of, lookupd, topic)).result()
             except LookupFailed as failed:
                 troubles.append(str(failed))
             else:

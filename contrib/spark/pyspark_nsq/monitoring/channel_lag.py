@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from twisted.internet.defer import Deferred
-
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.attempt import AttemptFailed, Requester
 from pyspark_nsq.http.lookup import Lookup, LookupFailed
-from pyspark_nsq.http.reactor_thread import running_reactor
+from pyspark_nsq.http.reactor_thread import begin, running_reactor
 from pyspark_nsq.monitoring.answers import Answers
 from pyspark_nsq.monitoring.figures import Lag, reported
 from pyspark_nsq.options.channel import ChannelOptions
@@ -85,7 +82,7 @@ class ChannelLag:
                 raise ReadError(str(failed)) from failed
             return {one.url for one in producers}
 
-        return self._in_reactor(ask)
+        return begin(ask)
 
     def _begin(self, address: str) -> Future[Waiting]:
         options = self._options
@@ -99,17 +96,7 @@ class ChannelLag:
                 raise ReadError(f"{address}: {failed}") from failed
             return _waiting(address, answered.body)
 
-        return self._in_reactor(ask)
-
-    def _in_reactor(self, work: Callable[[], Any]) -> Future[Any]:
-        outcome: Future[Any] = Future()
-
-        def begin() -> None:
-            done = Deferred.fromCoroutine(work())
-            done.addCallbacks(outcome.set_result, lambda failure: outcome.set_exception(failure.value))
-
-        self._reactor.callFromThread(begin)
-        return outcome
+        return begin(ask)
 
 
 def _waiting(address: str, body: bytes) -> Waiting:
