@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,54 +23,30 @@ from pyspark_nsq.options.log import LogOptions
 from twisted.internet.threads import blockingCallFromThread
 
 from tests.process import LookupdProcess, NsqdProcess, Start, starting, wait_until
-from tests.spark.http_thread import HttpThread
+from tests.spark.http_thread import Answer, GetThread
 from tests.spark.spans import bodies_of
 from tests.wire import HOST
 
 
-class FakeLookupd(HttpThread):
+class FakeLookupd(GetThread):
     """Names `producers` for the topic t; None: the topic is unknown. `broken`: it answers nonsense."""
 
     def __init__(self) -> None:
         self.producers: list[NsqdProcess] | None = None
         self.broken = False
         self.asked = 0
-        server = _Server((HOST, 0), _Handler)
-        server.lookupd = self
-        super().__init__(server)
+        super().__init__()
 
-    def answer(self, path: str) -> tuple[int, bytes]:
+    def answer(self, path: str, headers: Mapping[str, str]) -> Answer:
         self.asked += 1
         if self.broken:
-            return 500, b"out of order"
+            return Answer(500, b"out of order")
         if path != "/lookup?topic=t" or self.producers is None:
-            return 404, b'{"message":"TOPIC_NOT_FOUND"}'
+            return Answer(404, b'{"message":"TOPIC_NOT_FOUND"}')
         named = [
             {"broadcast_address": HOST, "tcp_port": one.tcp_port, "http_port": one.http_port} for one in self.producers
         ]
-        return 200, json.dumps({"channels": ["c"], "producers": named}).encode()
-
-
-class _Server(ThreadingHTTPServer):
-    lookupd: FakeLookupd
-    daemon_threads = True
-    block_on_close = False
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def do_GET(self) -> None:
-        status, body = self.server.lookupd.answer(self.path)
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        return Answer(200, json.dumps({"channels": ["c"], "producers": named}).encode())
 
 
 @pytest.fixture

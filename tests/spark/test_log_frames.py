@@ -31,6 +31,7 @@ def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
             size = EACH // GROUPS
             bodies = (b'{"n": %d, "pad": "%s"}' % (group * size + at, b"x" * 100) for at in range(size))
             assert 200 == real_nsqd.http("POST", f"/mpub?topic={topic}", b"\n".join(bodies)).status
+        # The broker stamps a group with the time: the next one is to have a later one.
         time.sleep(0.002)
     return real_nsqd
 

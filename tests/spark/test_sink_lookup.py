@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,57 +19,31 @@ from pyspark_nsq.sink.publisher import Publisher
 
 from tests.process import LookupdProcess, starting, wait_until
 from tests.spark.fake_nsqd import FakeNsqd
-from tests.spark.http_thread import HttpThread
+from tests.spark.http_thread import Answer, GetThread
 from tests.spark.test_publisher import batch
 from tests.wire import HOST
 
 HOUR = "3600000"
 
 
-class FakeLookupd(HttpThread):
+class FakeLookupd(GetThread):
     """Knows the `nsqds`. None: it is out of order."""
 
     def __init__(self, *nsqds: FakeNsqd | str, tls: ssl.SSLContext | None = None) -> None:
         self.nsqds: list[FakeNsqd | str] | None = list(nsqds)
         self.asked = 0
         self.authorizations: set[str | None] = set()
-        server = _Server((HOST, 0), _Handler)
-        server.lookupd = self
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        super().__init__(server, "https://" if tls else "")
+        super().__init__(tls)
 
-    def answer(self, path: str) -> tuple[int, bytes]:
+    def answer(self, path: str, headers: Mapping[str, str]) -> Answer:
         self.asked += 1
+        self.authorizations.add(headers.get("Authorization"))
         if self.nsqds is None:
-            return 500, b"out of order"
+            return Answer(500, b"out of order")
         assert path == "/nodes"
         places = [(one if isinstance(one, str) else one.address).rpartition(":") for one in self.nsqds]
         named = [{"broadcast_address": host, "tcp_port": 1, "http_port": int(port)} for host, _, port in places]
-        return 200, json.dumps({"producers": named}).encode()
-
-
-class _Server(ThreadingHTTPServer):
-    lookupd: FakeLookupd
-    daemon_threads = True
-    block_on_close = False
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def do_GET(self) -> None:
-        self.server.lookupd.authorizations.add(self.headers["Authorization"])
-        status, body = self.server.lookupd.answer(self.path)
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        return Answer(200, json.dumps({"producers": named}).encode())
 
 
 @pytest.fixture

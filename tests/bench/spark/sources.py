@@ -62,6 +62,7 @@ def drain_channel(spark: SparkSession, broker: Broker, folder: Path, count: int)
     query = _channel(spark, broker, place).trigger(processingTime="0 seconds").start(str(place / "out"))
     last = 0
     while last < count and query.isActive:
+        # Spark announces no row count that a caller could wait for.
         time.sleep(_LOOK_SECONDS)
         progress = query.lastProgress
         # The rows of a new spool are numbered from 1.

@@ -120,7 +120,7 @@ def test_each_message_is_archived_once(
     kills = list(KILLS)
     rng.shuffle(kills)
     while kills or time.monotonic() < deadline:
-        # The moment of the kill is by chance.
+        # A random pause, as the kill is to hit any moment of a micro-batch: nothing to wait for announces it.
         time.sleep(rng.uniform(0, MOST_SECONDS))
         kind = kills.pop() if kills else rng.choice(KILLS)
         before = archive.committed()
