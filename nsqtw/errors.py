@@ -10,6 +10,9 @@ All errors that nsqtw raises deliberately, in one tree.
     ├── ChannelFull          the channel has max_channel_consumers
     ├── CapReached           the maximum of topics, channels or registrations is reached
     ├── InvalidName          no topic or channel can have this name
+    ├── InvalidHeaders       a message cannot have these headers: one line for the publisher
+    ├── InvalidPolicy        a policy of a topic or channel is wrong: one line for the user
+    ├── Overflow             a channel of the topic has as many messages as its policy allows
     ├── BackendError         storage failed: text is what follows "PUB failed "
     │   └── BackendFull      ... because there is no space left
     ├── MetadataError        nsqd.dat exists and is invalid
@@ -133,6 +136,22 @@ class InvalidName(NsqtwError):
 
     def __init__(self) -> None:
         super().__init__("name is not valid")
+
+
+class InvalidHeaders(NsqtwError):
+    """A message cannot have these headers. The text is one line that says why."""
+
+
+class InvalidPolicy(NsqtwError):
+    """A policy of a topic or channel is unknown, out of its bounds, or contradicts another. The text is one line."""
+
+
+class Overflow(NsqtwError):
+    """A channel's backlog has reached the bound of its policy, which refuses publishes. `channel` is its name."""
+
+    def __init__(self, channel: str, bound: str) -> None:
+        super().__init__(f"channel {channel} has reached its {bound}")
+        self.channel = channel
 
 
 class BackendError(NsqtwError):

@@ -76,8 +76,7 @@ class Backlog:
             for segment in segments:
                 index = max(0, start - segment.first)
                 delay_ms = 0 if segment.first < forgotten_below else segment.delay_ms
-                frames = segment.slice(index, segment.count)
-                part = Segment(segment.first + index, segment.count - index, delay_ms, frames)
+                part = segment.part(index, segment.count).with_delay(delay_ms)
                 parts.append(part)
                 count += 0 if part.delay_ms else part.count
             start = segments[-1].end
@@ -94,10 +93,9 @@ class Backlog:
         for segment in segments:
             fits = max(0, min(segment.count, room))
             if fits:
-                fitting.append(Segment(segment.first, fits, segment.delay_ms, segment.slice(0, fits)))
+                fitting.append(segment.part(0, fits))
             if fits < segment.count:
-                rest_frames = segment.slice(fits, segment.count)
-                rest.append(Segment(segment.first + fits, segment.count - fits, segment.delay_ms, rest_frames))
+                rest.append(segment.part(fits, segment.count))
             room -= fits
         return fitting, rest
 

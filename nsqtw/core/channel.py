@@ -15,9 +15,10 @@ Performance: called once per span and per run of FINs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain, groupby
 from random import randrange
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.context import Context
@@ -35,6 +36,7 @@ from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.names import is_ephemeral
+from nsqtw.options.policies import NO_CHANNEL_POLICY
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
@@ -110,8 +112,29 @@ class Channel(Timer):
         self.global_msg_count = 0
         measure = topic.context.measure
         histogram = topic.latency_histogram
+        self.policy = NO_CHANNEL_POLICY
+        self.given_policy: dict[str, Any] = {}
+        """The settings that were made while a broker ran."""
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self._turn = 0
+        self.follow_policy()
+
+    # -- policies
+
+    def set_policy(self, given: Mapping[str, Any]) -> None:
+        """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
+        self._set_policy(given)
+        self._touch()
+
+    def follow_policy(self) -> None:
+        """The options may say something else of this channel. What was set while a broker ran stays."""
+        self._set_policy(self.given_policy)
+
+    def _set_policy(self, given: Mapping[str, Any]) -> None:
+        """Find the policy in force, and let the parts of the channel that carry it out know."""
+        topic = self.topic
+        self.policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
+        self.given_policy = dict(given)
 
     # -- what /stats shows
 
@@ -405,7 +428,10 @@ class Channel(Timer):
         frames = segment.slice(start, stop)
         consumer.allowance -= len(frames)
         consumer.client.message_count += stop - start
-        consumer.deliver(frames)
+        if segment.headers is None or consumer.deliver_with_headers is None:
+            consumer.deliver(frames)
+        else:
+            consumer.deliver_with_headers(frames, segment.headers[start:stop])
 
     def _redeliver(self, consumer: Consumer, now: float) -> bool:
         """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
@@ -426,7 +452,10 @@ class Channel(Timer):
         consumer.in_flight.add(redelivery.segment.number_at(redelivery.at), 1, delivery)
         consumer.allowance -= len(frame)
         consumer.client.message_count += 1
-        consumer.deliver(frame)
+        if redelivery.segment.headers is None or consumer.deliver_with_headers is None:
+            consumer.deliver(frame)
+        else:
+            consumer.deliver_with_headers(frame, (redelivery.segment.headers[redelivery.at],))
         return True
 
     def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:

@@ -13,7 +13,7 @@ Performance: called once per span.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nsqtw.core.client import Client
 from nsqtw.core.in_flight import Delivery, InFlight
@@ -41,6 +41,7 @@ class Consumer(Timer):
         "allowance",
         "client",
         "deliver",
+        "deliver_with_headers",
         "disconnect",
         "in_flight",
         "msg_timeout",
@@ -66,6 +67,11 @@ class Consumer(Timer):
         self.on_timeout: OnTimeout | None = None
         """Called with the messages whose timeout has passed."""
         self.deliver = deliver
+        self.deliver_with_headers: Callable[[bytes, Sequence[bytes]], None] | None = None
+        """
+        Takes frames, and the encoded headers of each, of messages some of which have headers. None: the client gets no
+        headers, and `deliver` takes all frames.
+        """
         self.disconnect = disconnect
         self.msg_timeout = self.touch_timeout = msg_timeout
         self.sample_rate = 0
@@ -122,6 +128,7 @@ class Consumer(Timer):
         The connection is closed: drop the references to it. `must_wait`: messages in flight still have to time out.
         """
         self.deliver, self.disconnect = _deliver_nothing, _do_nothing
+        self.deliver_with_headers = None
         if not must_wait:
             self._timers.cancel(self)
 

@@ -216,8 +216,7 @@ class LogReader:
 def _part(segment: Segment, first: int, stop: int) -> Segment:
     if first == segment.first and stop == segment.end:
         return segment
-    frames = segment.slice(first - segment.first, stop - segment.first)
-    return Segment(first, stop - first, segment.delay_ms, frames)
+    return segment.part(first - segment.first, stop - segment.first)
 
 
 def _last_ms(segment: Segment) -> int:

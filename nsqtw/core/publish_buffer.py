@@ -9,7 +9,7 @@ Performance: called once per publish command.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nsqtw.core.context import Context
 from nsqtw.core.segment import Segment, cuts, encode, sizes_of
@@ -22,26 +22,43 @@ class PublishBuffer:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._runs: list[tuple[int, list[bytes]]] = []
-        """Delay in ms and bodies, neighbours with one delay in one run."""
+        self._runs: list[tuple[int, str, list[bytes], list[bytes] | None]] = []
+        """
+        Delay in ms, the only channel that gets the messages ("": all), bodies, and encoded headers, None without any.
+        Neighbours with one delay and one channel are in one run.
+        """
         self._earlier = 0
         """Messages in all runs but the last one."""
         self.waiters: list[Waiter] = []
         self._next_sequence = self._block_end = 0
 
-    def add(self, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
-        """Take messages."""
+    def add(
+        self,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        waiter: Waiter,
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
+    ) -> None:
+        """Take messages. `headers`: the encoded headers of each; `channel`: the only channel that is to have them."""
         runs = self._runs
-        if runs and runs[-1][0] == delay_ms:
-            runs[-1][1].extend(bodies)
-        else:
-            self._earlier += len(runs[-1][1]) if runs else 0
-            runs.append((delay_ms, [*bodies]))
         self.waiters.append(waiter)
+        if runs:
+            run_delay_ms, run_channel, run_bodies, run_headers = runs[-1]
+            if run_delay_ms == delay_ms and run_channel == channel:
+                if headers is None and run_headers is None:
+                    run_bodies.extend(bodies)
+                    return
+                if headers is not None and run_headers is not None:
+                    run_bodies.extend(bodies)
+                    run_headers.extend(headers)
+                    return
+            self._earlier += len(run_bodies)
+        runs.append((delay_ms, channel, [*bodies], None if headers is None else [*headers]))
 
     def count(self) -> int:
         """Return how many messages were taken in this turn."""
-        return self._earlier + (len(self._runs[-1][1]) if self._runs else 0)
+        return self._earlier + (len(self._runs[-1][2]) if self._runs else 0)
 
     def take_waiters(self) -> list[Waiter]:
         """Return the waiters of the last `seal`; the caller answers them."""
@@ -54,12 +71,18 @@ class PublishBuffer:
         self.forget()
         node_id = self._context.node_id
         segments: list[Segment] = []
-        for delay_ms, bodies in runs:
+        for delay_ms, channel, bodies, headers in runs:
             if not bodies:
                 continue
             sizes = sizes_of(bodies)
-            for chunk in cuts(bodies, sizes):
-                segments.append(encode(chunk, self._take_sequences(len(chunk)), node_id, timestamp_ns, delay_ms, sizes))
+            if headers is None and not channel:
+                for chunk in cuts(bodies, sizes):
+                    first = self._take_sequences(len(chunk))
+                    segments.append(encode(chunk, first, node_id, timestamp_ns, delay_ms, sizes))
+                continue
+            for chunk, of_chunk in _with_headers(cuts(bodies, sizes), headers):
+                first = self._take_sequences(len(chunk))
+                segments.append(encode(chunk, first, node_id, timestamp_ns, delay_ms, sizes, of_chunk, channel))
         return segments
 
     def forget(self) -> None:
@@ -75,3 +98,14 @@ class PublishBuffer:
         first = self._next_sequence
         self._next_sequence += count
         return first
+
+
+def _with_headers(
+    chunks: Iterable[list[bytes]], headers: list[bytes] | None
+) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
+    """Yield each chunk of bodies with the headers of its messages, None where no message has any."""
+    start = 0
+    for chunk in chunks:
+        of_chunk = None if headers is None else headers[start : start + len(chunk)]
+        start += len(chunk)
+        yield chunk, of_chunk if of_chunk is not None and any(of_chunk) else None

@@ -12,6 +12,9 @@ One frame, big-endian (nsqd specification 1.2):
            size  type=2  timestamp (ns)  attempts  id, 16 hex digits  body ...
            size counts everything behind it: 30 + len(body)
 
+Headers of messages, if there are any, are beside the frames (`headers`, encoded as in `core.headers`): a consumer that
+did not ask for them gets the frames alone.
+
 An id is one number: node id (10 bits) . sequence (53 bits), printed as 16 hex digits.
 
 Performance: every hot path; see docs/explanation/performance.md before and after a change.
@@ -22,8 +25,10 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from typing import Final, NamedTuple
+
+from nsqtw.core.headers import NO_HEADERS
 
 SEQUENCE_BITS: Final = 53
 SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
@@ -101,16 +106,27 @@ class Segment:
     `count` messages, at least one, from the sequence `first` on, with consecutive sequences.
 
     `delay_ms` is the delay they were published with (0: none). `frames` are their frames, one after
-    the other, attempts = 1. Nothing of it ever changes.
+    the other, attempts = 1. `headers` are the encoded headers of each message; None when no message has any. `channel`
+    is the one channel that gets the messages; "" for all. Nothing of it ever changes.
     """
 
-    __slots__ = ("_offsets", "count", "delay_ms", "first", "frames")
+    __slots__ = ("_offsets", "channel", "count", "delay_ms", "first", "frames", "headers")
 
-    def __init__(self, first: int, count: int, delay_ms: int, frames: bytes) -> None:
+    def __init__(
+        self,
+        first: int,
+        count: int,
+        delay_ms: int,
+        frames: bytes,
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
+    ) -> None:
         self.first = first
         self.count = count
         self.delay_ms = delay_ms
         self.frames = frames
+        self.headers = headers
+        self.channel = channel
         self._offsets: Sequence[int] | None = None
 
     @property
@@ -161,6 +177,19 @@ class Segment:
         offsets = self.offsets
         return self.frames[offsets[start] : offsets[stop]]
 
+    def part(self, start: int, stop: int) -> Segment:
+        """The messages `start` to `stop` (indexes) as a segment of their own."""
+        headers = None if self.headers is None else _headers_or_none(self.headers[start:stop])
+        return Segment(self.first + start, stop - start, self.delay_ms, self.slice(start, stop), headers, self.channel)
+
+    def with_delay(self, delay_ms: int) -> Segment:
+        """The same messages with another delay."""
+        return Segment(self.first, self.count, delay_ms, self.frames, self.headers, self.channel)
+
+    def headers_of(self, index: int) -> bytes:
+        """The encoded headers of one message."""
+        return NO_HEADERS if self.headers is None else self.headers[index]
+
     def fit(self, start: int, stop: int, limit: int) -> int:
         """The largest index up to `stop` so that the frames from `start` fit into `limit` bytes; at least one frame."""
         if stop - start == 1:
@@ -197,29 +226,32 @@ def encode(
     timestamp_ns: int,
     delay_ms: int = 0,
     sizes: Collection[int] | None = None,
+    headers: Sequence[bytes] | None = None,
+    channel: str = "",
 ) -> Segment:
     """
     Encode message bodies as one segment whose first message has the sequence `first`. `sizes`: the sizes of the bodies,
-    perhaps with others; a caller that knows them saves a look at each body.
+    perhaps with others; a caller that knows them saves a look at each body. `headers` and `channel`: see `Segment`.
     """
     count = len(bodies)
     if count == 1:  # a publish that is alone in its turn: 1.7 -> 0.6 us
         body = bodies[0]
         frames = b"".join((_head(len(body), timestamp_ns), id_of(node_id, first), body))
-        return Segment(first, 1, delay_ms, frames)
+        return Segment(first, 1, delay_ms, frames, headers, channel)
     if sizes is None:
         sizes = sizes_of(bodies)
     shared = _TYPE_TO_ATTEMPTS.pack(FRAME_TYPE_MESSAGE, timestamp_ns, 1)
     prefix, endings = _id_run(node_id << SEQUENCE_BITS | first, count)
     if len(endings) == count:  # mostly, and no list is copied: two MPUBs 468 -> 457 thousand instructions
-        return Segment(first, count, delay_ms, b"".join(_parts(bodies, sizes, shared + prefix, endings)))
+        frames = b"".join(_parts(bodies, sizes, shared + prefix, endings))
+        return Segment(first, count, delay_ms, frames, headers, channel)
     parts: list[bytes] = []
     start = 0
     for prefix, endings in _id_runs(node_id << SEQUENCE_BITS | first, count):
         run = bodies[start : start + len(endings)]
         start += len(run)
         parts += _parts(run, sizes, shared + prefix, endings)
-    return Segment(first, count, delay_ms, b"".join(parts))
+    return Segment(first, count, delay_ms, b"".join(parts), headers, channel)
 
 
 def _parts(bodies: list[bytes], sizes: Collection[int], shared: bytes, endings: list[bytes]) -> list[bytes]:
@@ -295,10 +327,7 @@ def only(segment: Segment, keep: Iterable[int]) -> list[Segment]:
             runs[-1][1] = index + 1
         else:
             runs.append([index, index + 1])
-    return [
-        Segment(segment.first + start, stop - start, segment.delay_ms, segment.slice(start, stop))
-        for start, stop in runs
-    ]
+    return [segment.part(start, stop) for start, stop in runs]
 
 
 def merge(segments: Sequence[Segment]) -> list[Segment]:
@@ -325,6 +354,7 @@ def _continues(before: Segment, segment: Segment) -> bool:
         segment.first == before.end
         and not before.delay_ms
         and not segment.delay_ms
+        and segment.channel == before.channel
         and int(segment.frames[ID_AT:BODY_AT], 16) == int(before.frames[ID_AT:BODY_AT], 16) + before.count
     )
 
@@ -333,7 +363,14 @@ def _joined(run: Sequence[Segment]) -> Segment:
     if len(run) == 1:
         return run[0]
     frames = b"".join([segment.frames for segment in run])
-    return Segment(run[0].first, sum(segment.count for segment in run), 0, frames)
+    headers: list[bytes] | None = None
+    if any(segment.headers is not None for segment in run):
+        headers = [*chain.from_iterable(segment.headers or [NO_HEADERS] * segment.count for segment in run)]
+    return Segment(run[0].first, sum(segment.count for segment in run), 0, frames, headers, run[0].channel)
+
+
+def _headers_or_none(headers: Sequence[bytes]) -> Sequence[bytes] | None:
+    return headers if any(headers) else None
 
 
 def _head(body_bytes: int, timestamp_ns: int) -> bytes:

@@ -13,7 +13,8 @@ Performance: called once per publish command and per segment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nsqtw.core.backlog import Backlog
 from nsqtw.core.channel import Channel, ChannelOwner
@@ -87,6 +88,9 @@ class Topic(ChannelOwner):
         self.durability: str = owner.options.durability_of(name)
         """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
+        self.policy = owner.options.topic_policy_of(name)
+        self.given_policy: dict[str, Any] = {}
+        """The settings that were made while a broker ran."""
         self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
         self._publish_buffer = PublishBuffer(owner)
@@ -110,10 +114,19 @@ class Topic(ChannelOwner):
 
     # -- publishing
 
-    def put(self, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
+    def put(
+        self,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        waiter: Waiter,
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
+    ) -> None:
         """
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
-        as safe as the topic's durability class says, or with a BackendError, Exiting or Draining.
+        as safe as the topic's durability class says, or with a BackendError, Exiting or Draining. `headers` are the
+        encoded headers of each message (`core.headers`), None when no message has any; `channel` is the only channel
+        that is to have them, "" for all.
         """
         if self.exiting or not self._owner.is_taking_publishes:
             waiter(Exiting() if self.exiting else self._owner.refusal())
@@ -122,7 +135,7 @@ class Topic(ChannelOwner):
             self._owner.to_commit.append(self)
         if delay_ms and self._backlog.forgets_delays(self._publish_buffer.count()):
             delay_ms = 0
-        self._publish_buffer.add(bodies, delay_ms, waiter)
+        self._publish_buffer.add(bodies, delay_ms, waiter, headers, channel)
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """Return the publishes since the last call as segments with their position in the log."""
@@ -259,12 +272,21 @@ class Topic(ChannelOwner):
         self.durability = durability or self._owner.options.durability_of(self.name)
         self.touch()
 
+    def set_policy(self, given: Mapping[str, Any]) -> None:
+        """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
+        self.policy = self._owner.options.topic_policy_of(self.name, given)
+        self.given_policy = dict(given)
+        self.touch()
+
     def follow_options(self, now: float) -> None:
         """
         The options may say something else of this topic. What was set while a broker ran stays. BackendError when
         unstored messages of class memory cannot be stored, and then its class stays as it was.
         """
         self.reader.retention_policy.give(self.reader.retention_policy.topic_limits, now)
+        self.policy = self._owner.options.topic_policy_of(self.name, self.given_policy)
+        for channel in self.channels.values():
+            channel.follow_policy()
         self.reader.notify()
         self.touch()
         if not self._given_durability and self.durability != self._owner.options.durability_of(self.name):

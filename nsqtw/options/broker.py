@@ -12,7 +12,8 @@ group is ours. Durations are seconds, as floats.
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -31,6 +32,7 @@ from nsqtw.options.fields import (
     option,
     while_set,
 )
+from nsqtw.options.policies import ChannelPolicy, TopicPolicy, resolve
 from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 from nsqtw.options.types import (
     ADDRESSES,
@@ -615,6 +617,16 @@ class Options:
         """Return where a new channel of a topic starts, unless its creator says otherwise."""
         start: str = chosen("channel_start", topic, self.topic_rules, self.channel_start)
         return start
+
+    def topic_policy_of(self, topic: str, given: Mapping[str, Any] = MappingProxyType({})) -> TopicPolicy:
+        """Return the policy of a topic; `given` are the settings that were made while a broker ran. InvalidPolicy."""
+        return resolve(TopicPolicy, given)
+
+    def channel_policy_of(
+        self, topic: str, channel: str, given: Mapping[str, Any] = MappingProxyType({})
+    ) -> ChannelPolicy:
+        """Return the policy of a channel; `given` are the settings that were made while a broker ran. InvalidPolicy."""
+        return resolve(ChannelPolicy, given)
 
     @property
     def authorizer(self) -> str:

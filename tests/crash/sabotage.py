@@ -101,8 +101,15 @@ def deliver_early() -> None:
     """What was published with a delay comes before its time."""
     put = Topic.put
 
-    def wrong(self: Topic, bodies: Sequence[bytes], delay_ms: int, waiter: Waiter) -> None:
-        put(self, bodies, delay_ms // _TOO_SOON, waiter)
+    def wrong(
+        self: Topic,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        waiter: Waiter,
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
+    ) -> None:
+        put(self, bodies, delay_ms // _TOO_SOON, waiter, headers, channel)
 
     Topic.put = wrong  # type: ignore[method-assign]
 

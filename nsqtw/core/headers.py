@@ -1,0 +1,119 @@
+"""
+Message headers: names and values beside the body of a message.
+
+The headers of one message, encoded; big-endian, ascending by name, no name twice:
+
+    offset  0            1      1+n           3+n
+            name length  name   value length  value      ... next header
+            u8           ASCII  u16           UTF-8
+
+A message without headers has an empty encoding. A name is lower-case: HTTP's names have no case. A value is text
+without control characters, so that every header can be sent in an HTTP response. The broker reads and writes a few
+headers itself; their names are below.
+
+Encoded headers are kept and compared as bytes: equal headers have equal encodings.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+from nsqtw.errors import InvalidHeaders
+
+ID: Final = "id"
+"""The publisher's id of a message, for deduplication."""
+TTL: Final = "ttl"
+"""Time to live in milliseconds, from the publish on."""
+PRIORITY: Final = "priority"
+"""high, normal or low."""
+TRACEPARENT: Final = "traceparent"
+
+RESERVED_PREFIX: Final = "nsq-"
+"""Only the broker writes headers with this prefix."""
+
+MAX_COUNT: Final = 64
+"""Headers of one message."""
+MAX_BYTES: Final = 16 * 1024
+"""Bytes of the encoded headers of one message."""
+MAX_NAME_BYTES: Final = 128
+
+NO_HEADERS: Final = b""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LENGTH: Final = struct.Struct(">H")
+
+
+def encode_headers(headers: Mapping[str, str], *, may_be_reserved: bool = False) -> bytes:
+    """
+    Encode the headers of one message. Upper-case names become lower-case. InvalidHeaders, one line; also for a name
+    with RESERVED_PREFIX, unless the broker writes it.
+    """
+    parts: list[bytes] = []
+    names = {name.lower(): value for name, value in headers.items()}
+    if len(names) != len(headers):
+        raise InvalidHeaders("two headers have the same name")
+    if len(names) > MAX_COUNT:
+        raise InvalidHeaders(f"{len(names)} headers, at most {MAX_COUNT} are allowed")
+    for name in sorted(names):
+        value = names[name]
+        if not _NAME.fullmatch(name) or len(name) > MAX_NAME_BYTES:
+            raise InvalidHeaders(
+                f"invalid header name {name[:MAX_NAME_BYTES]!r}: it must be 1 to {MAX_NAME_BYTES} "
+                "letters, digits, '.', '_' and '-', and start with a letter or a digit"
+            )
+        if name.startswith(RESERVED_PREFIX) and not may_be_reserved:
+            raise InvalidHeaders(
+                f"header {name!r}: only nsqd writes headers whose names start with {RESERVED_PREFIX!r}"
+            )
+        if _CONTROL.search(value):
+            raise InvalidHeaders(f"header {name!r} has a control character in its value")
+        try:
+            data = value.encode()
+        except UnicodeEncodeError:
+            raise InvalidHeaders(f"header {name!r} has a value that is not UTF-8") from None
+        if len(data) > MAX_BYTES:
+            raise InvalidHeaders(f"header {name!r} has {len(data)} bytes, at most {MAX_BYTES} are allowed")
+        parts += (bytes((len(name),)), name.encode(), _LENGTH.pack(len(data)), data)
+    encoded = b"".join(parts)
+    if len(encoded) > MAX_BYTES:
+        raise InvalidHeaders(f"the headers have {len(encoded)} bytes, at most {MAX_BYTES} are allowed")
+    return encoded
+
+
+def decode_headers(encoded: bytes) -> dict[str, str]:
+    """Decode the headers of one message. InvalidHeaders for bytes that `encode_headers` did not make."""
+    try:
+        return dict(_decoded(encoded))
+    except (IndexError, struct.error, UnicodeDecodeError):
+        raise InvalidHeaders("the headers of a message are damaged") from None
+
+
+@lru_cache(maxsize=4096)
+def header(encoded: bytes, name: str) -> str | None:
+    """Return the value of one header of a message; None without it. Cached: many messages have equal headers."""
+    return decode_headers(encoded).get(name)
+
+
+def check_encoded(encoded: bytes) -> bytes:
+    """Check encoded headers that a client sent, and return them. InvalidHeaders."""
+    if encoded and encode_headers(decode_headers(encoded)) != encoded:
+        raise InvalidHeaders("the headers are not sorted by name, or a name is there twice")
+    return encoded
+
+
+def _decoded(encoded: bytes) -> Iterator[tuple[str, str]]:
+    offset, end = 0, len(encoded)
+    while offset < end:
+        start = offset + 1
+        stop = start + encoded[offset]
+        name = encoded[start:stop].decode("ascii")
+        start = stop + _LENGTH.size
+        offset = start + _LENGTH.unpack_from(encoded, stop)[0]
+        if offset > end or not name:
+            raise IndexError(offset)
+        yield name, encoded[start:offset].decode()

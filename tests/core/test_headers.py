@@ -1,0 +1,114 @@
+"""Encoding of message headers, and headers in segments."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqtw.core.headers import MAX_BYTES, MAX_COUNT, check_encoded, decode_headers, encode_headers, header
+from nsqtw.core.segment import Segment, encode, merge, only
+from nsqtw.errors import InvalidHeaders
+from tests.core.harness import BrokerHarness
+
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True).filter(lambda name: not name.startswith("nsq-"))
+VALUES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=50)
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=10))
+def test_decoding_gives_what_was_encoded(headers: dict[str, str]) -> None:
+    encoded = encode_headers(headers)
+    assert decode_headers(encoded) == headers
+    assert check_encoded(encoded) == encoded
+    assert (encoded == b"") == (not headers)
+
+
+def test_names_become_lower_case_and_are_sorted() -> None:
+    assert encode_headers({"B": "2", "a": "1"}) == b"\x01a\x00\x011\x01b\x00\x012"
+
+
+def test_one_header_is_found() -> None:
+    encoded = encode_headers({"id": "7", "ttl": "100"})
+    assert header(encoded, "ttl") == "100"
+    assert header(encoded, "priority") is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({"": "x"}, "invalid header name"),
+        ({"a b": "x"}, "invalid header name"),
+        ({"-a": "x"}, "invalid header name"),
+        ({"ä": "x"}, "invalid header name"),
+        ({"a" * 129: "x"}, "invalid header name"),
+        ({"a": "x", "A": "y"}, "same name"),
+        ({"a": "x\ny"}, "control character"),
+        ({"a": "\x7f"}, "control character"),
+        ({"a": "\ud800"}, "not UTF-8"),
+        ({"a": "x" * (MAX_BYTES + 1)}, "at most"),
+        ({"a": "x" * MAX_BYTES}, "at most"),
+        ({str(number): "" for number in range(MAX_COUNT + 1)}, "at most"),
+        ({"nsq-reason": "x"}, "only nsqd"),
+    ],
+)
+def test_invalid_headers_are_refused(headers: dict[str, str], why: str) -> None:
+    with pytest.raises(InvalidHeaders, match=why):
+        encode_headers(headers)
+
+
+def test_the_broker_may_write_reserved_headers() -> None:
+    assert decode_headers(encode_headers({"nsq-reason": "x"}, may_be_reserved=True)) == {"nsq-reason": "x"}
+
+
+@pytest.mark.parametrize("data", [b"\x00", b"\x01", b"\x01a", b"\x01a\x00", b"\x01a\x00\x02x", b"\x01a\x00\x01\xff"])
+def test_damaged_headers_are_recognized(data: bytes) -> None:
+    with pytest.raises(InvalidHeaders):
+        decode_headers(data)
+
+
+@pytest.mark.parametrize("data", [b"\x01b\x00\x00\x01a\x00\x00", b"\x01a\x00\x00\x01a\x00\x00", b"\x01A\x00\x00"])
+def test_only_the_one_encoding_of_headers_is_accepted(data: bytes) -> None:
+    with pytest.raises(InvalidHeaders):
+        check_encoded(data)
+
+
+def _segment(first: int, *headers: bytes, channel: str = "") -> Segment:
+    bodies = [b"body %d" % number for number in range(len(headers))]
+    return encode(bodies, first, 1, 10, headers=headers if any(headers) else None, channel=channel)
+
+
+def test_a_part_has_the_headers_of_its_messages() -> None:
+    segment = _segment(100, b"a", b"", b"c", channel="one")
+    assert segment.part(0, 1).headers == (b"a",)
+    assert segment.part(1, 2).headers is None
+    assert segment.part(1, 3).headers == (b"", b"c")
+    assert segment.part(1, 3).channel == "one"
+    assert [part.headers for part in only(segment, [100, 102])] == [(b"a",), (b"c",)]
+    assert [segment.headers_of(index) for index in range(3)] == [b"a", b"", b"c"]
+
+
+def test_merged_segments_keep_headers() -> None:
+    [merged] = merge([_segment(1, b"", b""), _segment(3, b"x"), _segment(4, b"")])
+    assert merged.headers == [b"", b"", b"x", b""]
+    assert merge([_segment(1, b""), _segment(2, b"")])[0].headers is None
+
+
+def test_segments_for_one_channel_are_not_merged_with_others() -> None:
+    assert len(merge([_segment(1, b""), _segment(2, b"", channel="a"), _segment(3, b"", channel="a")])) == 2
+
+
+def test_a_consumer_that_asks_gets_headers_with_first_and_later_deliveries() -> None:
+    core = BrokerHarness()
+    plain, asking = core.reader("plain"), core.reader("asking")
+    taken: list[list[bytes]] = []
+    asking.consumer.deliver_with_headers = lambda frames, headers: taken.append([*headers])
+    core.topic().put([b"1", b"2"], 0, lambda error: None, headers=[b"", encode_headers({"a": "b"})])
+    core.topic().put([b"3"], 0, lambda error: None)
+    core.turn()
+    [first, second, _] = plain.read()
+    assert [first.body, second.body] == [b"1", b"2"]
+    assert taken == [[b"", encode_headers({"a": "b"})]]
+    assert asking.bodies() == [b"3"]
+    assert asking.requeue(second.id) is None
+    core.turn()
+    assert taken[1:] == [[encode_headers({"a": "b"})]]
