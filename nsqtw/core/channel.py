@@ -34,9 +34,9 @@ from nsqtw.core.position import Position
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
-from nsqtw.errors import BackendError, ChannelFull, Exiting
+from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import NO_CHANNEL_POLICY
+from nsqtw.options.policies import NO_CHANNEL_POLICY, not_used
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
@@ -128,7 +128,21 @@ class Channel(Timer):
 
     def follow_policy(self) -> None:
         """The options may say something else of this channel. What was set while a broker ran stays."""
-        self._set_policy(self.given_policy)
+        given, context, topic = self.given_policy, self.topic.context, self.topic.name
+        try:
+            self._set_policy(given)
+        except InvalidPolicy as error:
+            context.log("error", "CHANNEL({channel}): {error}", topic=topic, channel=self.name, error=not_used(error))
+            self._set_policy({})
+            self.given_policy = given
+        for text in context.options.resolve_channel(topic, self.name).unused:
+            context.log("error", "CHANNEL({channel}): {text}", topic=topic, channel=self.name, text=text)
+
+    def restore_policy(self, given: Mapping[str, Any]) -> None:
+        """Take the settings that were saved."""
+        if given:
+            self.given_policy = dict(given)
+            self.follow_policy()
 
     def _set_policy(self, given: Mapping[str, Any]) -> None:
         """Find the policy in force, and let the parts of the channel that carry it out know."""

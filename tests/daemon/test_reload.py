@@ -175,7 +175,7 @@ def test_the_log_of_a_reload(daemon: Daemon) -> None:
 
 
 def test_every_option_that_can_be_reloaded_is_in_the_report(daemon: Daemon) -> None:
-    reloadable = {option.key for option in NSQD if option.is_reloadable} | {"[topic]"}
+    reloadable = {option.key for option in NSQD if option.is_reloadable} | {"[topic]", "[channel]"}
     assert set(daemon.reload("")["unchanged"]) == reloadable
     for fixed in (
         "tcp_address",
