@@ -215,6 +215,11 @@ NO_CHANNEL_POLICY: Final = ChannelPolicy()
 """The policies of topics and channels of which nothing is said: always these objects."""
 _DEFAULTS: Final[dict[Any, Any]] = {TopicPolicy: NO_TOPIC_POLICY, ChannelPolicy: NO_CHANNEL_POLICY}
 
+_OTHERS: Final[dict[Any, str]] = {
+    TopicPolicy: "channels, not of topics",
+    ChannelPolicy: "topics, not of channels",
+}
+
 
 def settings_of(policy: PolicyClass) -> dict[str, Setting]:
     """Return the settings of a policy by name."""
@@ -234,9 +239,16 @@ def read_setting(policy: PolicyClass, name: str, raw: object) -> Any:
 def setting_named(policy: PolicyClass, name: str) -> Setting:
     """Return a setting. InvalidPolicy, one line, when there is none of this name."""
     settings = settings_of(policy)
-    if name not in settings:
-        raise InvalidPolicy(f"unknown setting {name[:_MAX_NAME_SHOWN]!a}{did_you_mean(name, settings)}")
-    return settings[name]
+    if name in settings:
+        return settings[name]
+    if is_setting(name):
+        raise InvalidPolicy(f"{name} is a setting of {_OTHERS[policy]}")
+    raise InvalidPolicy(f"unknown setting {name[:_MAX_NAME_SHOWN]!a}{did_you_mean(name, settings)}")
+
+
+def is_setting(name: str) -> bool:
+    """Return whether topics or channels have a setting of this name."""
+    return any(name in settings_of(policy) for policy in (TopicPolicy, ChannelPolicy))
 
 
 def read_policy(policy: PolicyClass, values: Mapping[str, object]) -> dict[str, Any]:

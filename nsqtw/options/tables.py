@@ -6,23 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nsqtw.errors import InvalidPolicy, OptionError
-from nsqtw.options.policies import (
-    ChannelPolicy,
-    PolicyClass,
-    TopicPolicy,
-    check_together,
-    read_setting,
-    settings_of,
-)
+from nsqtw.options.policies import PolicyClass, check_together, is_setting, read_setting, settings_of
 from nsqtw.options.types import did_you_mean, toml_value
 
 TOPIC_KEY, CHANNEL_KEY = "topic", "channel"
 """The names of the tables in the file."""
-
-_PLACES = {
-    TopicPolicy: f'a setting of topics, which stands in a table [{TOPIC_KEY}."TOPIC"]',
-    ChannelPolicy: f'a setting of channels, which stands in a table [{CHANNEL_KEY}."TOPIC/CHANNEL"]',
-}
 
 
 def head_of(key: str, pattern: str) -> str:
@@ -53,8 +41,8 @@ def read_table(where: str, policy: PolicyClass, table: Any, others: Iterable[str
     for name, raw in table.items():
         if name in others:
             continue
-        if name not in settings:
-            raise OptionError(f"{where} {_unknown(name, [*others, *settings])}")
+        if not is_setting(name):
+            raise OptionError(f"{where} unknown key {name!r}{did_you_mean(name, [*others, *settings])}")
         try:
             values[name] = read_setting(policy, name, raw)
         except InvalidPolicy as error:
@@ -64,10 +52,3 @@ def read_table(where: str, policy: PolicyClass, table: Any, others: Iterable[str
     except InvalidPolicy as error:
         raise OptionError(f"{where} {error}") from error
     return values
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    for policy, place in _PLACES.items():
-        if name in settings_of(policy):
-            return f"{name} is {place}"
-    return f"unknown key {name!r}{did_you_mean(name, known)}"
