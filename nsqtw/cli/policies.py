@@ -25,9 +25,9 @@ _ALL = "all"
 async def show(session: Session, topic: str, channel: str | None) -> Document:
     """`nsqtw policy show`."""
     async with session.cluster() as cluster:
+        if not (await cluster.topic_nodes(topic)).value:
+            raise topic_not_found(topic)
         found = session.value_of(await cluster.policy(topic, channel or ""))
-    if not found:
-        raise topic_not_found(topic)
     nodes = [{"node": node.node, "settings": node.settings, "set": node.given, "unused": node.unused} for node in found]
     names = {"topic": topic, **({"channel": channel} if channel else {})}
     notes = [f"{node.node}: {line}" for node in found for line in node.unused]
