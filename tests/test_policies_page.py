@@ -16,19 +16,22 @@ from tests.process import NsqdProcess
 
 PAGE = (Path(__file__).parent.parent / "docs/how-to/policies.md").read_text("utf-8")
 ADDRESS = "127.0.0.1:4151"
+EMPTY = '""'
+"""An empty text, as the tables show it."""
 
 
 def rows_of(policy: PolicyClass) -> list[list[str]]:
-    """The cells of the table of a policy, without the last one, which links to a page."""
+    """The cells of the table of a policy, without the last one, which names a page."""
     return [
-        [f"`{setting.name}`", setting.kind.word, f"`{setting.text(setting.default) or chr(34) * 2}`", *_limits(setting)]
+        [
+            f"`{setting.name}`",
+            setting.kind.word,
+            f"`{setting.text(setting.default) or EMPTY}`",
+            setting.bounds or ", ".join(setting.kind.words),
+            setting.help,
+        ]
         for setting in settings_of(policy).values()
     ]
-
-
-def _limits(setting: object) -> list[str]:
-    bounds = getattr(setting, "bounds", "") or ", ".join(getattr(setting, "kind").words)
-    return [bounds, str(getattr(setting, "help"))]
 
 
 def table_below(heading: str) -> list[list[str]]:
@@ -65,7 +68,8 @@ def test_every_request_is_answered_and_outlives_a_kill(nsqd: NsqdProcess) -> Non
             continue
         words = shlex.split(line)
         body = words[words.index("-d") + 1].encode() if "-d" in words else b""
-        target = words[-1].removeprefix(f"http://{ADDRESS}")
+        (url,) = [word for word in words if word.startswith("http://")]
+        target = url.removeprefix(f"http://{ADDRESS}")
         answer = nsqd.http("PUT" if "PUT" in words else "GET", target, body)
         assert answer.status == 200, (line, answer)
         done += 1

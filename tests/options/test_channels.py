@@ -52,7 +52,10 @@ FORM = "must have a pattern of topics, one / and a pattern of channels"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[channel."a/b"]\nmax_atempts = 5', "[channel.\"a/b\"] unknown key 'max_atempts', did you mean 'max_attempts'?"),
+        (
+            '[channel."a/b"]\nmax_atempts = 5',
+            "[channel.\"a/b\"] unknown key 'max_atempts', did you mean 'max_attempts'?",
+        ),
         ('[channel."a/b"]\nmax_attempts = -1', '[channel."a/b"] max_attempts must be 0 to 65535'),
         ('[channel."a/b"]\nmax_attempts = true', '[channel."a/b"] max_attempts must be a whole number'),
         ('[channel."a/b"]\npriority = 1', '[channel."a/b"] priority must be true or false'),
@@ -63,7 +66,10 @@ FORM = "must have a pattern of topics, one / and a pattern of channels"
         ('[channel."a/b"]\nmessage_ttl = "1h"', '[channel."a/b"] message_ttl is a setting of topics, not of channels'),
         ('[channel."a/b"]\ndurability = "os"', "[channel.\"a/b\"] unknown key 'durability'"),
         ("[topic.a]\nmax_attempts = 5", '[topic."a"] max_attempts is a setting of channels, not of topics'),
-        ('[topic.a]\nmessage_ttl = "soon"', '[topic."a"] message_ttl must be a number with a unit, such as 250ms or 1h30m'),
+        (
+            '[topic.a]\nmessage_ttl = "soon"',
+            '[topic."a"] message_ttl must be a number with a unit, such as 250ms or 1h30m',
+        ),
         ("[topic.a]\nmessage_tll = 5", "[topic.\"a\"] unknown key 'message_tll', did you mean 'message_ttl'?"),
         ("[channel.a]\nmax_attempts = 5", f'[channel."a"] {FORM}, {SHOWN.format("a/*")}'),
         ('[channel."/c"]', f'[channel."/c"] {FORM}, {SHOWN.format("*/c")}'),
