@@ -259,8 +259,8 @@ VERBS: tuple[Verb, ...] = (
             required=True,
             metavar="[CHANNEL] SETTING=VALUE...",
         ),
-        description="Set settings of a policy on all nodes of the topic, which must be nsqtw. They are in force at once, are"
-        " saved, and win over the config file.",
+        description="Set settings of a policy on all nodes of the topic, which must be nsqtw. They are in force at"
+        " once, are saved, and win over the config file.",
         section=TOPICS,
         examples=(
             ("Five attempts, the second after a second", "policy set orders archive max_attempts=5 requeue_delay=1s"),
