@@ -422,10 +422,9 @@ class Topic(ChannelOwner):
         self.dropped = DroppedRanges(state.dropped)
         self._backlog = Backlog(self, state.waiting)
         for cursor in state.cursors:
-            channel = self.channels[cursor.name] = Channel(self, cursor.name)
+            channel = self.channels[cursor.name] = Channel(self, cursor.name, cursor.policy)
             channel.paused = cursor.paused
             channel.is_saved = True
-            channel.restore_policy(cursor.policy)
             self._owner.quotas.channel_count += 1
             if channel.cursor is not None:
                 channel.cursor.restore(cursor)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Mapping
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -34,7 +33,7 @@ from nsqtw.options.fields import (
     option,
     while_set,
 )
-from nsqtw.options.policies import ChannelPolicy, Resolution, TopicPolicy, resolve
+from nsqtw.options.policies import NOTHING_GIVEN, ChannelPolicy, Resolution, TopicPolicy, resolve
 from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 from nsqtw.options.types import (
     ADDRESSES,
@@ -59,7 +58,6 @@ from nsqtw.options.types import (
     did_you_mean,
 )
 
-NOTHING_GIVEN: Mapping[str, Any] = MappingProxyType({})
 CHECKS_BEFORE_TLS = range(3, 5)
 CHECKS_AFTER_TLS = range(8, 20)
 

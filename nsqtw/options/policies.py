@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -187,6 +188,7 @@ PolicyClass = type[TopicPolicy] | type[ChannelPolicy]
 Policy = TypeVar("Policy", TopicPolicy, ChannelPolicy)
 
 
+NOTHING_GIVEN: Final[Mapping[str, Any]] = MappingProxyType({})
 DEFAULT, SET = "default", "set"
 """Names of sources beside the tables of the config file."""
 
@@ -296,5 +298,9 @@ def resolve(policy: type[Policy], tables: Sequence[Source], given: Mapping[str, 
             values.update(table.values)
             sources |= dict.fromkeys(table.values, table.name)
     values.update(given)
-    check_together(policy, values)
+    try:
+        check_together(policy, values)
+    except InvalidPolicy as error:
+        check_together(policy, given)
+        raise InvalidPolicy(f"{error} (with the settings of {', '.join(dict.fromkeys(sources.values()))})") from None
     return Resolution(policy(**values), {**sources, **dict.fromkeys(given, SET)}, tuple(unused))

@@ -184,7 +184,11 @@ def test_tables_that_contradict_each_other_are_named() -> None:
     )
     assert web.get(CHANNEL).json["settings"]["max_depth"] == {"value": 5, "source": '[channel."t/*"]'}
     assert ("error", f"CHANNEL(c): {line}") in web.core.lines
-    assert "priority and ordered_by" in detail(put(web, CHANNEL, {"ordered_by": "header:k"}))
+    said = detail(put(web, CHANNEL, {"ordered_by": "header:k"}))
+    assert said == (
+        "priority and ordered_by cannot be used together: a priority changes the order (with the settings of "
+        '[channel."t/*"])'
+    )
 
 
 def test_a_reload_changes_what_was_not_set(web: Web) -> None:
