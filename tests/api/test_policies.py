@@ -9,6 +9,7 @@ import pytest
 
 from nsqtw.options.channels import ChannelRule
 from nsqtw.options.topics import TopicRule
+from nsqtw.rights import ADMIN
 from tests.http.broker_fixture import Reply, Web
 
 TOPIC, CHANNEL = "/v2/topic/policy?topic=t", "/v2/channel/policy?topic=t&channel=c"
@@ -222,6 +223,16 @@ def test_a_topic_that_is_deleted_has_forgotten_it(web: Web) -> None:
     web.post("/topic/create?topic=t")
     web.crash()
     assert web.get(TOPIC).json["set"] == {}
+
+
+def test_it_needs_what_administration_needs(web: Web) -> None:
+    routes = [route for route in web.site.routes._routes.values() if route.path.endswith(b"/policy")]  # type: ignore[union-attr]
+    assert {(route.method, route.path, route.needs, route.about) for route in routes} == {
+        (method, path, ADMIN, about)
+        for method in (b"GET", b"PUT")
+        for path, about in ((b"/v2/topic/policy", ("topic",)), (b"/v2/channel/policy", ("topic", "channel")))
+    }
+    assert web.ask("PUT", CHANNEL, b"{}", Origin="http://elsewhere").outcome == (403, "CROSS_ORIGIN")
 
 
 def test_the_description_names_every_setting(web: Web) -> None:

@@ -14,6 +14,7 @@ import pytest
 from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import OptionError
+from nsqtw.nsqd.reload import TOPIC_OPTIONS
 from nsqtw.options.broker import NSQD, Options
 from nsqtw.options.command_line import NSQD_READER
 from nsqtw.options.files import config_text
@@ -99,6 +100,16 @@ def test_rules_for_topics(daemon: Daemon) -> None:
     assert change == {"option": "[topic]", "old": "", "new": '\n[topic."a*"]\ndurability = "fsync"\n'}
     assert daemon.options.topic_rules == (TopicRule("a*", durability="fsync"),)
     assert daemon.followed == [{"topic_rules"}]
+
+
+def test_rules_for_channels_and_policies_of_topics(daemon: Daemon) -> None:
+    text = '[topic."a*"]\nmessage_ttl = "1h0m0s"\n\n[channel."a*/c"]\nmax_attempts = 5\n'
+    topics, channels = daemon.reload(text)["changed"]
+    assert topics == {"option": "[topic]", "old": "", "new": '\n[topic."a*"]\nmessage_ttl = "1h0m0s"\n'}
+    assert channels == {"option": "[channel]", "old": "", "new": '\n[channel."a*/c"]\nmax_attempts = 5\n'}
+    assert daemon.followed == [{"topic_rules", "channel_rules"}] and daemon.followed[0] <= TOPIC_OPTIONS
+    assert daemon.options.channel_policy_of("ab", "c").max_attempts == 5
+    assert keys(daemon.reload('[topic."a*"]\nmessage_ttl = "1h"\n')["changed"]) == ["[channel]"]
 
 
 def test_secrets_are_masked(daemon: Daemon) -> None:

@@ -75,6 +75,8 @@ FORM = "must have a pattern of topics, one / and a pattern of channels"
         ('[channel."/c"]', f'[channel."/c"] {FORM}, {SHOWN.format("*/c")}'),
         ('[channel."a/b/c"]', f'[channel."a/b/c"] {FORM}, {SHOWN.format("a/bc")}'),
         ("channel = 5", 'channel must be tables, such as [channel."orders.*/archive"]'),
+        ('[channel."a/b"]\noverflow = 1979-05-27', '[channel."a/b"] overflow must be reject or drop_oldest'),
+        ('[channel."a/b"]\nmax_depth = {a = 1}', '[channel."a/b"] max_depth must be a whole number'),
         ('channel."a/b" = 5', '[channel."a/b"] must be a table'),
         ('[chanel."a/b"]', 'unknown table [chanel."a/b"], did you mean [channel."a/b"]?'),
         ('[topics."a"]', 'unknown table [topics."a"], did you mean [topic."a"]?'),
