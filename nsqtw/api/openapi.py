@@ -74,7 +74,9 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     if listed:
         operation["parameters"] = listed
     if endpoint.body:
-        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        content: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        if endpoint.body_schema is not None:
+            content = {"application/json": {"schema": endpoint.body_schema}}
         operation["requestBody"] = {"description": endpoint.body, "required": True, "content": content}
     return operation
 

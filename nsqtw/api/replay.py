@@ -27,6 +27,7 @@ from nsqtw.errors import BackendError
 from nsqtw.http.endpoints import (
     CHANNEL,
     CHANNEL_WORDS,
+    DRY_RUN,
     FAILED,
     JSON,
     LOG_WORDS,
@@ -56,10 +57,6 @@ _MESSAGE_NOT_FOUND = failure(404, "MESSAGE_NOT_FOUND")
 
 _TO = Parameter(
     "to", {"type": "string", "description": f"earliest, latest, the id of a message, {TIME['description']}"}
-)
-_DRY_RUN = Parameter(
-    "dry_run",
-    {"type": "boolean", "default": False, "description": "answer what a move would do, and do nothing"},
 )
 _STATE = Parameter("state", {"type": "string", "enum": list(STATES), "default": STATES[0]})
 _LIMIT = Parameter(
@@ -106,7 +103,7 @@ class Replay(Section):
         "/v2/channel/seek",
         "Move a channel in its topic's log",
         required=(TOPIC, CHANNEL, _TO),
-        optional=(_DRY_RUN,),
+        optional=(DRY_RUN,),
         success=numbers("position", "skipped", "replayed", "depth"),
         errors={
             400: [*_CHANNEL_WORDS, "MISSING_ARG_TO", "INVALID_TO", "INVALID_DRY_RUN"],
@@ -123,7 +120,7 @@ class Replay(Section):
         target = parse_log_position(params["to"])
         if target is None:
             raise Refused(_INVALID_TO)
-        is_dry_run = truth(params, _DRY_RUN.name)
+        is_dry_run = truth(params, DRY_RUN.name)
         if self._broker.stopping:
             return EXITING
         self._broker.checkpointer.ask(partial(self._seek_now, request, channel, target, is_dry_run))

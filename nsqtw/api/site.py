@@ -29,6 +29,7 @@ from nsqtw.api.config import Configuration
 from nsqtw.api.context import ApiContext, Identity, SectionClass
 from nsqtw.api.drain import DrainApi
 from nsqtw.api.log import LogReading
+from nsqtw.api.policies import Policies
 from nsqtw.api.publish import Publishing
 from nsqtw.api.replay import Replay
 from nsqtw.api.stats import Inspection
@@ -75,6 +76,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         Metrics,
         Publishing,
         Administration,
+        Policies,
         LogReading,
         Replay,
         Configuration,

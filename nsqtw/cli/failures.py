@@ -26,7 +26,7 @@ _WORD = re.compile(r'\\?"message\\?":\s*\\?"([A-Z_]+)\\?"')
 _DIALED = re.compile(r"^dial tcp (?P<server>\S+): (?:connect: )?(?P<why>.*)$", re.DOTALL)
 _ASKED = re.compile(r"^https?://(?P<server>[^/\s]+)/\S*: (?:dial tcp \S+: )?(?P<why>.*)$", re.DOTALL)
 _NO_HTTP_START = "the answer is no HTTP"
-_NO_CONNECTION = re.compile(r'^(?:Get|Post) "(?P<url>[^"]*)": (?:dial tcp \S+ )?(?P<why>.*)$', re.DOTALL)
+_NO_CONNECTION = re.compile(r'^(?:Get|Post|Put) "(?P<url>[^"]*)": (?:dial tcp \S+ )?(?P<why>.*)$', re.DOTALL)
 _REMEDIES = {
     "CREDENTIAL_REQUIRED": "the node wants a secret: give it with --secret-file, or in a context",
     "CREDENTIAL_REFUSED": "the node does not know the secret",
@@ -54,7 +54,7 @@ _LIMITS_OF_NSQD = (
     (re.compile(r"^E_BAD_BODY .*too big"), "nsqd's --max-body-size limits it"),
     (re.compile(r"^E_INVALID DPUB .*timeout"), "--defer is at most nsqd's --max-req-timeout, which is 1h by default"),
 )
-_USAGE = ("INVALID_TO",)
+_USAGE = ("INVALID_TO", "INVALID_POLICY")
 """Words of answers to a wrong argument."""
 _LOCAL_HINT = "; 'nsqtw up' starts a cluster here, and --nsqd-http-address or a context names another"
 

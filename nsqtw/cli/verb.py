@@ -21,6 +21,7 @@ MESSAGES, TOPICS, CLUSTER, FILES, SETTINGS = SECTIONS = (
 GROUPS = {
     "topic": "show and change topics",
     "channel": "show and change channels",
+    "policy": "show and change what topics and channels promise",
     "context": "named clusters with addresses and credentials",
 }
 

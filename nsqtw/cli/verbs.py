@@ -237,6 +237,53 @@ VERBS: tuple[Verb, ...] = (
         asks=True,
     ),
     verb(
+        "policy show",
+        "show the policy of a topic or channel",
+        "policies:show",
+        topic(),
+        channel(is_required=False, help="Name of the channel; unless given, the policy of the topic is shown."),
+        description="Show every setting of the policy of a topic, or of a channel, on all nodes: its value, and whether"
+        " that is the default, stands in a table of the config file, or was set.",
+        section=TOPICS,
+        examples=(("A channel", "policy show orders archive"),),
+    ),
+    verb(
+        "policy set",
+        "set settings of the policy of a topic or channel",
+        "policies:change",
+        topic(),
+        argument(
+            "words",
+            "Name of a channel, unless the policy of the topic is meant; then settings with their values.",
+            nargs=-1,
+            required=True,
+            metavar="[CHANNEL] SETTING=VALUE...",
+        ),
+        description="Set settings of a policy on all nodes of the topic, which must be nsqtw. They are in force at"
+        " once, are saved, and win over the config file.",
+        section=TOPICS,
+        examples=(
+            ("Five attempts, the second after a second", "policy set orders archive max_attempts=5 requeue_delay=1s"),
+            ("Messages of a topic expire", "policy set orders message_ttl=1h"),
+        ),
+    ),
+    verb(
+        "policy unset",
+        "remove settings that were set",
+        "policies:reset",
+        topic(),
+        argument(
+            "words",
+            "Name of a channel, unless the policy of the topic is meant; then names of settings.",
+            nargs=-1,
+            required=True,
+            metavar="[CHANNEL] SETTING...",
+        ),
+        description="Remove what was set: the value of the config file, or the default, is in force again.",
+        section=TOPICS,
+        examples=(("As in the config file", "policy unset orders archive max_attempts"),),
+    ),
+    verb(
         "up",
         "run nsqd, nsqlookupd and nsqadmin on this machine",
         "up:up",

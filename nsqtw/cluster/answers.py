@@ -25,6 +25,7 @@ from nsqtw.cluster.model import (
     MessageHolder,
     Node,
     NodeMessages,
+    NodePolicy,
     NodeStats,
     NodeTopic,
     Percentile,
@@ -114,6 +115,15 @@ def seek_in(document: JsonObject, node: str) -> Seek:
     return Seek(node=node, **counts)
 
 
+def policy_in(document: JsonObject, node: str) -> NodePolicy:
+    """Return the policy of /v2/topic/policy or /v2/channel/policy. ServerFailed."""
+    settings: dict[str, JsonObject] = _typed(document, "settings", dict, {})
+    for name, setting in settings.items():
+        _text(_checked(setting, dict, name), "source")
+    given = _typed(document, "set", dict, {})
+    return NodePolicy(node=node, settings=settings, given=given, unused=_texts(document, "unused"))
+
+
 def with_outdated_marked(nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Return the nodes, with a mark at those whose version is older than the newest."""
     found = tuple(nodes)
@@ -181,6 +191,7 @@ def _topic(fields: JsonObject, node: Node, is_nsqtw: bool) -> TopicStats:
         message_bytes=_optional_integer(fields, "message_bytes"),
         durability=(durability or _DEFAULT_DURABILITY) if is_nsqtw else None,
         retention=_retention(fields),
+        policy=_typed(fields, "policy", dict, {}),
         lost_count=_optional_integer(fields, "lost_count"),
         oldest_message_age=max(
             (age for channel in channels if (age := channel.oldest_message_age) is not None), default=None
@@ -205,6 +216,7 @@ def _channel(fields: JsonObject, node: Node, topic: str) -> ChannelStats:
         latency=_latency(fields),
         dropped_count=_optional_integer(fields, "dropped_count"),
         oldest_message_age=_number(fields, _AGE) if fields.get(_AGE) is not None else None,
+        policy=_typed(fields, "policy", dict, {}),
     )
 
 

@@ -1,21 +1,22 @@
 """
 A cluster for nsqadmin and the command line: queries, changes, and what only our nsqd can do.
 
-Messages are looked at without consuming them, channels are moved in their topic's log, and durability and retention of
-a topic are set. Nodes that cannot do this become warnings; Unsupported when none can.
+Messages are looked at without consuming them, channels are moved in their topic's log, and durability, retention and
+policies are set. Nodes that cannot do this become warnings; Unsupported when none can.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
-from nsqtw.cluster.answers import messages_in, seek_in
+from nsqtw.cluster.answers import messages_in, policy_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
-from nsqtw.cluster.model import Node, NodeMessages, Partial, Seek
+from nsqtw.cluster.model import Node, NodeMessages, NodePolicy, Partial, Seek
 from nsqtw.errors import NoServerAnswered, UnknownObject, Unsupported
 
 V = TypeVar("V")
@@ -99,6 +100,27 @@ class Cluster(Changes, Maintenance):
             topic, "/v2/topic/retention", {name: limit for name, limit in limits.items() if limit is not None}
         )
 
+    async def policy(self, topic: str, channel: str = "") -> Partial[tuple[NodePolicy, ...]]:
+        """Return the policy of a topic, or of a channel, on each of its nodes. Unsupported."""
+        path, parameters = _policy_of(topic, channel)
+
+        async def ask(target: Node) -> NodePolicy:
+            answer = await self.requests.get(NSQD, self.request_address(target), path, parameters)
+            return await self.requests.read(answer, lambda document: policy_in(document, target.http_address))
+
+        return await self._on_nodes(topic, "", ask)
+
+    async def set_policy(self, topic: str, channel: str, settings: Mapping[str, Any]) -> Done:
+        """Set settings of a policy, each with a JSON value; None removes what was set. Unsupported."""
+        path, parameters = _policy_of(topic, channel)
+        body = json.dumps(settings).encode()
+
+        async def ask(target: Node) -> str:
+            await self.requests.put(NSQD, self.request_address(target), path, parameters, body)
+            return target.http_address
+
+        return await self._on_nodes(topic, "", ask)
+
     # -- inside
 
     async def _set(self, topic: str, path: str, parameters: Mapping[str, str]) -> Done:
@@ -143,3 +165,10 @@ class Cluster(Changes, Maintenance):
         if found is None:
             raise UnknownObject("node", node or "at all")
         return found
+
+
+def _policy_of(topic: str, channel: str) -> tuple[str, dict[str, str]]:
+    """Return path and parameters of the policy of a topic, or of a channel."""
+    if channel:
+        return "/v2/channel/policy", {"topic": topic, "channel": channel}
+    return "/v2/topic/policy", {"topic": topic}

@@ -141,6 +141,12 @@ class ServerRequests:
         """Have the server of `program` at `address` change something. ServerFailed."""
         return await self._request(CHANGES, "POST", program, address, path, parameters, body)
 
+    async def put(
+        self, program: str, address: str, path: str, parameters: Mapping[str, str], body: bytes
+    ) -> ServerAnswer:
+        """Have the server of `program` at `address` set something. ServerFailed."""
+        return await self._request(CHANGES, "PUT", program, address, path, parameters, body)
+
     async def read(self, answer: ServerAnswer, reader: Callable[[JsonObject], V]) -> V:
         """
         Return what `reader` makes of the document of an answer to `get`. Large ones are read in a thread, one after the
@@ -173,10 +179,12 @@ class ServerRequests:
         self._pool_closed = self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
         self._pool = self._make_pool()
         connect = self.timeouts.connect
+        # A change is sent once: on a connection that the server closes at the same time it might be repeated.
+        changes = make_client(self._reactor, connect, policy)
         self._clients = {
             "GET": make_client(self._reactor, connect, policy, self._pool),
-            # A change is sent once: on a connection that the server closes at the same time it might be repeated.
-            "POST": make_client(self._reactor, connect, policy),
+            "POST": changes,
+            "PUT": changes,
         }
 
     def trust_addresses(self, program: str, addresses: Iterable[str]) -> None:

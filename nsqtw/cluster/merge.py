@@ -7,7 +7,7 @@ node, and the channels of the first node stay its own, where nsqadmin shows the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -40,6 +40,7 @@ def merged_topic(name: str, topics: Iterable[TopicStats]) -> TopicStats:
         message_bytes=_total(topic.message_bytes for topic in nodes),
         durability=_common(topic.durability for topic in nodes),
         retention=_retention([topic.retention for topic in nodes]),
+        policy=_policy([topic.policy for topic in nodes]),
         lost_count=_total(topic.lost_count for topic in nodes),
         oldest_message_age=_highest(topic.oldest_message_age for topic in nodes),
     )
@@ -59,6 +60,7 @@ def merged_channel(channels: Iterable[ChannelStats]) -> ChannelStats:
         clients=tuple(clients),
         is_paused=any(channel.is_paused for channel in nodes),
         latency=merged_latency([channel.latency for channel in nodes], first.topic_name, first.channel_name),
+        policy=_policy([channel.policy for channel in nodes]),
         dropped_count=_total(channel.dropped_count for channel in nodes),
         oldest_message_age=_highest(channel.oldest_message_age for channel in nodes),
     )
@@ -143,3 +145,8 @@ def _retention(found: Sequence[Retention | None]) -> Retention | None:
     if len(limits) != 1 or kept is None:
         return None
     return kept if len(found) == 1 else attrs.evolve(kept, earliest=0)
+
+
+def _policy(found: Sequence[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+    """Return the settings that all nodes have, None when they differ."""
+    return found[0] if all(settings == found[0] for settings in found) else None

@@ -9,7 +9,7 @@ is None when the node lacks it. Durations are seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -176,6 +176,8 @@ class ChannelStats(Counts):
     latency: Latency | None = None
     dropped_count: int | None = None
     oldest_message_age: float | None = None
+    policy: Mapping[str, Any] | None = attrs.field(factory=dict)
+    """The settings that are not at their default; None when the nodes of a merged channel differ."""
 
 
 @attrs.frozen(kw_only=True)
@@ -196,6 +198,8 @@ class TopicStats(Counts):
     """None also for a topic that keeps nothing of what is finished."""
     lost_count: int | None = None
     oldest_message_age: float | None = None
+    policy: Mapping[str, Any] | None = attrs.field(factory=dict)
+    """The settings that are not at their default; None when the nodes of a merged topic differ."""
 
     @property
     def total_depth(self) -> int:
@@ -311,3 +315,16 @@ class Seek:
     skipped: int
     replayed: int
     depth: int
+
+
+@attrs.frozen(kw_only=True)
+class NodePolicy:
+    """
+    The policy of a topic or channel on one node. `settings` has of each setting a `value` and its `source`, `given`
+    what was set; `unused` is a line about each source that contradicts another.
+    """
+
+    node: str
+    settings: Mapping[str, Mapping[str, Any]]
+    given: Mapping[str, Any]
+    unused: tuple[str, ...]

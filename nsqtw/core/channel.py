@@ -34,9 +34,9 @@ from nsqtw.core.position import Position
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
-from nsqtw.errors import BackendError, ChannelFull, Exiting
+from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import NO_CHANNEL_POLICY
+from nsqtw.options.policies import NO_CHANNEL_POLICY, NOTHING_GIVEN, not_used
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
@@ -87,9 +87,9 @@ class ChannelOwner(TopicLog):
 
 
 class Channel(Timer):
-    """One channel of `topic`, created by it."""
+    """One channel of `topic`, created by it. `given_policy` are the settings that were saved."""
 
-    def __init__(self, topic: ChannelOwner, name: str) -> None:
+    def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__()
         self.topic = topic
         self.name = name
@@ -113,7 +113,7 @@ class Channel(Timer):
         measure = topic.context.measure
         histogram = topic.latency_histogram
         self.policy = NO_CHANNEL_POLICY
-        self.given_policy: dict[str, Any] = {}
+        self.given_policy = dict(given_policy)
         """The settings that were made while a broker ran."""
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self._turn = 0
@@ -128,7 +128,15 @@ class Channel(Timer):
 
     def follow_policy(self) -> None:
         """The options may say something else of this channel. What was set while a broker ran stays."""
-        self._set_policy(self.given_policy)
+        given, context, topic = self.given_policy, self.topic.context, self.topic.name
+        try:
+            self._set_policy(given)
+        except InvalidPolicy as error:
+            context.log("error", "CHANNEL({channel}): {error}", topic=topic, channel=self.name, error=not_used(error))
+            self._set_policy({})
+            self.given_policy = given
+        for text in context.options.resolve_channel(topic, self.name).unused:
+            context.log("error", "CHANNEL({channel}): {text}", topic=topic, channel=self.name, text=text)
 
     def _set_policy(self, given: Mapping[str, Any]) -> None:
         """Find the policy in force, and let the parts of the channel that carry it out know."""

@@ -12,6 +12,9 @@ milliseconds of the pending clock (`core.pending_clock`), because a monotonic cl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from attrs import define, field, frozen
 
 
@@ -59,6 +62,8 @@ class CursorState:
     """Below this sequence, deferred messages in the log have no pending row of their own (see `core.cursor`)."""
     forgotten_from: int | None = None
     """In a checkpoint: first remove the pending rows from this sequence on."""
+    policy: Mapping[str, Any] = field(factory=dict)
+    """The settings of the channel's policy that were made while a broker ran."""
 
 
 @define(frozen=True)
@@ -98,6 +103,8 @@ class TopicState:
     """See `core.retention.Ages.state`."""
     runs: list[tuple[int, int]] = field(factory=list)
     """See `core.sequence_ranges.SequenceRanges.state`."""
+    policy: Mapping[str, Any] = field(factory=dict)
+    """The settings of the topic's policy that were made while a broker ran."""
     cursors: list[CursorState] = field(factory=list)
 
 

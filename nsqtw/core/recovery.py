@@ -109,8 +109,12 @@ def _is_possible(state: TopicState, next_block: int | None) -> bool:
 def _from_the_oldest(state: TopicState, log: Log) -> TopicState:
     """Return the topic with its channels at the start of the log."""
     first = log.queue.first
-    cursors = [CursorState(cursor.name, cursor.paused, next=first, emptied=True) for cursor in state.cursors]
-    return TopicState(state.name, state.paused, released=first, end=first, durability=state.durability, cursors=cursors)
+    cursors = [
+        CursorState(cursor.name, cursor.paused, next=first, emptied=True, policy=cursor.policy)
+        for cursor in state.cursors
+    ]
+    kept = TopicState(state.name, state.paused, released=first, end=first, durability=state.durability)
+    return evolve(kept, policy=state.policy, cursors=cursors)
 
 
 def _add_channels(broker: Broker, state: TopicState, asked: NamedTopic) -> None:

@@ -27,10 +27,11 @@ from nsqtw.core.log import Log
 from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
-from nsqtw.errors import BackendError, Exiting
+from nsqtw.errors import BackendError, Exiting, InvalidPolicy
 from nsqtw.interfaces import OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
+from nsqtw.options.policies import NO_TOPIC_POLICY, not_used
 from nsqtw.options.topics import EARLIEST
 
 
@@ -88,9 +89,10 @@ class Topic(ChannelOwner):
         self.durability: str = owner.options.durability_of(name)
         """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
-        self.policy = owner.options.topic_policy_of(name)
+        self.policy = NO_TOPIC_POLICY
         self.given_policy: dict[str, Any] = {}
         """The settings that were made while a broker ran."""
+        self._follow_policy()
         self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
         self._publish_buffer = PublishBuffer(owner)
@@ -274,8 +276,7 @@ class Topic(ChannelOwner):
 
     def set_policy(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
-        self.policy = self._owner.options.topic_policy_of(self.name, given)
-        self.given_policy = dict(given)
+        self._set_policy(given)
         self.touch()
 
     def follow_options(self, now: float) -> None:
@@ -284,7 +285,7 @@ class Topic(ChannelOwner):
         unstored messages of class memory cannot be stored, and then its class stays as it was.
         """
         self.reader.retention_policy.give(self.reader.retention_policy.topic_limits, now)
-        self.policy = self._owner.options.topic_policy_of(self.name, self.given_policy)
+        self._follow_policy()
         for channel in self.channels.values():
             channel.follow_policy()
         self.reader.notify()
@@ -378,6 +379,7 @@ class Topic(ChannelOwner):
             put_total=self.put_total,
             waiting=list(self._backlog.waiting),
             durability=self._given_durability,
+            policy=self.given_policy,
         )
         self.reader.save_into(state, self._owner.timestamp_ns(now) // 10**6)
         self.dropped.forget_below(self.reader.kept_from)
@@ -386,7 +388,7 @@ class Topic(ChannelOwner):
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
                 cursor = channel.cursor.changes(channel.name, channel.first_deliveries())
-                cursor.paused = channel.paused
+                cursor.paused, cursor.policy = channel.paused, channel.given_policy
                 state.cursors.append(cursor)
                 self._in_checkpoint.append((channel, cursor))
         return state
@@ -412,12 +414,15 @@ class Topic(ChannelOwner):
         self.paused = state.paused
         self._given_durability = state.durability
         self.durability = state.durability or self.durability
+        if state.policy:
+            self.given_policy = dict(state.policy)
+            self._follow_policy()
         self.released, self.released_total = state.released, state.released_total
         self.put_total = state.put_total
         self.dropped = DroppedRanges(state.dropped)
         self._backlog = Backlog(self, state.waiting)
         for cursor in state.cursors:
-            channel = self.channels[cursor.name] = Channel(self, cursor.name)
+            channel = self.channels[cursor.name] = Channel(self, cursor.name, cursor.policy)
             channel.paused = cursor.paused
             channel.is_saved = True
             self._owner.quotas.channel_count += 1
@@ -433,6 +438,23 @@ class Topic(ChannelOwner):
         self.touch()
 
     # -- inside
+
+    def _set_policy(self, given: Mapping[str, Any]) -> None:
+        """Find the policy in force. InvalidPolicy, and nothing is changed."""
+        self.policy = self._owner.options.topic_policy_of(self.name, given)
+        self.given_policy = dict(given)
+
+    def _follow_policy(self) -> None:
+        """Find the policy in force, which the options may have changed."""
+        given = self.given_policy
+        try:
+            self._set_policy(given)
+        except InvalidPolicy as error:
+            self._owner.log("error", "TOPIC({topic}): {error}", topic=self.name, error=not_used(error))
+            self._set_policy({})
+            self.given_policy = given
+        for complaint in self._owner.options.resolve_topic(self.name).unused:
+            self._owner.log("error", "TOPIC({topic}): {complaint}", topic=self.name, complaint=complaint)
 
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""

@@ -14,13 +14,16 @@ from typing import Any
 
 import attrs
 
+from nsqtw.options.channels import channel_rules_text
 from nsqtw.options.command_line import Resolved
 from nsqtw.options.fields import OptionTable
 from nsqtw.options.topics import rules_text
 
-RULES = "[topic]"
-"""The key of the rules about topics in a report."""
-_RULES_NAME = "topic_rules"
+_RULES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "topic_rules": ("[topic]", rules_text),
+    "channel_rules": ("[channel]", channel_rules_text),
+}
+"""The rules about topics and channels: their key in a report, and how they are shown."""
 
 
 @attrs.frozen
@@ -33,7 +36,7 @@ class Change:
     new: Any
 
     def __str__(self) -> str:
-        return f"{self.key} ({self.old!r} to {self.new!r})" if self.key != RULES else self.key
+        return self.key if self.name in _RULES else f"{self.key} ({self.old!r} to {self.new!r})"
 
 
 @attrs.frozen
@@ -76,12 +79,12 @@ class RunningConfig:
                 self._add(plan, change, new, is_taken=option.is_taken(old, new))
             elif option.is_reloadable:
                 plan.unchanged.append(option.key)
-        if self._table.has_rules:
-            old, new = self._resolved.topic_rules, resolved.options.topic_rules
+        for name, (key, text) in _RULES.items() if self._table.has_rules else ():
+            old, new = getattr(self._resolved, name), getattr(resolved.options, name)
             if old != new:
-                self._add(plan, Change(_RULES_NAME, RULES, rules_text(old), rules_text(new)), new, is_taken=True)
+                self._add(plan, Change(name, key, text(old), text(new)), new, is_taken=True)
             else:
-                plan.unchanged.append(RULES)
+                plan.unchanged.append(key)
         return plan
 
     def apply(self, plan: Plan) -> None:

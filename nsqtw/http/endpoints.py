@@ -43,6 +43,9 @@ class Parameter:
 
 TOPIC = Parameter("topic", _NAME)
 CHANNEL = Parameter("channel", _NAME)
+DRY_RUN = Parameter(
+    "dry_run", {"type": "boolean", "default": False, "description": "answer what the change would do, and do nothing"}
+)
 
 
 @frozen(kw_only=True)
@@ -60,6 +63,8 @@ class Endpoint:
     last: Parameter | None = None
     body: str = ""
     """A description of the body; empty when it is ignored."""
+    body_schema: Mapping[str, Any] | None = None
+    """The schema of a body that is JSON."""
     max_body: str = ""
     """The option that has the size of the largest body."""
     success: Mapping[str, Any] | None = field(factory=dict)

@@ -41,6 +41,7 @@ DETAILS: Final[dict[str, str]] = {
     "INVALID_HOLD": "'hold' must be the number of a hold.",
     "INVALID_LIMIT": "'limit' must be a whole number of at least 1.",
     "INVALID_OPTION": "There is no such option, or it cannot be set while the broker runs.",
+    "INVALID_POLICY": "A setting is unknown, has a value that it cannot have, or contradicts another.",
     "INVALID_REQUEST": "The query string cannot be read, or the body is cut off, or its chunks are not well-formed.",
     "INVALID_START": f"'start' must be {_TIME}; of a new channel, earliest or latest.",
     "INVALID_STATE": "'state' must be ready, deferred or in_flight.",

@@ -14,8 +14,8 @@ from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader
 if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings
 
-TOPIC_OPTIONS = frozenset(("durability", "retention_time", "retention_bytes", "topic_rules"))
-"""The options that say something of topics which are there already."""
+TOPIC_OPTIONS = frozenset(("durability", "retention_time", "retention_bytes", "topic_rules", "channel_rules"))
+"""The options that say something of topics and channels which are there already."""
 _LOOKUPD_OPTIONS = frozenset(
     ("lookupd_tls", "lookupd_tls_root_ca_file", "lookupd_tls_cert", "lookupd_tls_key", "lookupd_secret_file")
 )

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Mapping
-from types import MappingProxyType
+from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
 
 from nsqtw.gocompat.values import quoted, shown
 from nsqtw.options.addresses import MAX_PORT, is_host_port, is_listen_address, is_lookupd_address
+from nsqtw.options.channels import ChannelRule
 from nsqtw.options.fields import (
     ABOVE_ZERO,
     EVERY_STEP,
@@ -32,7 +33,7 @@ from nsqtw.options.fields import (
     option,
     while_set,
 )
-from nsqtw.options.policies import ChannelPolicy, TopicPolicy, resolve
+from nsqtw.options.policies import NOTHING_GIVEN, ChannelPolicy, Resolution, TopicPolicy, resolve
 from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 from nsqtw.options.types import (
     ADDRESSES,
@@ -597,6 +598,8 @@ class Options:
 
     topic_rules: tuple[TopicRule, ...] = ()
     """No option: what the file says of some topics, `[topic."orders.*"]`."""
+    channel_rules: tuple[ChannelRule, ...] = ()
+    """No option: what the file says of some channels, `[channel."orders.*/archive"]`."""
 
     @property
     def longest_delay(self) -> float:
@@ -618,15 +621,25 @@ class Options:
         start: str = chosen("channel_start", topic, self.topic_rules, self.channel_start)
         return start
 
-    def topic_policy_of(self, topic: str, given: Mapping[str, Any] = MappingProxyType({})) -> TopicPolicy:
+    def topic_policy_of(self, topic: str, given: Mapping[str, Any] = NOTHING_GIVEN) -> TopicPolicy:
         """Return the policy of a topic; `given` are the settings that were made while a broker ran. InvalidPolicy."""
-        return resolve(TopicPolicy, given)
+        return self.resolve_topic(topic, given).policy
 
-    def channel_policy_of(
-        self, topic: str, channel: str, given: Mapping[str, Any] = MappingProxyType({})
-    ) -> ChannelPolicy:
+    def channel_policy_of(self, topic: str, channel: str, given: Mapping[str, Any] = NOTHING_GIVEN) -> ChannelPolicy:
         """Return the policy of a channel; `given` are the settings that were made while a broker ran. InvalidPolicy."""
-        return resolve(ChannelPolicy, given)
+        return self.resolve_channel(topic, channel, given).policy
+
+    def resolve_topic(self, topic: str, given: Mapping[str, Any] = NOTHING_GIVEN) -> Resolution[TopicPolicy]:
+        """Return the policy of a topic, and where each of its settings comes from. InvalidPolicy."""
+        tables = [rule.source for rule in self.topic_rules if rule.policy and fnmatchcase(topic, rule.pattern)]
+        return resolve(TopicPolicy, tables, given)
+
+    def resolve_channel(
+        self, topic: str, channel: str, given: Mapping[str, Any] = NOTHING_GIVEN
+    ) -> Resolution[ChannelPolicy]:
+        """Return the policy of a channel, and where each of its settings comes from. InvalidPolicy."""
+        tables = [rule.source for rule in self.channel_rules if rule.policy and rule.matches(topic, channel)]
+        return resolve(ChannelPolicy, tables, given)
 
     @property
     def authorizer(self) -> str:

@@ -180,8 +180,7 @@ class OptionReader(Generic[O, L]):
 
             file = ConfigFile(path, self.table)
             layers.append(file)
-            if self.table.has_rules:
-                values["topic_rules"] = file.topic_rules
+            values |= file.rules
             file.is_compatible = self._is_compatible(layers)
         warnings = self._warnings(layers)
         sources: dict[str, str] = {}

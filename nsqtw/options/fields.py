@@ -156,7 +156,7 @@ def same(options: type[Any], name: str) -> Any:
 class OptionTable(Generic[O]):
     """
     The options of `program`, in the order they are declared in the attrs class `options`. `has_rules`: the config file
-    may have tables about topics. `presets`: options that, when they are set, give others another default.
+    may have tables about topics and channels. `presets`: options that, when they are set, give others another default.
     """
 
     def __init__(

@@ -2,9 +2,9 @@
 Files that options name: config files in TOML, and the file of a shared secret.
 
 A config file is read as nsqd reads it (nsqd specification 4.1). It has top-level keys, named in `nsqtw.options.broker`,
-and tables about topics (`nsqtw.options.topics`). A value is checked when it is used: one that a flag or a variable
-overrides may be invalid, as in nsqd. Only the names of keys, options with a fixed set of words, and the tables are
-always checked first.
+and tables about topics and channels (`nsqtw.options.topics`, `nsqtw.options.channels`). A value is checked when it is
+used: one that a flag or a variable overrides may be invalid, as in nsqd. Only the names of keys, options with a fixed
+set of words, and the tables are always checked first.
 
 The secret file is shared by an nsqd and an nsqlookupd. It has one line of ASCII; surrounding space is ignored.
 """
@@ -20,10 +20,12 @@ from typing import Any
 from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.gocompat.values import shown
 from nsqtw.options.broker import NSQD
+from nsqtw.options.channels import channel_rules_text, read_channel_rules
 from nsqtw.options.fields import Option, OptionTable
 from nsqtw.options.redaction import MASK
-from nsqtw.options.topics import KEY, read_rules, rules_text
-from nsqtw.options.types import ADDRESSES, AUTHORIZER, BOOLEAN, did_you_mean
+from nsqtw.options.tables import CHANNEL_KEY, TOPIC_KEY
+from nsqtw.options.topics import read_rules, rules_text
+from nsqtw.options.types import ADDRESSES, AUTHORIZER, BOOLEAN, did_you_mean, toml_value
 
 _CAPITALS = {
     **{word: word.upper() for word in ("id", "tcp", "http", "https", "e2e", "udp", "tls", "ca")},
@@ -44,7 +46,11 @@ class ConfigFile:
         self._path = path
         self._table = table
         self._found = _load(path)
-        self.topic_rules = read_rules(path, self._found.pop(KEY, {})) if table.has_rules else ()
+        self.rules: dict[str, Any] = {}
+        """The values of `topic_rules` and `channel_rules`, where the program has them."""
+        if table.has_rules:
+            self.rules["topic_rules"] = read_rules(path, self._found.pop(TOPIC_KEY, {}))
+            self.rules["channel_rules"] = read_channel_rules(path, self._found.pop(CHANNEL_KEY, {}))
         for option in table:
             if self.holds(option) and option.kind.words:
                 self._check_word(option)
@@ -99,9 +105,11 @@ class ConfigFile:
 def _unknown(table: OptionTable[Any], key: str, raw: Any) -> str:
     """Return the error for an unknown key."""
     if isinstance(raw, dict):
-        if table.has_rules and did_you_mean(key, [KEY]):
+        meant = did_you_mean(key, [TOPIC_KEY, CHANNEL_KEY]) if table.has_rules else ""
+        if meant:
+            meant_key = next(name for name in (TOPIC_KEY, CHANNEL_KEY) if repr(name) in meant)
             pattern = next(iter(raw), "*")
-            return f'unknown table [{key}."{pattern}"], did you mean [{KEY}."{pattern}"]?'
+            return f'unknown table [{key}."{pattern}"], did you mean [{meant_key}."{pattern}"]?'
         return f"unknown table {key!r}; keys stand before the first table"
     named = table.by_flag.get(key.replace("_", "-"))
     hint = f", did you mean {named.key!r}?" if named else did_you_mean(key.replace("-", "_"), table.by_key)
@@ -128,7 +136,7 @@ def config_text(options: Any, sources: Mapping[str, str], table: OptionTable[Any
     lines = [f"# The options in effect, and where each comes from. {table.program} --config reads this file."]
     for option in table:
         try:
-            value = _toml(option.kind.plain(getattr(options, option.name)))
+            value = toml_value(option.kind.plain(getattr(options, option.name)))
         except UnicodeEncodeError as failure:
             raise OptionError(f"--{option.flag} is no UTF-8 text, and a config file cannot hold it") from failure
         source = sources.get(option.name, "default")
@@ -137,7 +145,7 @@ def config_text(options: Any, sources: Mapping[str, str], table: OptionTable[Any
         # One file may serve many machines: what each derives for itself must not be fixed in it.
         comment = "# " if option.is_derived and option.name not in sources else ""
         lines.append(f"{comment}{option.key} = {value}  # {source}")
-    rules = rules_text(options.topic_rules) if table.has_rules else ""
+    rules = rules_text(options.topic_rules) + channel_rules_text(options.channel_rules) if table.has_rules else ""
     return "\n".join(lines) + "\n" + rules
 
 
@@ -160,18 +168,6 @@ def _field(option: Option) -> str:
     if option.field:
         return option.field
     return "".join(_CAPITALS.get(word, word.capitalize()) for word in option.key.split("_"))
-
-
-def _toml(value: Any) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str():
-            value.encode("utf-8")  # what cannot be decoded on the command line cannot be encoded here
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case list():
-            return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)
 
 
 MAX_SECRET_BYTES = 4096

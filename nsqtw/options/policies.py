@@ -1,30 +1,53 @@
 """
 Policies of topics and channels: what each promises beyond NSQ.
 
-A setting of a policy is a field of `TopicPolicy` or `ChannelPolicy`, and is declared nowhere else: the keys of the
-config file, the API, its documentation and the command line follow from the field. The default of every setting is
-NSQ's behaviour.
+Theory of operation. A setting of a policy is a field of `TopicPolicy` or `ChannelPolicy`, and is declared nowhere else:
+the keys of the config file, the API and its description, the command line and the table of the documentation follow
+from the field. The default of every setting is NSQ's behaviour.
 
-The policy in force has three sources; of several the last one that has a setting wins: the defaults, the tables of the
-config file whose pattern matches, and the settings that were made while a broker ran, which are saved.
+The policy in force has three sources; of several the last one that has a setting wins:
+
+    the defaults  ─▶  tables of the config file whose pattern matches, in their order  ─▶  what was set and saved
+
+What was set is refused when it contradicts the rest. A table that contradicts the tables before it is left out as a
+whole, and reported: which tables meet in a topic or channel is known only when it exists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
 from nsqtw.errors import InvalidPolicy
 from nsqtw.names import is_valid_name
-from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, SIZE, TEXT, Kind, choice, did_you_mean
+from nsqtw.options.types import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
+    NUMBER,
+    SIZE,
+    TEXT,
+    Kind,
+    choice,
+    did_you_mean,
+    toml_value,
+)
 
 DROP, DEAD_LETTER = "drop", "dead_letter"
 REJECT, DROP_OLDEST = "reject", "drop_oldest"
 
 _MAX = 2**53
 _MAX_SECONDS = 10.0 * 365 * 86_400
+
+
+_MAX_TEXT = 1000
+_MAX_NAME_SHOWN = 64
+_JSON_TYPES = {BOOLEAN: "boolean", INTEGER: "integer", SIZE: "integer", NUMBER: "number"}
+"""The types of JSON values that are no strings."""
 
 
 @attrs.frozen
@@ -39,17 +62,51 @@ class Setting:
     high: float | None = None
 
     def read(self, raw: object) -> Any:
-        """Return the value that a config file or a JSON document has. InvalidPolicy."""
-        if type(raw) is bool and self.kind is not BOOLEAN:
-            raise InvalidPolicy(f"{self.name} must be {self.kind.form}")
+        """Return the value that a config file, a JSON document or a command line has. InvalidPolicy."""
+        if (type(raw) is bool) is not (self.kind is BOOLEAN) and not isinstance(raw, str):
+            raise self._refusal()
         try:
             value = self.kind.coerce(raw)
         except ValueError:
-            raise InvalidPolicy(f"{self.name} must be {self.kind.form}") from None
-        if self.low is not None and self.high is not None and not self.low <= value <= self.high:
-            low, high = self.kind.show(type(value)(self.low)), self.kind.show(type(value)(self.high))
-            raise InvalidPolicy(f"{self.name} must be {low} to {high}")
+            raise self._refusal() from None
+        if self.bounds and not self.low <= value <= self.high:
+            raise InvalidPolicy(f"{self.name} must be {self.bounds}")
+        if isinstance(value, str) and not (len(value) <= _MAX_TEXT and value.isprintable()):
+            raise InvalidPolicy(f"{self.name} must be at most {_MAX_TEXT} characters, all of them printable")
         return value
+
+    @property
+    def bounds(self) -> str:
+        """The lowest and the highest value in words; empty where there are none."""
+        if self.low is None or self.high is None:
+            return ""
+        low, high = (self.kind.show(type(self.default)(bound)) for bound in (self.low, self.high))
+        return f"{low} to {high}"
+
+    def json(self, value: Any) -> Any:
+        """Return a value as JSON documents have it; `read` reads it."""
+        return self.kind.plain(value)
+
+    def text(self, value: Any) -> str:
+        """Return a value for people, as they would write it."""
+        return self.kind.show(value)
+
+    def toml(self, value: Any) -> str:
+        """Return a value as it stands in a config file."""
+        return toml_value(self.kind.plain(value))
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of a value."""
+        schema = {"type": _JSON_TYPES.get(self.kind, "string"), "default": self.json(self.default)}
+        schema["description"] = f"{self.kind.form}{f', {self.bounds}' if self.bounds else ''}: {self.help}"
+        if self.kind.words:
+            schema["enum"] = list(self.kind.words)
+        elif self.kind in _JSON_TYPES and self.bounds:
+            schema |= {"minimum": self.low, "maximum": self.high}
+        return schema
+
+    def _refusal(self) -> InvalidPolicy:
+        return InvalidPolicy(f"{self.name} must be {self.kind.form}")
 
 
 def setting(kind: Kind, default: Any, help: str, low: float | None = None, high: float | None = None) -> Any:
@@ -113,7 +170,7 @@ class ChannelPolicy:
         "header:NAME or json:PATH: of messages with the same value one is in flight at a time, in the order of their "
         "publication",
     )
-    max_rate: float = setting(INTEGER, 0, "messages a second that are delivered", 0, _MAX)
+    max_rate: float = setting(NUMBER, 0.0, "messages a second that are delivered", 0, _MAX)
     priority: bool = setting(
         BOOLEAN, False, "deliver messages with the header 'priority: high' first, and those with 'low' last"
     )
@@ -127,37 +184,123 @@ class ChannelPolicy:
         return None
 
 
+PolicyClass = type[TopicPolicy] | type[ChannelPolicy]
 Policy = TypeVar("Policy", TopicPolicy, ChannelPolicy)
 
+
+NOTHING_GIVEN: Final[Mapping[str, Any]] = MappingProxyType({})
+DEFAULT, SET = "default", "set"
+"""Names of sources beside the tables of the config file."""
+
+
+@attrs.frozen
+class Source:
+    """Settings that stand together: a table of the config file, by its head, with its values."""
+
+    name: str
+    values: Mapping[str, Any]
+
+
+@attrs.frozen
+class Resolution(Generic[Policy]):
+    """
+    A policy with the source of each setting that is no default. `unused`: a line about each table that was left out.
+    """
+
+    policy: Policy
+    sources: Mapping[str, str]
+    unused: tuple[str, ...] = ()
+
+
+NO_TOPIC_POLICY: Final = TopicPolicy()
 NO_CHANNEL_POLICY: Final = ChannelPolicy()
+"""The policies of topics and channels of which nothing is said: always these objects."""
+_DEFAULTS: Final[dict[Any, Any]] = {TopicPolicy: NO_TOPIC_POLICY, ChannelPolicy: NO_CHANNEL_POLICY}
+
+_OTHERS: Final[dict[Any, str]] = {
+    TopicPolicy: "channels, not of topics",
+    ChannelPolicy: "topics, not of channels",
+}
 
 
-def settings_of(policy: type[TopicPolicy] | type[ChannelPolicy]) -> dict[str, Setting]:
+def settings_of(policy: PolicyClass) -> dict[str, Setting]:
     """Return the settings of a policy by name."""
+    return _settings_of(policy)  # type: ignore[arg-type]
+
+
+@cache
+def _settings_of(policy: Any) -> dict[str, Setting]:
     return {field.name: Setting(field.name, default=field.default, **field.metadata) for field in attrs.fields(policy)}
 
 
-_SETTINGS: Final = {policy: settings_of(policy) for policy in (TopicPolicy, ChannelPolicy)}
+def read_setting(policy: PolicyClass, name: str, raw: object) -> Any:
+    """Return the value of one setting. InvalidPolicy, one line."""
+    return setting_named(policy, name).read(raw)
 
 
-def read_policy(policy: type[Policy], values: Mapping[str, object]) -> dict[str, Any]:
+def setting_named(policy: PolicyClass, name: str) -> Setting:
+    """Return a setting. InvalidPolicy, one line, when there is none of this name."""
+    settings = settings_of(policy)
+    if name in settings:
+        return settings[name]
+    if is_setting(name):
+        raise InvalidPolicy(f"{name} is a setting of {_OTHERS[policy]}")
+    raise InvalidPolicy(f"unknown setting {name[:_MAX_NAME_SHOWN]!a}{did_you_mean(name, settings)}")
+
+
+def is_setting(name: str) -> bool:
+    """Return whether topics or channels have a setting of this name."""
+    return any(name in settings_of(policy) for policy in (TopicPolicy, ChannelPolicy))
+
+
+def read_policy(policy: PolicyClass, values: Mapping[str, object]) -> dict[str, Any]:
     """Return the settings that a config file or a JSON document has, converted. InvalidPolicy, one line."""
-    settings = _SETTINGS[policy]
-    read = {}
-    for name, raw in values.items():
-        if name not in settings:
-            raise InvalidPolicy(f"unknown setting {name!r}{did_you_mean(name, settings)}")
-        read[name] = settings[name].read(raw)
-    return read
+    return {name: read_setting(policy, name, raw) for name, raw in values.items()}
 
 
-def resolve(policy: type[Policy], *sources: Mapping[str, Any]) -> Policy:
-    """Return the policy that these settings give, the last ones first. InvalidPolicy if they contradict each other."""
-    values: dict[str, Any] = {}
-    for source in sources:
-        values.update(source)
-    resolved = policy(**values)
-    contradiction = resolved.contradiction()
+def policy_json(policy: PolicyClass, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as a JSON object has them; `read_policy` reads it."""
+    settings = settings_of(policy)
+    return {name: settings[name].json(value) for name, value in values.items()}
+
+
+def changed_settings(policy: TopicPolicy | ChannelPolicy) -> dict[str, Any]:
+    """Return the settings that are not at their default, as a JSON object has them."""
+    settings = settings_of(type(policy)).values()
+    values = {setting.name: getattr(policy, setting.name) for setting in settings}
+    return policy_json(type(policy), {s.name: values[s.name] for s in settings if values[s.name] != s.default})
+
+
+def check_together(policy: PolicyClass, values: Mapping[str, Any]) -> None:
+    """Raise InvalidPolicy, one line, when settings contradict each other."""
+    contradiction = policy(**values).contradiction()
     if contradiction is not None:
         raise InvalidPolicy(contradiction)
-    return resolved
+
+
+def not_used(error: InvalidPolicy) -> str:
+    """Return the line about settings that were made at run time and contradict the config file since."""
+    return f"the settings that were made at run time are not used, because the config file contradicts them: {error}"
+
+
+def resolve(policy: type[Policy], tables: Sequence[Source], given: Mapping[str, Any]) -> Resolution[Policy]:
+    """Return the policy that the tables and the settings `given` at run time give. InvalidPolicy for the latter."""
+    if not tables and not given:
+        return Resolution(_DEFAULTS[policy], {})
+    values, sources = dict[str, Any](), dict[str, str]()
+    unused: list[str] = []
+    for table in tables:
+        try:
+            check_together(policy, {**values, **table.values})
+        except InvalidPolicy as error:
+            unused.append(f"{table.name} is not used, because it contradicts a table before it: {error}")
+        else:
+            values.update(table.values)
+            sources |= dict.fromkeys(table.values, table.name)
+    values.update(given)
+    try:
+        check_together(policy, values)
+    except InvalidPolicy as error:
+        check_together(policy, given)
+        raise InvalidPolicy(f"{error} (with the settings of {', '.join(dict.fromkeys(sources.values()))})") from None
+    return Resolution(policy(**values), {**sources, **dict.fromkeys(given, SET)}, tuple(unused))

@@ -6,9 +6,10 @@ Rules of the config file for some topics only:
     retention_time = "24h"
     retention_bytes = 1073741824
     channel_start = "earliest"
+    message_ttl = "2d"
 
 The name of a table is a pattern (`*`, `?`, `[abc]`; case counts). Of several that match a topic the last one that sets
-a key wins.
+a key wins. The settings of `TopicPolicy` are keys too.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 import attrs
 
 from nsqtw.errors import OptionError
-from nsqtw.options.types import DURATION, SIZE, did_you_mean
+from nsqtw.options.policies import Source, TopicPolicy
+from nsqtw.options.tables import TOPIC_KEY, head_of, policy_lines, read_table, table_text
+from nsqtw.options.types import DURATION, SIZE
 
-KEY = "topic"
-"""The name of the tables in the file."""
 DURABILITY_TEXTS = {
     "memory": "at once: a crash of nsqd loses the messages that were not consumed",
     "os": "when the operating system has it: it survives a crash of nsqd",
@@ -61,6 +62,13 @@ class TopicRule:
     retention_time: float | None = None
     retention_bytes: int | None = None
     channel_start: str | None = None
+    policy: Mapping[str, Any] = attrs.field(factory=dict)
+    """The settings of its policy."""
+
+    @property
+    def source(self) -> Source:
+        """The settings of its policy with the head of the table."""
+        return Source(head_of(TOPIC_KEY, self.pattern), self.policy)
 
 
 @attrs.frozen
@@ -98,29 +106,25 @@ def read_rules(path: str, tables: object) -> tuple[TopicRule, ...]:
 
 def rules_text(rules: Iterable[TopicRule]) -> str:
     """The tables that give these rules."""
-    lines = []
-    for rule in rules:
-        lines += ["", f"[{KEY}.{json.dumps(rule.pattern, ensure_ascii=False)}]"]
-        for key in _KEYS.values():
-            value = getattr(rule, key.name)
-            if value is not None:
-                lines.append(f"{key.name} = {key.text(value)}")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(table_text(TOPIC_KEY, rule.pattern, _lines(rule)) for rule in rules)
+
+
+def _lines(rule: TopicRule) -> list[str]:
+    values = [(key, getattr(rule, key.name)) for key in _KEYS.values()]
+    lines = [f"{key.name} = {key.text(value)}" for key, value in values if value is not None]
+    return lines + policy_lines(TopicPolicy, rule.policy)
 
 
 def _rule(path: str, pattern: str, table: Any) -> TopicRule:
-    where = f'config file {path}: [{KEY}."{pattern}"]'
-    if not isinstance(table, Mapping):
-        raise OptionError(f"{where} must be a table")
+    where = f'config file {path}: [{TOPIC_KEY}."{pattern}"]'
+    policy = read_table(where, TopicPolicy, table, _KEYS)
     rule = {}
-    for name, raw in table.items():
-        key = _KEYS.get(name)
-        if key is None:
-            raise OptionError(f"{where} unknown key {name!r}{did_you_mean(name, _KEYS)}")
-        rule[name] = key.check(raw)
-        if rule[name] is None:
-            raise OptionError(f"{where} {name} must be {key.form}")
-    return TopicRule(pattern, **rule)
+    for name, key in _KEYS.items():
+        if name in table:
+            rule[name] = key.check(table[name])
+            if rule[name] is None:
+                raise OptionError(f"{where} {name} must be {key.form}")
+    return TopicRule(pattern, **rule, policy=policy)
 
 
 def _seconds(raw: Any) -> float | None:

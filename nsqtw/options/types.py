@@ -13,6 +13,7 @@ Two units are not nsqd's: `d` for durations, and `KB` to `TB` for sizes, each 10
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -169,6 +170,19 @@ def choice(*words: str) -> Kind:
     return _words({word: word for word in words})
 
 
+def toml_value(value: Any) -> str:
+    """Return a value as TOML has it. UnicodeEncodeError for a text that is no UTF-8."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            value.encode("utf-8")  # what cannot be decoded on the command line cannot be encoded here
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case list():
+            return f"[{', '.join(map(toml_value, value))}]"
+    return repr(value)
+
+
 def _nanoseconds(text: str) -> int:
     """A duration as Go reads one, in nanoseconds. ValueError in Go's words."""
     rest = text[1:] if text[:1] in ("+", "-") else text
@@ -239,6 +253,21 @@ def _coerce_integer(value: object) -> int:
     if not _in_int64(value):
         raise ValueError(f"{parsing}: value out of range")
     return value
+
+
+def _coerce_number(value: object) -> float:
+    if isinstance(value, str):
+        return _fraction(value)
+    if type(value) in (int, float):
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            raise ValueError(f"{value}: value out of range") from None
+    raise ValueError(f"invalid float64 value type {type_name(value)}")
+
+
+def _plain_number(value: float) -> float:
+    return int(value) if value.is_integer() else value
 
 
 def _coerce_size(value: object) -> int:
@@ -390,6 +419,15 @@ SIZE = Kind(
     form="a number of bytes, such as 1048576 or 1MB",
     parse=parse_size,
     coerce=_coerce_size,
+)
+NUMBER = Kind(
+    word="number",
+    form="a number",
+    parse=_fraction,
+    coerce=_coerce_number,
+    show=lambda value: str(_plain_number(value)),
+    config=_plain_number,
+    plain=_plain_number,
 )
 DURATION = Kind(
     word="duration",

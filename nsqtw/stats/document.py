@@ -16,6 +16,7 @@ from nsqtw.core.client import Client
 from nsqtw.core.latency import Measure, Sketch
 from nsqtw.core.oldest import Ages
 from nsqtw.core.topic import Topic
+from nsqtw.options.policies import NO_CHANNEL_POLICY, NO_TOPIC_POLICY, ChannelPolicy, TopicPolicy, changed_settings
 from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, numbers_of
 
 Named = TypeVar("Named", Topic, Channel)
@@ -121,6 +122,8 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
             "bytes": limits.bytes,
             "earliest": topic.reader.kept_from,
         }
+    if topic.policy is not NO_TOPIC_POLICY:
+        _add_policy(numbers, topic.policy)
     return numbers
 
 
@@ -135,7 +138,16 @@ def _channel(channel: Channel, shown: _Shown, counted_topic: str, now: float) ->
     }
     if shown.ages is not None:
         numbers["oldest_message_age_seconds"] = shown.ages.age(channel, now)
+    if channel.policy is not NO_CHANNEL_POLICY:
+        _add_policy(numbers, channel.policy)
     return numbers
+
+
+def _add_policy(numbers: dict[str, Any], policy: TopicPolicy | ChannelPolicy) -> None:
+    """Add the settings that are not at their default, if there are any."""
+    settings = changed_settings(policy)
+    if settings:
+        numbers["policy"] = settings
 
 
 def _producers(broker: Broker, topic: str) -> list[dict[str, Any]] | None:

@@ -72,6 +72,7 @@ class PositionsContract(OnDirectory):
                 pending=pending,
                 pending_count=2,
                 replays=12,
+                policy={"max_attempts": 5, "requeue_delay": 1.5, "overflow": "drop_oldest"},
             ),
             CursorState("c2#ephemeral"),
         ]
@@ -90,6 +91,7 @@ class PositionsContract(OnDirectory):
             floor=7,
             marks=[(7, 1_700_000_000_000, 0), (30, 1_700_000_000_001, 1 << 50)],
             runs=[(7, 0), (15, 5), (30, 20)],
+            policy={"message_ttl": 90061.5},
             cursors=cursors,
         )
         positions.save(Checkpoint(topics=[topic, TopicState("empty")]))
@@ -111,6 +113,17 @@ class PositionsContract(OnDirectory):
         topic = TopicState("t", released=11, cursors=[cursor, CursorState("d", next=4)])
         saved = self.reopened(positions, directory)
         assert saved == SavedState(topics=[topic, TopicState("other", paused=True)])
+
+    def test_the_settings_of_a_policy_are_replaced_and_forgotten(self, positions: IPositions, directory: str) -> None:
+        """A checkpoint has all settings of a topic or channel; one that is deleted has none when it is there again."""
+        for policy in ({"max_depth": 5, "max_rate": 0.5}, {"max_depth": 6}):
+            positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", policy=policy)])]))
+        assert self.reopened(positions, directory).topics[0].cursors[0].policy == {"max_depth": 6}
+        positions = self.make_positions(directory)
+        positions.load()
+        positions.save(Checkpoint(deleted_channels=[("t", "c")]))
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c")])]))
+        assert self.reopened(positions, directory).topics[0].cursors[0].policy == {}
 
     def test_an_emptied_channel_has_only_its_new_rows(self, positions: IPositions, directory: str) -> None:
         """Emptying is applied before the rows of the same checkpoint."""

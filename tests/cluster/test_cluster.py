@@ -291,6 +291,18 @@ def test_durability_and_retention_of_a_topic(nodes: Nodes) -> None:
     assert (topic.retention.time, topic.retention.bytes) == (3600.0, 1000000)
 
 
+def test_the_policy_of_a_channel(nodes: Nodes) -> None:
+    prepare(nodes, "promised", "c", messages=0)
+    done = ask(nodes, True, "set_policy", "promised", "c", {"max_attempts": 5, "max_rate": 0.5})
+    assert (sorted(done.value), done.warnings) == (sorted(nodes.nsqd_addresses), ())
+    ask(nodes, True, "set_policy", "promised", "c", {"max_rate": None})
+    found = ask(nodes, True, "policy", "promised", "c").value
+    assert [(one.given, one.settings["max_rate"], one.unused) for one in found] == [
+        ({"max_attempts": 5}, {"value": 0, "source": "default"}, ())
+    ] * 2
+    assert ask(nodes, True, "channel", "promised", "c").value.policy == {"max_attempts": 5}
+
+
 def test_a_message_for_a_topic_that_no_node_has(nodes: Nodes) -> None:
     assert ask(nodes, True, "publish", "fresh", b"first") in nodes.nsqd_addresses
 

@@ -89,6 +89,13 @@ def test_durability_and_retention_where_all_nodes_agree() -> None:
     assert (other.durability, other.retention) == (None, None)
 
 
+def test_a_policy_where_all_nodes_agree() -> None:
+    same = merged_topic("t", [topic("a", policy={"message_ttl": "1h"}), topic("b", policy={"message_ttl": "1h"})])
+    assert same.policy == {"message_ttl": "1h"}
+    assert merged_topic("t", [topic("a"), topic("b")]).policy == {}
+    assert merged_topic("t", [topic("a", policy={"message_ttl": "1h"}), topic("b")]).policy is None
+
+
 def test_what_only_some_nodes_know() -> None:
     total = merged_topic("t", [topic("a", message_bytes=5, oldest_message_age=3.0), topic("b")])
     assert (total.message_bytes, total.oldest_message_age, total.lost_count) == (5, 3.0, None)

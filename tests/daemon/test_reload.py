@@ -14,6 +14,7 @@ import pytest
 from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import OptionError
+from nsqtw.nsqd.reload import TOPIC_OPTIONS
 from nsqtw.options.broker import NSQD, Options
 from nsqtw.options.command_line import NSQD_READER
 from nsqtw.options.files import config_text
@@ -101,6 +102,16 @@ def test_rules_for_topics(daemon: Daemon) -> None:
     assert daemon.followed == [{"topic_rules"}]
 
 
+def test_rules_for_channels_and_policies_of_topics(daemon: Daemon) -> None:
+    text = '[topic."a*"]\nmessage_ttl = "1h0m0s"\n\n[channel."a*/c"]\nmax_attempts = 5\n'
+    topics, channels = daemon.reload(text)["changed"]
+    assert topics == {"option": "[topic]", "old": "", "new": '\n[topic."a*"]\nmessage_ttl = "1h0m0s"\n'}
+    assert channels == {"option": "[channel]", "old": "", "new": '\n[channel."a*/c"]\nmax_attempts = 5\n'}
+    assert daemon.followed == [{"topic_rules", "channel_rules"}] and daemon.followed[0] <= TOPIC_OPTIONS
+    assert daemon.options.channel_policy_of("ab", "c").max_attempts == 5
+    assert keys(daemon.reload('[topic."a*"]\nmessage_ttl = "1h"\n')["changed"]) == ["[channel]"]
+
+
 def test_secrets_are_masked(daemon: Daemon) -> None:
     found = daemon.reload('auth = "oauth:token-4711"\nauth_http_addresses = ["http://me:hush@auth:80"]\n')
     assert keys(found["restart"]) == ["auth_http_addresses", "auth"]
@@ -175,7 +186,7 @@ def test_the_log_of_a_reload(daemon: Daemon) -> None:
 
 
 def test_every_option_that_can_be_reloaded_is_in_the_report(daemon: Daemon) -> None:
-    reloadable = {option.key for option in NSQD if option.is_reloadable} | {"[topic]"}
+    reloadable = {option.key for option in NSQD if option.is_reloadable} | {"[topic]", "[channel]"}
     assert set(daemon.reload("")["unchanged"]) == reloadable
     for fixed in (
         "tcp_address",

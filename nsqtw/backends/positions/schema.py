@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 
-VERSION = 4
-"""The version of the schema below: raise it with every change, and keep reading the versions before."""
+PLAIN, POLICIES = 4, 5
+"""
+The version of the schema below, and that with the table `policy` beside it, which is there while a policy is set
+(`policy_rows`). Raise them with every change, and keep reading the versions before.
+"""
+VERSION = POLICIES
+"""The highest version that is known."""
 
 _PENDING_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
 
@@ -85,12 +90,12 @@ The statements from one version to the next. From 2 they read all pending rows, 
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make the tables when there are none; bring those of an older nsqtw up to VERSION. sqlite3.Error."""
+    """Make the tables when there are none; bring those of an older nsqtw up to PLAIN. sqlite3.Error."""
     if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        broker = f"INSERT INTO broker (version, clean_stop) VALUES ({VERSION}, 0)"
+        broker = f"INSERT INTO broker (version, clean_stop) VALUES ({PLAIN}, 0)"
         connection.executescript(f"BEGIN;{_SCHEMA}{broker};COMMIT")
     row = connection.execute("SELECT version FROM broker").fetchone()
-    version = row[0] if row else VERSION
+    version = row[0] if row else PLAIN
     while version in _MIGRATIONS:
         step, version = _MIGRATIONS[version], version + 1
         try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from heapq import merge
 from itertools import groupby
@@ -25,6 +25,7 @@ from zope.interface import implementer
 
 from nsqtw.backends.files import Files, backend_error, create_private
 from nsqtw.backends.positions.ids import Ids
+from nsqtw.backends.positions.policy_rows import PolicyRows
 from nsqtw.backends.positions.rows import (
     LATEST_MS,
     cursor_row,
@@ -103,6 +104,7 @@ class Positions:
         self._connection: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._ids = Ids()
+        self._policies = PolicyRows()
         self._is_suspect = False
         self._spare = SpareSpace(Files(), path)
 
@@ -242,6 +244,7 @@ class Positions:
             bring_up_to_date(connection)
             connection.execute("BEGIN IMMEDIATE")
             saved = _read(connection)
+            self._policies.load(connection, saved)
             connection.execute("UPDATE broker SET clean_stop = 0, suspect = 0")
             connection.execute("COMMIT")
             self._ids.read(connection)
@@ -313,9 +316,10 @@ class Positions:
                         connection.execute("ROLLBACK")
                 with suppress(sqlite3.Error):
                     self._ids.read(connection)
+                    self._policies.read(connection)
                 raise
 
-    def _put(self, connection: sqlite3.Connection, topics: Iterable[TopicState]) -> None:
+    def _put(self, connection: sqlite3.Connection, topics: Sequence[TopicState]) -> None:
         topic_rows = []
         cursor_rows = []
         emptied: list[tuple[int, int]] = []
@@ -346,18 +350,21 @@ class Positions:
         connection.executemany("DELETE FROM held WHERE cursor = ? AND sequence = ?", dropped)
         connection.executemany(_PUT_PENDING, pending)
         connection.executemany(_PUT_RUN, runs)
+        self._policies.write(connection, topics)
 
     def _delete_topic(self, connection: sqlite3.Connection, topic: str) -> None:
         for channel in self._ids.channels(topic):
             self._delete_channel(connection, topic, channel)
         connection.execute("DELETE FROM topic WHERE name = ?", (topic,))
         self._ids.forget_topic(topic)
+        self._policies.forget_topic(connection, topic)
 
     def _delete_channel(self, connection: sqlite3.Connection, topic: str, channel: str) -> None:
         number = self._ids.forget_cursor(topic, channel)
         if number is not None:
             connection.execute("DELETE FROM held WHERE cursor = ?", (number,))
             connection.execute("DELETE FROM cursor WHERE id = ?", (number,))
+        self._policies.forget_channel(connection, topic, channel)
 
     def _pending(self, cursor: int, below: int) -> Iterator[int]:
         """The held sequences of a cursor under `below`, ascending, a page at a time."""

@@ -397,3 +397,17 @@ def test_what_is_not_the_brokers_is_left_alone(data_path: Path) -> None:
     before = content(data_path)
     assert repair_path(data_path) == []
     assert content(data_path) == before
+
+
+def test_settings_of_a_policy_that_make_no_sense(data_path: Path) -> None:
+    """The start leaves them out, and says so; a repair of something else keeps the others."""
+    save(data_path, topic(policy={"max_attempts": 5}))
+    assert findings(data_path) == []
+    with closing(sqlite3.connect(data_path / "positions.db")) as connection, connection:
+        connection.execute("""UPDATE policy SET settings = '{"max_attempts": 5, "priority": 3}'""")
+    (finding,) = findings(data_path)
+    assert str(finding).startswith(
+        f"odd positions: {data_path}/positions.db: TOPIC(t): CHANNEL(c): policy: priority must"
+    )
+    assert saved(data_path).topics[0].cursors[0].policy == {"max_attempts": 5}
+    assert findings(data_path) == []

@@ -1,0 +1,105 @@
+"""Verbs about policies: `nsqtw policy show`, `set` and `unset`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nsqtw.cli.actions import run_change
+from nsqtw.cli.failures import topic_not_found
+from nsqtw.cli.output import Column, Document, Table
+from nsqtw.cli.session import Session
+from nsqtw.cluster.model import NodePolicy
+from nsqtw.errors import InvalidPolicy, OptionError
+from nsqtw.options.policies import ChannelPolicy, PolicyClass, Setting, TopicPolicy, setting_named, settings_of
+
+_COLUMNS = (
+    Column("setting", "SETTING"),
+    Column("value", "VALUE"),
+    Column("source", "SOURCE"),
+    Column("nodes", "NODES"),
+)
+_ALL = "all"
+
+
+async def show(session: Session, topic: str, channel: str | None) -> Document:
+    """`nsqtw policy show`."""
+    async with session.cluster() as cluster:
+        if not (await cluster.topic_nodes(topic)).value:
+            raise topic_not_found(topic)
+        found = session.value_of(await cluster.policy(topic, channel or ""))
+    nodes = [{"node": node.node, "settings": node.settings, "set": node.given, "unused": node.unused} for node in found]
+    names = {"topic": topic, **({"channel": channel} if channel else {})}
+    notes = [f"{node.node}: {line}" for node in found for line in node.unused]
+    return Document({**names, "nodes": nodes}, [Table(_COLUMNS, _rows(found)), *notes])
+
+
+def _rows(nodes: Sequence[NodePolicy]) -> list[dict[str, Any]]:
+    """Return a row for each setting, several where nodes differ."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for node in nodes:
+        for name, setting in node.settings.items():
+            value = setting.get("value")
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            rows.setdefault((name, text, setting.get("source", "")), []).append(node.node)
+    order = list(dict.fromkeys(name for name, _, _ in rows))
+    return [
+        {
+            "setting": name,
+            "value": value,
+            "source": source,
+            "nodes": _ALL if len(having) == len(nodes) else ", ".join(having),
+        }
+        for (name, value, source), having in sorted(rows.items(), key=lambda row: order.index(row[0][0]))
+    ]
+
+
+async def change(session: Session, topic: str, words: Sequence[str]) -> Document:
+    """`nsqtw policy set`."""
+    channel = words[0] if "=" not in words[0] else ""
+    policy = ChannelPolicy if channel else TopicPolicy
+    settings: dict[str, Any] = {}
+    for word in words[1:] if channel else words:
+        name, separator, text = word.partition("=")
+        if not separator:
+            raise OptionError(f"{word!r} must be a setting and its value, such as {_example(policy)}")
+        setting = _setting(policy, name)
+        try:
+            settings[name] = setting.json(setting.read(text))
+        except InvalidPolicy as error:
+            raise OptionError(str(error)) from error
+    if not settings:
+        raise OptionError(f"nothing to set: give settings with their values, such as {_example(policy)}")
+    return await _change(session, topic, channel, settings)
+
+
+async def reset(session: Session, topic: str, words: Sequence[str]) -> Document:
+    """`nsqtw policy unset`."""
+    is_about_topic = all(word in settings_of(TopicPolicy) for word in words)
+    channel, names = ("", words) if is_about_topic else (words[0], words[1:])
+    policy = TopicPolicy if is_about_topic else ChannelPolicy
+    if not names:
+        raise OptionError(f"nothing to unset: give settings after the channel {channel!r}, such as max_attempts")
+    return await _change(session, topic, channel, {_setting(policy, name).name: None for name in names})
+
+
+async def _change(session: Session, topic: str, channel: str, settings: dict[str, Any]) -> Document:
+    return await run_change(
+        session,
+        "set",
+        lambda cluster: cluster.set_policy(topic, channel, settings),
+        topic,
+        channel,
+        text="changed the policy of",
+    )
+
+
+def _setting(policy: PolicyClass, name: str) -> Setting:
+    try:
+        return setting_named(policy, name)
+    except InvalidPolicy as error:
+        raise OptionError(str(error)) from error
+
+
+def _example(policy: PolicyClass) -> str:
+    return "max_attempts=5" if policy is ChannelPolicy else "message_ttl=1h"

@@ -1,0 +1,102 @@
+"""docs/how-to/policies.md: its tables are the settings of the program, and everything it tells people to type works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nsqtw.options.command_line import read_command_line, resolve
+from nsqtw.options.policies import ChannelPolicy, PolicyClass, TopicPolicy, changed_settings, settings_of
+from tests.process import NsqdProcess
+
+PAGE = (Path(__file__).parent.parent / "docs/how-to/policies.md").read_text("utf-8")
+ADDRESS = "127.0.0.1:4151"
+EMPTY = '""'
+"""An empty text, as the tables show it."""
+
+
+def rows_of(policy: PolicyClass) -> list[list[str]]:
+    """The cells of the table of a policy, without the last one, which names a page."""
+    return [
+        [
+            f"`{setting.name}`",
+            setting.kind.word,
+            f"`{setting.text(setting.default) or EMPTY}`",
+            setting.bounds or ", ".join(setting.kind.words),
+            setting.help,
+        ]
+        for setting in settings_of(policy).values()
+    ]
+
+
+def table_below(heading: str) -> list[list[str]]:
+    section = PAGE.partition(f"\n{heading}\n")[2].partition("\n#")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")][:5] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("heading", "policy"), [("### Settings of topics", TopicPolicy), ("### Settings of channels", ChannelPolicy)]
+)
+def test_the_tables_have_every_setting(heading: str, policy: PolicyClass) -> None:
+    assert table_below(heading) == rows_of(policy)
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [text for word, text in found if word == language]
+
+
+@pytest.fixture
+def nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
+    process = NsqdProcess(tmp_path)
+    process.start()
+    process.create("orders", "archive")
+    yield process
+    process.close()
+
+
+def test_every_request_is_answered_and_outlives_a_kill(nsqd: NsqdProcess) -> None:
+    done = 0
+    for line in "".join(blocks("")).splitlines():
+        if not line.startswith("curl "):
+            continue
+        words = shlex.split(line)
+        body = words[words.index("-d") + 1].encode() if "-d" in words else b""
+        (url,) = [word for word in words if word.startswith("http://")]
+        target = url.removeprefix(f"http://{ADDRESS}")
+        answer = nsqd.http("PUT" if "PUT" in words else "GET", target, body)
+        assert answer.status == 200, (line, answer)
+        done += 1
+    assert done == 4
+    before = nsqd.http("GET", "/v2/channel/policy?topic=orders&channel=archive").body
+    assert json.loads(before)["set"] == {"requeue_delay": "1s"}
+    nsqd.kill()
+    nsqd.start()
+    assert nsqd.http("GET", "/v2/channel/policy?topic=orders&channel=archive").body == before
+    nsqd.assert_no_traceback()
+
+
+def test_the_answer_of_the_page_has_the_fields_of_one(nsqd: NsqdProcess) -> None:
+    (shown,) = map(json.loads, blocks("json"))
+    answer = json.loads(nsqd.http("GET", "/v2/channel/policy?topic=orders&channel=archive").body)
+    assert shown.keys() == answer.keys()
+    assert shown["settings"].keys() < answer["settings"].keys()
+
+
+def test_the_config_file_of_the_page(tmp_path: Path) -> None:
+    (text,) = blocks("toml")
+    path = tmp_path / "nsqd.toml"
+    path.write_text(text)
+    options = resolve(read_command_line([f"--config={path}"])).options
+    assert changed_settings(options.topic_policy_of("orders.eu")) == {"message_ttl": "48h0m0s"}
+    assert changed_settings(options.channel_policy_of("orders.eu", "archive")) == {
+        "max_attempts": 5,
+        "requeue_delay": "1s",
+    }
+    assert changed_settings(options.channel_policy_of("orders.eu", "billing")) == {"max_attempts": 5}
