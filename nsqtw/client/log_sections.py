@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from nsqtw.client.message_headers import decode_headers
 from nsqtw.errors import LookupFailed
 
 _HEAD = struct.Struct(">4sIQIIQQII")
@@ -23,7 +24,6 @@ _MAGIC: Final = b"NSQL"
 _MESSAGES: Final = 1
 _HEADERS: Final = 3
 _SIZE = struct.Struct(">i")
-_VALUE_SIZE = struct.Struct(">H")
 _BODY_AT: Final = 34
 
 
@@ -50,7 +50,7 @@ def messages_of(data: bytes) -> LogMessages:
         if magic != _MAGIC or len(content) < length or not is_good:
             raise LookupFailed("a section of the log is damaged")
         if kind == _HEADERS:
-            headers = [dict(_headers(encoded)) for encoded in _sized(content)]
+            headers = [decode_headers(encoded) for encoded in _sized(content)]
         elif kind == _MESSAGES:
             found.bodies.extend(frame[_BODY_AT - _SIZE.size :] for frame in _sized(content))
             found.headers.extend(headers or ({} for _ in range(count)))
@@ -66,14 +66,3 @@ def _sized(content: bytes) -> Iterator[bytes]:
         start = offset + _SIZE.size
         offset = start + size
         yield content[start:offset]
-
-
-def _headers(encoded: bytes) -> Iterator[tuple[str, str]]:
-    """Iterate over the headers of a message: u8 length and name, u16 length and value, one after the other."""
-    offset = 0
-    while offset < len(encoded):
-        stop = offset + 1 + encoded[offset]
-        name = encoded[offset + 1 : stop].decode()
-        start = stop + _VALUE_SIZE.size
-        offset = start + _VALUE_SIZE.unpack_from(encoded, stop)[0]
-        yield name, encoded[start:offset].decode()
