@@ -68,8 +68,8 @@ async def publish(
     if headers and (delay or nsqd_tcp_address):
         other = "--defer" if delay else "--nsqd-tcp-address"
         raise OptionError(f"{other} cannot be given with headers, which are published over HTTP")
-    if message_id and (len(bodies) > 1 or count > 1):
-        raise OptionError("--id is the id of one message")
+    if "id" in headers and (len(bodies) > 1 or count > 1):
+        raise OptionError("an id is that of one message")
     if not bodies and is_terminal(sys.stdin):
         session.say("a message on each line; Ctrl-D ends")
     source = StdinMessages(session.reactor, delimiter_of(delimiter)) if not bodies else None

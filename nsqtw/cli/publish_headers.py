@@ -22,15 +22,14 @@ def headers_of(given: Sequence[str], ttl: str, message_id: str) -> dict[str, str
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise OptionError(f"--header {text!r} must be NAME=VALUE")
-        if headers.setdefault(name.lower(), value) != value:
-            raise OptionError(f"--header {name} is given twice")
+        _add(headers, name.lower(), value)
     if ttl:
         seconds = duration_of("--ttl", ttl, "a duration such as 60s")
         if round(seconds * 1000) <= 0:
             raise OptionError("--ttl must be at least 1ms")
-        headers["ttl"] = str(round(seconds * 1000))
+        _add(headers, "ttl", str(round(seconds * 1000)))
     if message_id:
-        headers["id"] = message_id
+        _add(headers, "id", message_id)
     try:
         encode_headers(headers)
     except InvalidHeaders as error:
@@ -38,10 +37,15 @@ def headers_of(given: Sequence[str], ttl: str, message_id: str) -> dict[str, str
     return headers
 
 
+def _add(headers: dict[str, str], name: str, value: str) -> None:
+    if headers.setdefault(name, value) != value:
+        raise OptionError(f"the header {name} is given twice")
+
+
 async def publish_with_headers(
     session: Session, topic: str, messages: AsyncIterable[bytes], headers: Mapping[str, str], count: int
 ) -> int:
-    """Publish each message `count` times. Return how many were published. ClusterError."""
+    """Publish each message `count` times. Return how many were published. OptionError, ClusterError."""
     published = 0
     waiting: list[tuple[bytes, Mapping[str, str]]] = []
     size = 0
@@ -56,6 +60,8 @@ async def publish_with_headers(
                 waiting.clear()
 
         async for body in messages:
+            if "id" in headers and (published or waiting):
+                raise OptionError("an id is that of one message, and stdin has more")
             for _ in range(count):
                 if len(waiting) == _MAX_MESSAGES or size + len(body) > _MAX_BYTES:
                     await flush()

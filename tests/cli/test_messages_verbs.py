@@ -94,7 +94,8 @@ def test_headers_are_published_and_shown(on_nsqd: Nsqtw, topic: str) -> None:
         (["--header", "a b=1", "x"], "invalid header name"),
         (["--ttl", "soon", "x"], "a duration such as 60s"),
         (["--ttl", "0s", "x"], "at least 1ms"),
-        (["--id", "7", "x", "y"], "the id of one message"),
+        (["--id", "7", "x", "y"], "an id is that of one message"),
+        (["--header", "ttl=5", "--ttl", "1s", "x"], "the header ttl is given twice"),
         (["--id", "7", "--defer", "1s", "x"], "--defer cannot be given with headers"),
         (["--id", "7", "--nsqd-tcp-address", "127.0.0.1:1", "x"], "--nsqd-tcp-address cannot be given with headers"),
     ],
@@ -104,6 +105,11 @@ def test_wrong_headers_are_one_line(on_nsqd: Nsqtw, topic: str, words: list[str]
     assert done.code != 0
     assert text in done.err
     assert len(done.err.splitlines()) == 1
+
+
+def test_an_id_is_that_of_one_message_of_stdin(on_nsqd: Nsqtw, topic: str) -> None:
+    done = on_nsqd("pub", topic, "--id", "7", stdin=b"one\ntwo\n")
+    assert (done.code != 0, "stdin has more" in done.err) == (True, True)
 
 
 def test_tail_with_a_channel_consumes_and_finishes(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> None:
