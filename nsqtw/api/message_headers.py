@@ -27,6 +27,7 @@ from nsqtw.core.headers import (
     TRACEPARENT,
     TRACESTATE,
     TTL,
+    check_encoded,
     check_known,
     decode_headers,
     encode_headers,
@@ -43,8 +44,7 @@ _PREFIX = b"X-Nsq-"
 _OF_ANSWERS = (b"X-Nsq-Content-Type", b"nsq;")
 """The field that NSQ's own answers have, and how its value begins. A client that sends it back means no header."""
 _TRACE_FIELDS = {name.title().encode(): name for name in (TRACEPARENT, TRACESTATE)}
-_PARAMETERS = {TTL, ID, PRIORITY}
-_NS_PER_MS = 10**6
+_PARAMETERS = (TTL, ID, PRIORITY)
 
 
 class EndsEarly(ClientError):
@@ -63,7 +63,9 @@ def headers_of_request(fields: Mapping[bytes, bytes], params: Mapping[str, str],
                 found[field[len(_PREFIX) :].decode("ascii").lower()] = _text(value)
         elif with_trace and field in _TRACE_FIELDS:
             found.setdefault(_TRACE_FIELDS[field], _text(value))
-    for name in _PARAMETERS.intersection(params):
+    for name in _PARAMETERS:
+        if name not in params:
+            continue
         value_of_query = str(_ttl_ms(params)) if name == TTL else params[name]
         if found.setdefault(name, value_of_query) != value_of_query:
             raise Refused(_invalid(name, f"'{name}' and the field X-NSQ-{name.title()} have different values."))
@@ -77,11 +79,11 @@ def encode(headers: Mapping[str, str]) -> bytes:
         check_known(headers)
         return encode_headers(headers)
     except InvalidHeaders as error:
-        raise Refused(invalid_header(str(error))) from None
+        raise Refused(_invalid_header(str(error))) from None
 
 
-def invalid_header(why: str) -> Answer:
-    """A message cannot have its headers, for a reason that is one line."""
+def _invalid_header(why: str) -> Answer:
+    """Return the answer to headers that a message cannot have; `why` is one line."""
     return _invalid("header", f"{why[:1].upper()}{why[1:]}.")
 
 
@@ -129,14 +131,11 @@ def _checked(raw: bytes, common: Mapping[str, str], index: int) -> bytes:
     if not (raw or common):
         return NO_HEADERS
     try:
-        headers = decode_headers(raw)
+        headers = decode_headers(check_encoded(raw))
         check_known(headers)
-        encoded = encode_headers(headers)
-        if encoded != raw:
-            raise InvalidHeaders("the headers are not sorted by name, or a name is there twice")
-        return encode_headers({**common, **headers}) if common else encoded
+        return encode_headers({**common, **headers}) if common else raw
     except InvalidHeaders as error:
-        raise Refused(invalid_header(f"message {index}: {error}")) from None
+        raise Refused(_invalid_header(f"message {index}: {error}")) from None
 
 
 def _ttl_ms(params: Mapping[str, str]) -> int:
@@ -158,7 +157,7 @@ def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise Refused(invalid_header("a value is not UTF-8")) from None
+        raise Refused(_invalid_header("a value is not UTF-8")) from None
 
 
 def _invalid(name: str, detail: str) -> Answer:
