@@ -34,18 +34,26 @@ def delete(broker: NsqdProcess, topic: str) -> None:
 
 
 def options(*brokers: NsqdProcess, **more: str) -> dict[str, str]:
-    """Options that look for topics again with each micro-batch, and do not wait long for an nsqd that is down."""
-    given = {"replay": "log", "topicDiscoveryMs": "0", "retries": "1", "backoffMs": "1"}
+    """Options that do not wait long for an nsqd that is down."""
+    given = {"replay": "log", "retries": "1", "backoffMs": "1"}
     if brokers:
         given["nsqdHttpAddresses"] = ",".join(address(broker) for broker in brokers)
     return given | more
 
 
+def stream_options(*brokers: NsqdProcess, **more: str) -> dict[str, str]:
+    """Options of a stream that looks for topics again with each micro-batch."""
+    return {"topicDiscoveryMs": "0"} | options(*brokers, **more)
+
+
 class LogStream:
-    """One query. `offset` is where it goes on, also for the next one that gets it."""
+    """
+    One query, which looks for topics again with each micro-batch unless `given` says otherwise. `offset` is where it
+    goes on, also for the next one that gets it.
+    """
 
     def __init__(self, given: dict[str, str], offset: dict[str, Any] | None = None) -> None:
-        self._reader = LogStreamReader(LogOptions.parse(given))
+        self._reader = LogStreamReader(LogOptions.parse({"topicDiscoveryMs": "0"} | given))
         self.offset = self._reader.initialOffset() if offset is None else offset
 
     def step(self) -> Rows:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.process import NsqdProcess
 from tests.spark.counting_proxy import CountingProxy
-from tests.spark.log_stream import keep, options, url
+from tests.spark.log_stream import keep, options, stream_options, url
 
 LONG = 180
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -110,7 +110,7 @@ class Stream:
         self._spark, self._folder, self._broker = spark, folder, broker
 
     def run(self, **more: str) -> StreamingQuery:
-        frame = self._spark.readStream.format("nsq").options(**options(self._broker, **more)).load()
+        frame = self._spark.readStream.format("nsq").options(**stream_options(self._broker, **more)).load()
         writer = frame.selectExpr("topic", "value.n AS n").writeStream.format("parquet").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(self._folder / "checkpoint")).start(str(self._folder / "out"))
         assert query.awaitTermination(LONG)
@@ -148,7 +148,7 @@ def test_a_stream_from_a_moment(spark: SparkSession, broker: NsqdProcess, tmp_pa
 
 
 def test_a_stream_with_an_end_fails_with_the_reason(spark: SparkSession, broker: NsqdProcess, tmp_path: Path) -> None:
-    with pytest.raises(StreamingQueryException, match='a stream has no end: leave out "endingTimestamp"'):
+    with pytest.raises(StreamingQueryException, match='"endingTimestamp" is for a batch, because a stream has no end'):
         Stream(spark, tmp_path, broker).run(topic="a", endingTimestamp="1767225600000", **JSON)
 
 

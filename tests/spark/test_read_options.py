@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -23,6 +24,7 @@ from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.avro_schema import avro_type
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.ddl import struct_of
+from pyspark_nsq.options.kinds import BATCH, STREAM, check_mode
 from pyspark_nsq.options.log import LogOptions
 
 LOG = {"replay": "log", "nsqdHttpAddresses": "127.0.0.1:4151", "topic": "t"}
@@ -138,6 +140,29 @@ def test_a_batch_and_a_stream_name_a_mistake_when_they_are_made(
         with pytest.raises(AnalysisException) as caught:
             reader.format("nsq").options(**with_(base, given)).load()
         assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "mode"),
+    [
+        (LogOptions, "topicDiscoveryMs", STREAM),
+        (LogOptions, "maxrowspertrigger", STREAM),
+        (LogOptions, "maxOffsetsPerTrigger", STREAM),
+        (LogOptions, "endingOffsets", BATCH),
+        (LogOptions, "pushFilters", BATCH),
+        (ChannelOptions, "spoolPath", STREAM),
+        (ChannelOptions, "ackMode", BATCH),
+    ],
+)
+def test_an_option_of_the_other_mode_is_refused(options: type[Any], given: str, mode: str) -> None:
+    check_mode(options, [given, "topic", "unknown"], mode)
+    with pytest.raises(OptionError, match=f'(?i)option "{given}" is for a {mode}.*leave it out, or read'):
+        check_mode(options, [given], BATCH if mode == STREAM else STREAM)
+
+
+def test_a_batch_refuses_an_option_of_streams(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match='option "maxBytesPerTrigger" is for a stream'):
+        spark.read.format("nsq").options(**LOG, maxBytesPerTrigger="1").load().collect()
 
 
 def test_two_names_of_one_option() -> None:

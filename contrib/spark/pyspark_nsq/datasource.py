@@ -15,6 +15,7 @@ from pyspark_nsq.failed_stream import FailedStreamReader
 from pyspark_nsq.log.batch import log_batch_reader
 from pyspark_nsq.log.stream import LogStreamReader
 from pyspark_nsq.options.channel import SCHEMA, ChannelOptions
+from pyspark_nsq.options.kinds import BATCH, STREAM, check_mode
 from pyspark_nsq.options.log import LogOptions
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.options.values import BINARY
@@ -70,7 +71,7 @@ class NsqDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises OptionError, and SchemaError for a schema of the user with other columns."""
-        options = self._read_options_for(schema)
+        options = self._read_options_for(schema, BATCH)
         if isinstance(options, LogOptions):
             return log_batch_reader(options)
         return ShapedBatchReader(options) if options.is_shaped else ChannelBatchReader(options)
@@ -78,16 +79,20 @@ class NsqDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that raises as `reader` does when there is a mistake."""
         try:
-            options = self._read_options_for(schema)
+            options = self._read_options_for(schema, STREAM)
         except NsqSparkError as error:
             return FailedStreamReader(error)
         if isinstance(options, LogOptions):
             return LogStreamReader(options)
         return ShapedStreamReader(options) if options.is_shaped else ChannelStreamReader(options)
 
-    def _read_options_for(self, schema: StructType) -> LogOptions | ChannelOptions:
-        """Return the options, with `columns` those of the schema where the user has given one."""
+    def _read_options_for(self, schema: StructType, mode: str) -> LogOptions | ChannelOptions:
+        """Return the options of a batch or a stream, with `columns` those of the schema where the user has given one.
+
+        Raises OptionError, also for an option of the other `mode`.
+        """
         options = self._read_options()
+        check_mode(type(options), self.options, mode)
         own = options.shaped(_columns_of(options))
         if schema == own:
             return options

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.dataset
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark_nsq.archive.files import Files
 from pyspark_nsq.archive.parquet import ParquetTable
@@ -196,6 +197,24 @@ def test_a_run_that_is_stopped_ends_after_the_running_batch(
     run.for_ever(60, str)
     assert [0, 1] == added
     assert {"0", "1"} == {file.name for file in (tmp_path / "checkpoint/commits").glob("[0-9]*")}
+
+
+def test_a_failure_of_a_run_that_is_being_stopped_is_raised(
+    session: SparkSession, broker: NsqdProcess, tmp_path: Path
+) -> None:
+    publish(broker, 0, 10)
+    log = Subscription(("t",), None, {"nsqdHttpAddresses": f"{HOST}:{broker.http_port}"})
+
+    class Failing(ParquetTable):
+        def add(self, batch_id: int, log: Any) -> None:
+            run.stop()
+            raise RuntimeError("the disk has gone")
+
+    table = Failing(Files(session, str(tmp_path / "lake")), "zstd")
+    table.recover()
+    run = Run(log.stream(session), table, str(tmp_path / "checkpoint"), lambda line: None)
+    with pytest.raises(StreamingQueryException, match="the disk has gone"):
+        run.for_ever(0.1, str)
 
 
 def test_a_failure_that_may_heal_is_tried_again(session: SparkSession, broker: NsqdProcess, tmp_path: Path) -> None:

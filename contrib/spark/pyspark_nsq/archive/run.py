@@ -60,7 +60,7 @@ class Run:
             if ended:
                 break
         failure = query.exception()
-        if failure is not None and not self._stopping.is_set():
+        if failure is not None and not _is_stop(failure):
             raise failure
 
     def for_ever(
@@ -83,7 +83,7 @@ class Run:
                 failures = 0
             except StreamingQueryException as error:
                 failures = 1 if self.rows > rows else failures + 1
-                if not _may_heal(str(error), failures):
+                if self._stopping.is_set() or not _may_heal(str(error), failures):
                     raise
                 self._say(f"{explained(error)}; trying again")
                 self._stopping.wait(min(trigger_seconds, _PAUSE_SECONDS))
@@ -116,6 +116,11 @@ class Run:
             waiting = f", {sum(known):,} behind" if known else ""
             self._say(f"batch {batch}: {rows:,} rows, {rows / seconds:,.0f} rows/s{waiting}")
         return told
+
+
+def _is_stop(failure: BaseException) -> bool:
+    """Return whether `stop` ended the query, and nothing has failed."""
+    return _StopRequestedError.__name__ in str(failure)
 
 
 def _ended(query: StreamingQuery) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -14,6 +15,7 @@ from pyspark_nsq.log.client import LogClient
 from pyspark_nsq.log.places import Log
 from pyspark_nsq.options.log import LogOptions
 
+_log = logging.getLogger("pyspark_nsq")
 _STATS = "/stats?format=json&include_clients=false&include_mem=false"
 
 
@@ -84,8 +86,11 @@ class Discovery:
         return found
 
     def _check(self, troubles: list[str]) -> None:
+        """Log the nsqlookupds that did not answer. Raise ReadError if none did."""
         if len(troubles) == len(self._options.lookupds):
-            raise ReadError(f"no nsqlookupd says who has the topic: {'; '.join(troubles)}")
+            raise ReadError(f"no nsqlookupd answers: {'; '.join(troubles)}")
+        for trouble in troubles:
+            _log.warning("nsqds that only this nsqlookupd knows are left out: %s", trouble)
 
 
 def _topic_names(address: str, document: Any) -> list[str]:

@@ -48,12 +48,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _open(self) -> tuple[LogClient, Survey]:
-        """Connect. Raises OptionError for an option that only a batch can have."""
+        """Connect."""
         if self._asking is None:
             from pyspark_nsq.log.client import LogClient
             from pyspark_nsq.log.survey import Survey
 
-            self._options.check_stream()
             client = LogClient(self._options)
             self._asking = client, Survey(client, self._options)
         return self._asking

@@ -43,7 +43,9 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.kinds import (
+    BATCH,
     HOUR_MS,
+    STREAM,
     Choice,
     FilePath,
     HttpAddresses,
@@ -97,24 +99,26 @@ class ChannelOptions(Security, Values):
     nsqds: tuple[tuple[str, int], ...] = option("nsqdTcpAddresses", TcpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
     lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
-    http_addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), ())
+    http_addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), (), only=STREAM)
     topic: str = option("topic", Name("topic"))
     channel: str = option("channel", Name("channel"))
-    max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",))
-    max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None)
-    spool_path: str | None = option("spoolPath", FilePath(), None)
-    spool_mode: str = option("spoolMode", Choice(("inline", "shared")), "inline")
-    max_spool_rows: int = option("maxSpoolRows", WholeNumber(1, _MANY), 2_000_000)
-    max_spool_bytes: int = option("maxSpoolBytes", WholeNumber(1, _MANY), 1 << 30)
-    id_window_seconds: int = option("idWindowSeconds", WholeNumber(0, _MANY // 1000), 3600)
-    fail_on_data_loss: bool = option("failOnDataLoss", YesNo(), True)
+    max_rows: int | None = option(
+        "maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",), only=STREAM
+    )
+    max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None, only=STREAM)
+    spool_path: str | None = option("spoolPath", FilePath(), None, only=STREAM)
+    spool_mode: str = option("spoolMode", Choice(("inline", "shared")), "inline", only=STREAM)
+    max_spool_rows: int = option("maxSpoolRows", WholeNumber(1, _MANY), 2_000_000, only=STREAM)
+    max_spool_bytes: int = option("maxSpoolBytes", WholeNumber(1, _MANY), 1 << 30, only=STREAM)
+    id_window_seconds: int = option("idWindowSeconds", WholeNumber(0, _MANY // 1000), 3600, only=STREAM)
+    fail_on_data_loss: bool = option("failOnDataLoss", YesNo(), True, only=STREAM)
     partitions: int = option("numPartitions", WholeNumber(1, 100_000), 2, aliases=("minPartitions",))
     msg_timeout_ms: int = option("msgTimeoutMs", WholeNumber(1, _MOST_TIMEOUT_MS), 60_000)
     max_in_flight: int = option("maxInFlightMessages", WholeNumber(1, 1_000_000), 2500)
-    max_messages: int = option("maxMessages", WholeNumber(1, _MANY), 100_000)
+    max_messages: int = option("maxMessages", WholeNumber(1, _MANY), 100_000, only=BATCH)
     idle_timeout_ms: int = option("idleTimeoutMs", WholeNumber(1, _MOST_TIMEOUT_MS), 1000)
     max_wait_ms: int = option("maxWaitMs", WholeNumber(1, _MOST_TIMEOUT_MS), 60_000)
-    ack_mode: str = option("ackMode", Choice(("fin", "peek")), "fin")
+    ack_mode: str = option("ackMode", Choice(("fin", "peek")), "fin", only=BATCH)
     tls: bool = option("tls", YesNo(), False)
     show_progress: bool = option("showProgress", YesNo(), False)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -23,6 +23,12 @@ _MAX_NAME_LENGTH = 64
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRINTABLE = re.compile(r"[!-~]+")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+
+BATCH, STREAM = "batch", "stream"
+_ONLY = {
+    BATCH: "is for a batch, because a stream has no end; leave it out, or read with spark.read",
+    STREAM: "is for a stream; leave it out, or read with spark.readStream",
+}
 
 T = TypeVar("T")
 
@@ -41,12 +47,24 @@ def option(
     *,
     secret: bool = False,
     aliases: tuple[str, ...] = (),
+    only: str = "",
 ) -> Any:
     """Declare a field of a class of options.
 
     The repr of the class does not show a secret field. `aliases` are other names of the option, Kafka's or Spark's.
+    `only` is BATCH or STREAM for an option that has no meaning for the other one.
     """
-    return field(default=default, repr=not secret, metadata={"name": name, "kind": kind, "aliases": aliases})
+    metadata = {"name": name, "kind": kind, "aliases": aliases, "only": only}
+    return field(default=default, repr=not secret, metadata=metadata)
+
+
+def check_mode(cls: type[Any], given: Iterable[str], mode: str) -> None:
+    """Raise OptionError when one of the `given` options, in any case, has no meaning for `mode`, BATCH or STREAM."""
+    by_key = {name.lower(): (name, each) for each in dataclasses.fields(cls) for name in _names(each)}
+    for key in given:
+        name, each = by_key.get(key.lower(), ("", None))
+        if each is not None and each.metadata["only"] not in ("", mode):
+            raise OptionError(f'option "{name}" {_ONLY[each.metadata["only"]]}')
 
 
 def read_options(

@@ -47,7 +47,9 @@ from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructF
 
 from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.kinds import (
+    BATCH,
     HOUR_MS,
+    STREAM,
     Choice,
     HttpAddresses,
     Name,
@@ -170,15 +172,17 @@ class LogOptions(Security, Values):
     topic: str | None = option("topic", Name("topic"), None)
     subscribe: tuple[str, ...] = option("subscribe", TopicNames(), ())
     pattern: re.Pattern[str] | None = option("subscribePattern", TopicPattern(), None)
-    topic_discovery_ms: int = option("topicDiscoveryMs", WholeNumber(0, HOUR_MS), 10_000)
+    topic_discovery_ms: int = option("topicDiscoveryMs", WholeNumber(0, HOUR_MS), 10_000, only=STREAM)
     starting_offsets: str | ByTopic | None = option("startingOffsets", Offsets(), None)
-    ending_offsets: str | ByTopic | None = option("endingOffsets", Offsets(), None)
+    ending_offsets: str | ByTopic | None = option("endingOffsets", Offsets(), None, only=BATCH)
     starting_timestamp: int | None = option("startingTimestamp", Moment(), None)
-    ending_timestamp: int | None = option("endingTimestamp", Moment(), None)
-    push_filters: bool = option("pushFilters", YesNo(), False)
-    timestamp_slack_ms: int = option("timestampSlackMs", WholeNumber(0, 24 * HOUR_MS), 60_000)
-    max_rows: int | None = option("maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",))
-    max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None)
+    ending_timestamp: int | None = option("endingTimestamp", Moment(), None, only=BATCH)
+    push_filters: bool = option("pushFilters", YesNo(), False, only=BATCH)
+    timestamp_slack_ms: int = option("timestampSlackMs", WholeNumber(0, 24 * HOUR_MS), 60_000, only=BATCH)
+    max_rows: int | None = option(
+        "maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",), only=STREAM
+    )
+    max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None, only=STREAM)
     partitions: int = option("numPartitions", WholeNumber(1, 100_000), 2, aliases=("minPartitions",))
     max_records: int | None = option("maxRecordsPerPartition", WholeNumber(1, _MANY), None)
     fail_on_data_loss: bool = option("failOnDataLoss", YesNo(), True)
@@ -236,12 +240,6 @@ class LogOptions(Security, Values):
         if self.pattern is not None:
             return not topic.endswith(_EPHEMERAL) and self.pattern.fullmatch(topic) is not None
         return topic in (self.topics or ())
-
-    def check_stream(self) -> None:
-        """Raise OptionError for an option that a stream cannot have."""
-        for name, given in (("endingOffsets", self.ending_offsets), ("endingTimestamp", self.ending_timestamp)):
-            if given is not None:
-                raise OptionError(f'a stream has no end: leave out "{name}", or read a batch with spark.read')
 
     def _check_topics(self) -> None:
         given = {"topic": self.topic, "subscribe": self.subscribe, "subscribePattern": self.pattern}
