@@ -78,7 +78,10 @@ def _over_nodes(name: str, **more: Any) -> list[Action]:
 
 
 async def _publish(cluster: Cluster, target: Target, arguments: Arguments) -> Partial[str]:
-    return Partial(await cluster.publish(target.topic, arguments["body"], node=target.node))
+    body, headers = arguments["body"], arguments.get("headers")
+    if headers:
+        return Partial(await cluster.publish_with_headers(target.topic, [(body, headers)], node=target.node))
+    return Partial(await cluster.publish(target.topic, body, node=target.node))
 
 
 def _create(cluster: Cluster, target: Target, arguments: Arguments) -> Awaitable[Partial[Any]]:

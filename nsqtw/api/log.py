@@ -2,9 +2,10 @@
 GET /v2/topic/log, /v2/topic/log/range and /v2/topic/log/lag: reads of a topic's log by position, without a channel and
 without FIN.
 
-    /v2/topic/log?topic=&from=&limit=&wait=     messages from a position on, in the format below
-    /v2/topic/log/range?topic=&start=&end=      the positions between which the messages of a time are
-    /v2/topic/log/lag?topic=&from=              how many messages a reader at a position has not read, and their age
+    /v2/topic/log?topic=&from=&limit=&wait=&headers=     messages from a position on, in the format below
+    /v2/topic/log/range?topic=&start=&end=               the positions between which the messages of a time are
+    /v2/topic/log/lag?topic=&from=                       how many messages a reader at a position has not read, and
+                                                         their age
 
 A position is the sequence of a message, the lower 53 bits of its id. A reader starts anywhere and continues at `Next`.
 Reads change nothing in the broker. `core.log_reader` says what may be read. With `wait`, a request that finds nothing
@@ -29,6 +30,12 @@ The body of an answer is a sequence of sections without space between them:
             follows it. Those that were published deferred have `delay`, and `due`, when they may be delivered, in ms of
             Unix time; for all others both are 0.
     kind 2  `count` messages from `first` on that were published, and cannot be read any more. length is 0.
+    kind 3  Only with `headers=true`: the headers of the messages of the section behind it, which has the same `first`
+            and `count`. Of each message int32 size | headers, encoded as in `core.headers`. Messages without such a
+            section before them have no headers.
+
+Messages that only one channel gets are left out: they are copies of messages that the log had before, or are no concern
+of others. An answer may therefore be empty before the end of the log.
 
 CRC is CRC-32 as in zlib. Sections ascend. Gaps between them never held a message, or the topic was emptied. A reader
 skips kinds it does not know; a version with another layout has another content type.
@@ -37,9 +44,10 @@ skips kinds it does not know; a version with another layout has another content 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
@@ -51,7 +59,7 @@ from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
 from nsqtw.http.endpoints import FAILED, LOG_WORDS, TOPIC, Errors, Parameter, Section, endpoint, numbers
 from nsqtw.http.names import durable_topic
-from nsqtw.http.query import parameters, whole_number
+from nsqtw.http.query import parameters, truth, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import INTERNAL_ERROR, Answer, Refused, binary, document, failure
 from nsqtw.options.topics import EARLIEST, LATEST
@@ -75,6 +83,9 @@ _LIMIT = Parameter(
 _WAIT = Parameter(
     "wait", {"type": "integer", "minimum": 0, "default": 0, "description": f"milliseconds, {MAX_WAIT_MS} at most"}
 )
+_HEADERS = Parameter(
+    "headers", {"type": "boolean", "default": False, "description": "with the headers of the messages"}
+)
 _ERRORS: Errors = {404: ["TOPIC_NOT_FOUND"], **FAILED}
 
 _log = Logger()
@@ -87,6 +98,7 @@ class _Ask:
     topic: Topic
     start: int
     limit: int
+    has_headers: bool
 
 
 class LogReading(Section):
@@ -101,10 +113,10 @@ class LogReading(Section):
         "/v2/topic/log",
         "A topic's log from a position on",
         required=(TOPIC,),
-        optional=(_FROM, _LIMIT, _WAIT),
+        optional=(_FROM, _LIMIT, _WAIT, _HEADERS),
         success={CONTENT_TYPE.decode(): {"type": "string", "format": "binary"}},
         headers=[f"X-Nsqtw-{name}" for name in ("Next", "End", "Earliest", "Messages", "Lost")],
-        errors={400: [*LOG_WORDS, "INVALID_FROM", "INVALID_LIMIT", "INVALID_WAIT"], **_ERRORS},
+        errors={400: [*LOG_WORDS, "INVALID_FROM", "INVALID_LIMIT", "INVALID_WAIT", "INVALID_HEADERS"], **_ERRORS},
         needs=SUBSCRIBE,
     )
     def read(self, request: HttpRequest) -> Answer | None:
@@ -113,11 +125,12 @@ class LogReading(Section):
         topic = durable_topic(self._broker, params)
         limit = whole_number(params, "limit", LIMIT_BYTES, lowest=1)
         wait_ms = whole_number(params, "wait", 0)
-        ask = _Ask(topic, _start(topic.reader, params.get("from", EARLIEST)), min(limit, MAX_BYTES))
+        start = _start(topic.reader, params.get("from", EARLIEST))
+        ask = _Ask(topic, start, min(limit, MAX_BYTES), truth(params, _HEADERS.name))
         extract = _extract(ask)
         if extract.parts or not wait_ms:
             return _answer(ask, extract)
-        ask = _Ask(topic, extract.stop, ask.limit)
+        ask = evolve(ask, start=extract.stop)
         _Poll(self._pump.reactor, request, ask, min(wait_ms, MAX_WAIT_MS) / 1000)
         return None
 
@@ -219,7 +232,7 @@ def _not_read(error: BackendError) -> Refused:
 
 def _answer(ask: _Ask, extract: Extract) -> Answer:
     reader = ask.topic.reader
-    messages = sum(part.count for part in extract.parts if isinstance(part, Segment))
+    messages = sum(part.count for part in _shown(extract) if isinstance(part, Segment))
     lost = sum(len(part) for part in extract.parts if isinstance(part, range))
     numbers = {
         b"Next": extract.stop,
@@ -229,7 +242,7 @@ def _answer(ask: _Ask, extract: Extract) -> Answer:
         b"Lost": lost,
     }
     headers = [(b"X-Nsqtw-%s" % name, b"%d" % number) for name, number in numbers.items()]
-    return binary(encode(extract), CONTENT_TYPE, *headers)
+    return binary(encode(extract, has_headers=ask.has_headers), CONTENT_TYPE, *headers)
 
 
 def _start(reader: LogReader, text: str) -> int:
@@ -254,18 +267,22 @@ def _time(params: Mapping[str, str], name: str, error: Answer) -> int | None:
 
 
 MAGIC = b"NSQL"
-MESSAGES, LOST = 1, 2
+MESSAGES, LOST, HEADERS = 1, 2, 3
 SECTION = struct.Struct(">4sIQIIQQI")
 CRC = struct.Struct(">I")
+SIZE = struct.Struct(">i")
 
 _NS_PER_MS = 10**6
 
 
-def encode(extract: Extract) -> bytes:
+def encode(extract: Extract, *, has_headers: bool = False) -> bytes:
     """The sections of a part of a log."""
     pieces: list[bytes] = []
-    for part in extract.parts:
+    for part in _shown(extract):
         if isinstance(part, Segment):
+            if has_headers and part.headers is not None:
+                data = b"".join(chain.from_iterable((SIZE.pack(len(one)), one) for one in part.headers))
+                pieces += (_head(HEADERS, part.first, part.count, 0, 0, data), data)
             frames = part.frames
             due_ms = part.timestamp_ns // _NS_PER_MS + part.delay_ms if part.delay_ms else 0
             pieces += (_head(MESSAGES, part.first, part.count, part.delay_ms, due_ms, frames), frames)
@@ -274,6 +291,11 @@ def encode(extract: Extract) -> bytes:
     return b"".join(pieces)
 
 
-def _head(kind: int, first: int, count: int, delay_ms: int, due_ms: int, frames: bytes) -> bytes:
-    head = SECTION.pack(MAGIC, kind, first, count, len(frames), delay_ms, due_ms, crc32(frames))
+def _shown(extract: Extract) -> Iterator[Segment | range]:
+    """Iterate over the parts of a log that a reader gets."""
+    return (part for part in extract.parts if isinstance(part, range) or not part.channel)
+
+
+def _head(kind: int, first: int, count: int, delay_ms: int, due_ms: int, data: bytes) -> bytes:
+    head = SECTION.pack(MAGIC, kind, first, count, len(data), delay_ms, due_ms, crc32(data))
     return head + CRC.pack(crc32(head))

@@ -5,6 +5,10 @@ POST /pub and /mpub.
     /mpub                 LF-separated messages; empty lines are none, CR is data
     /mpub?binary=true     int32 count | count x (int32 size | size bytes)      big-endian; what follows is ignored
 
+Headers of messages, in the head of a request or with `headers=true` in the body, are described in `message_headers`.
+They are read once for each head that is cached, and choose the handler of the request: one without headers costs
+nothing more.
+
 A publish is answered when its messages are as safe as the broker's durability class says. The order of the checks is
 nsqd's (nsqd specification 3.6, 3.7), with one difference: a chunked binary body whose messages do not end within
 max-body-size is refused for its size, where nsqd continues to read as long as there are messages in it.
@@ -15,16 +19,21 @@ Performance: called once per request.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
+from nsqtw.api.message_headers import EndsEarly, encode, headers_of_request, messages_with_headers
+from nsqtw.core.headers import ID, PRIORITIES
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
-from nsqtw.http.endpoints import AN_OK, FAILED, TOPIC, Errors, Parameter, Section, endpoint
-from nsqtw.http.query import parameters
+from nsqtw.http.endpoints import AN_OK, FAILED, TOPIC, Endpoint, Errors, Parameter, Section, endpoint
+from nsqtw.http.query import parameters, read_parameters, truth
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, exiting, failure, text
+from nsqtw.http.routes import Handler, HandlerOfHead
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
 from nsqtw.options.types import whole_nanoseconds
@@ -38,9 +47,24 @@ _MSG_EMPTY = failure(400, "MSG_EMPTY")
 _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _INVALID_TOPIC = failure(400, "INVALID_TOPIC")
 _INVALID_DEFER = failure(400, "INVALID_DEFER")
+_INVALID_HEADERS = failure(400, "INVALID_HEADERS")
+_ID_OF_MANY = failure(
+    400, "INVALID_ID", detail="An id is that of one message: use /pub, or /mpub with headers=true and ids in the body."
+)
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
+_HAS_HEADERS = Parameter(
+    "headers",
+    {"type": "boolean", "default": False, "description": "each message has headers; only with binary=true"},
+)
+_TTL = Parameter("ttl", {"type": "string", "description": "time to live, as milliseconds or a duration"})
+_ID = Parameter("id", {"type": "string", "minLength": 1, "description": "the publisher's id of the message"})
+_PRIORITY = Parameter("priority", {"type": "string", "enum": list(PRIORITIES)})
+_BAD_PUBLISH = (
+    *("INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"),
+    *("INVALID_HEADER", "INVALID_TTL", "INVALID_ID", "INVALID_PRIORITY"),
+)
 _NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
@@ -66,12 +90,12 @@ class Publishing(Section):
         "/pub",
         "Publish a message",
         required=(TOPIC,),
-        optional=(_DEFER,),
+        optional=(_DEFER, _TTL, _ID, _PRIORITY),
         body="the message",
         max_body="max_msg_size",
         success=AN_OK,
         errors={
-            400: ["INVALID_REQUEST", "MSG_EMPTY", "MISSING_ARG_TOPIC", "INVALID_TOPIC", "INVALID_DEFER"],
+            400: [*_BAD_PUBLISH, "MSG_EMPTY", "INVALID_DEFER"],
             413: ["MSG_TOO_BIG"],
             **_NO_NEW_TOPIC,
         },
@@ -80,8 +104,8 @@ class Publishing(Section):
         logged=False,
         repeats=True,
     )
-    def publish(self, request: HttpRequest) -> Answer | None:
-        """POST /pub"""
+    def publish(self, request: HttpRequest, headers: Sequence[bytes] | None = None) -> Answer | None:
+        """POST /pub. `headers` are the encoded ones of the message, if it has any."""
         if request.is_overlong:
             return _MSG_TOO_BIG
         body = request.body
@@ -90,7 +114,7 @@ class Publishing(Section):
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
         delay_ms = self._delay_ms(params["defer"]) if "defer" in params else 0
-        self._put(request, topic, [body], delay_ms)
+        self._put(request, topic, [body], delay_ms, headers)
         return None
 
     @endpoint(
@@ -98,12 +122,13 @@ class Publishing(Section):
         "/mpub",
         "Publish messages",
         required=(TOPIC,),
-        optional=(_IS_BINARY,),
-        body="a message a line; with binary=true int32 count, and int32 size before each",
+        optional=(_IS_BINARY, _HAS_HEADERS, _TTL, _PRIORITY),
+        body="a message a line; with binary=true int32 count, and int32 size before each; with headers=true, too, NSQH,"
+        " int32 count, and before each message its headers, with int32 size before both",
         max_body="max_body_size",
         success=AN_OK,
         errors={
-            400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"],
+            400: [*_BAD_PUBLISH, "INVALID_HEADERS"],
             413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
             **_NO_NEW_TOPIC,
         },
@@ -113,8 +138,8 @@ class Publishing(Section):
         logged=False,
         repeats=True,
     )
-    def publish_many(self, request: HttpRequest) -> Answer | None:
-        """POST /mpub"""
+    def publish_many(self, request: HttpRequest, headers: bytes | None = None) -> Answer | None:
+        """POST /mpub. `headers` are the encoded ones of each message, if they have any."""
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
         if _is_binary(params.get("binary")):
@@ -125,12 +150,64 @@ class Publishing(Section):
                 return INVALID_REQUEST
         if not messages:
             return OK
-        self._put(request, topic, messages, 0)
+        self._put(request, topic, messages, 0, None if headers is None else [headers] * len(messages))
         return None
 
-    def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
+    def _publish_with_headers(self, request: HttpRequest, common: Mapping[str, str]) -> Answer | None:
+        """POST /mpub with headers=true. `common` are headers of every message."""
+        params = parameters(request.query)
+        topic = self._topic(params.get("topic"))
+        if not _is_binary(params.get("binary")):
+            return _INVALID_HEADERS
+        limits = self._limits
+        try:
+            messages, headers = messages_with_headers(request.body[: limits.max_body_size], limits, common)
+        except ClientError as error:
+            raise _refused(error, request.body, limits) from None
+        self._put(request, topic, messages, 0, headers if any(headers) else None)
+        return None
+
+    def handler_of_head(self, endpoint: Endpoint) -> HandlerOfHead:
+        """Section API: a request with headers for its messages has a handler of its own."""
+        choose = self._for_one if endpoint.path == "/pub" else self._for_many
+
+        def chosen(fields: Mapping[bytes, bytes], query: bytes) -> Handler | None:
+            try:
+                params = read_parameters(query)
+            except ValueError:
+                return None
+            try:
+                return choose(headers_of_request(fields, params, with_trace=self._limits.trace_headers), params)
+            except Refused as refused:
+                answer = refused.answer
+                return lambda request: answer
+
+        return chosen
+
+    def _for_one(self, headers: Mapping[str, str], params: Mapping[str, str]) -> Handler | None:
+        return partial(self.publish, headers=[encode(headers)]) if headers else None
+
+    def _for_many(self, headers: Mapping[str, str], params: Mapping[str, str]) -> Handler | None:
+        if ID in headers:
+            raise Refused(_ID_OF_MANY)
+        encoded = encode(headers)
+        if truth(params, _HAS_HEADERS.name):
+            return partial(self._publish_with_headers, common=headers)
+        return partial(self.publish_many, headers=encoded) if headers else None
+
+    def _put(
+        self,
+        request: HttpRequest,
+        topic: Topic,
+        messages: list[bytes],
+        delay_ms: int,
+        headers: Sequence[bytes] | None,
+    ) -> None:
         topic.put(
-            messages, delay_ms, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING)
+            messages,
+            delay_ms,
+            request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING),
+            headers,
         )
         self._pump.on_read(request.size)
 
@@ -181,22 +258,21 @@ def binary_messages(body: bytes, limits: Limits) -> list[bytes]:
     """The messages of a body with sizes in it. Refused."""
     try:
         return _sized_messages(body[: limits.max_body_size], limits)
-    except _EndsEarly as error:
-        if len(body) > limits.max_body_size:
-            raise Refused(_BODY_TOO_BIG) from None  # there may be more of it, which was not kept
-        raise Refused(failure(413, error.code.removeprefix("E_"))) from None
     except ClientError as error:
-        raise Refused(failure(413, error.code.removeprefix("E_"))) from None
+        raise _refused(error, body, limits) from None
 
 
-class _EndsEarly(ClientError):
-    """The body ends where there should be more."""
+def _refused(error: ClientError, body: bytes, limits: Limits) -> Refused:
+    """Return the refusal of a binary body."""
+    if isinstance(error, EndsEarly) and len(body) > limits.max_body_size:
+        return Refused(_BODY_TOO_BIG)  # there may be more of it, which was not kept
+    return Refused(failure(413, error.code.removeprefix("E_")))
 
 
 def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     """Like `binary_messages`. ClientError."""
     if len(body) < SIZE_BYTES:
-        raise _EndsEarly("E_BAD_BODY", "failed to read message count")
+        raise EndsEarly("E_BAD_BODY", "failed to read message count")
     count = unpack_size(body)[0]
     check_count(count, limits.max_body_size)
     messages = equal_messages(body, SIZE_BYTES, count, limits.max_msg_size) or []
@@ -207,13 +283,13 @@ def _sized_messages(body: bytes, limits: Limits) -> list[bytes]:
     for index in range(len(messages), count):
         start = offset + SIZE_BYTES
         if start > end:
-            raise _EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
+            raise EndsEarly("E_BAD_MESSAGE", f"failed to read message({index}) body size")
         size = unpack_size(body, offset)[0]
         if not 0 < size <= max_size:
             check_size(index, size, max_size)
         offset = start + size
         if offset > end:
-            raise _EndsEarly("E_BAD_MESSAGE", "failed to read message body")
+            raise EndsEarly("E_BAD_MESSAGE", "failed to read message body")
         messages.append(body[start:offset])
     return messages
 

@@ -21,6 +21,7 @@ from twisted.logger import Logger
 from nsqtw.api.context import ApiContext
 from nsqtw.api.log_position import TIME, LogPosition, parse_log_position
 from nsqtw.core.channel import Channel
+from nsqtw.core.headers import decode_headers
 from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError
@@ -72,6 +73,8 @@ _MESSAGE = {
         "attempts": {"type": "integer"},
         "body": {"type": "string"},
         "encoding": {"type": "string", "enum": ["text", "base64"]},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+        "channel": {"type": "string", "description": "the only channel that gets the message"},
         "due": {"type": "integer"},
         "deadline": {"type": "integer"},
         "consumer": {"type": "object"},
@@ -210,6 +213,10 @@ class Replay(Section):
             "body": body,
             "encoding": encoding,
         }
+        if peeked.headers:
+            fields["headers"] = decode_headers(peeked.headers)
+        if peeked.channel:
+            fields["channel"] = peeked.channel
         if peeked.due is not None:
             fields["due"] = self._broker.timestamp_ns(peeked.due)
         if peeked.delivery is not None and peeked.consumer is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -37,6 +37,10 @@ def _body_text(body: bytes) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({len(body)} bytes)"
 
 
+def _headers_text(headers: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in headers.items()) or "-"
+
+
 _COLUMNS = (
     Column("id", "ID"),
     Column("timestamp", "PUBLISHED", time_text),
@@ -66,11 +70,12 @@ def _row(message: Message) -> dict[str, Any]:
         "due": message.due,
         "deadline": message.deadline,
         "consumer": consumer and f"{consumer.hostname}/{consumer.client_id} {consumer.remote_address}",
+        "headers": dict(message.headers),
         **body_fields(message.body),
     }
 
 
-async def peek(session: Session, topic: str, channel: str | None, state: str, n: int) -> Table:
+async def peek(session: Session, topic: str, channel: str | None, state: str, n: int, headers: bool) -> Table:
     """`nsqtw peek`."""
     async with session.cluster() as cluster:
         with _topic_must_exist(topic):
@@ -81,7 +86,8 @@ async def peek(session: Session, topic: str, channel: str | None, state: str, n:
         session.say(f"{n} shown, there are more: -n {min(10 * n, _MOST_SHOWN)} shows up to {min(10 * n, _MOST_SHOWN)}")
     if not session.output.is_json:
         rows = [{**row, "shown": _body_text(message.body)} for row, message in zip(rows, messages, strict=False)]
-    return Table((*_COLUMNS, *_STATE_COLUMNS[state], Column("shown", "BODY")), rows, "no messages")
+    more = (Column("headers", "HEADERS", _headers_text),) if headers else ()
+    return Table((*_COLUMNS, *_STATE_COLUMNS[state], *more, Column("shown", "BODY")), rows, "no messages")
 
 
 async def seek(session: Session, topic: str, channel: str, to: str, dry_run: bool) -> Document:

@@ -1,4 +1,6 @@
-"""`nsqtw pub`: publishes messages of the command line or of stdin, through the client library."""
+"""
+`nsqtw pub`: publishes messages of the command line or of stdin, through the client library; with headers over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.failures import explained
 from nsqtw.cli.output import Document, is_terminal
 from nsqtw.cli.progress import ProgressBar
+from nsqtw.cli.publish_headers import headers_of, publish_with_headers
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import StdinMessages, delimiter_of
 from nsqtw.client.event_loop import Future
@@ -49,6 +52,9 @@ async def publish(
     delimiter: str,
     defer: str,
     count: int,
+    header: tuple[str, ...],
+    ttl: str,
+    message_id: str,
     nsqd_tcp_address: tuple[str, ...],
 ) -> Document:
     """`nsqtw pub`."""
@@ -58,9 +64,18 @@ async def publish(
     delay = duration_of("--defer", defer, "a duration such as 30s or 5m")
     if delay < 0:
         raise OptionError("--defer must not be negative")
+    headers = headers_of(header, ttl, message_id)
+    if headers and (delay or nsqd_tcp_address):
+        other = "--defer" if delay else "--nsqd-tcp-address"
+        raise OptionError(f"{other} cannot be given with headers, which are published over HTTP")
+    if "id" in headers and (len(bodies) > 1 or count > 1):
+        raise OptionError("an id is that of one message")
     if not bodies and is_terminal(sys.stdin):
         session.say("a message on each line; Ctrl-D ends")
     source = StdinMessages(session.reactor, delimiter_of(delimiter)) if not bodies else None
+    if headers:
+        published = await publish_with_headers(session, topic, source or _each(bodies), headers, count)
+        return _published(session, topic, published)
     access = session.usable_access()
     if nsqd_tcp_address:
         access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
@@ -85,7 +100,11 @@ async def publish(
     finally:
         bar.close()
         await producer.stop()
-    if source is not None and not published:
+    return _published(session, topic, published)
+
+
+def _published(session: Session, topic: str, published: int) -> Document:
+    if not published:
         session.warn("stdin had no message")
     return Document({"topic": topic, "published": published}, [f"published {_messages_text(published)} to {topic}"])
 

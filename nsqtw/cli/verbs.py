@@ -65,14 +65,18 @@ VERBS: tuple[Verb, ...] = (
         option(
             "--count", "Publish each message this many times.", type=click.IntRange(1), default=1, show_default=True
         ),
+        option("--header", "Header of each message; may be repeated.", multiple=True, metavar="NAME=VALUE"),
+        option("--ttl", "Time to live of each message, such as 60s.", metavar="DURATION", default=""),
+        option("--id message_id", "Id of the message, for deduplication.", metavar="TEXT", default=""),
         nsqd_tcp_address(),
         description="Publish messages to one node. Each is stored when the command ends with exit code 0. Lines on"
-        " stdin are published while they come; empty ones are skipped.",
+        " stdin are published while they come; empty ones are skipped. Messages with headers are published over HTTP.",
         section=MESSAGES,
         examples=(
             ("One message", "pub greetings 'hello world'"),
             ("A message for each line", "pub orders < orders.jsonl"),
             ("In five minutes", "pub reminders --defer 5m 'call back'"),
+            ("With headers", "pub orders --header tenant=acme --ttl 60s 'hello world'"),
         ),
     ),
     verb(
@@ -111,6 +115,7 @@ VERBS: tuple[Verb, ...] = (
             show_default=True,
         ),
         option("-n", "Messages to show.", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="COUNT"),
+        flag("--headers", "Show the headers of the messages, too. JSON always has them."),
         section=MESSAGES,
         examples=(
             ("What a channel waits for", "peek orders archive"),

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from nsqtw.client.event_loop import EventLoop
 from nsqtw.client.http import Answer, HttpQuery
-from nsqtw.client.log_sections import bodies_of
+from nsqtw.client.log_sections import messages_of
 from nsqtw.client.lookup import ACCEPT, answer_of, base_url, refusal
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
 from nsqtw.errors import LookupFailed
@@ -21,11 +21,15 @@ _SEEK = "/v2/channel/seek"
 
 
 class LogPart(NamedTuple):
-    """A part of a topic's log. `next` is the position to read from next, `end` one past the last readable message."""
+    """
+    A part of a topic's log. `next` is the position to read from next, `end` one past the last readable message.
+    `headers` are those of each message, all empty unless they were asked for.
+    """
 
     bodies: list[bytes]
     next: int
     end: int
+    headers: list[dict[str, str]]
 
 
 class BaseNsqdApi(ABC):
@@ -94,17 +98,25 @@ class BaseNsqdApi(ABC):
         return await self._object("GET", "/v2/topic/messages", {"topic": topic, "limit": str(limit)})
 
     async def read_log(
-        self, topic: str, position: int | str = "earliest", *, limit: int = 1 << 20, wait: float = 0.0
+        self,
+        topic: str,
+        position: int | str = "earliest",
+        *,
+        limit: int = 1 << 20,
+        wait: float = 0.0,
+        headers: bool = False,
     ) -> LogPart:
         """
         Read the topic's log from a position on, "earliest" or "latest": about `limit` bytes. With `wait`, a request
-        that finds nothing is answered after up to so many seconds.
+        that finds nothing is answered after up to so many seconds. `headers`: with the headers of the messages.
         """
         parameters = {"topic": topic, "from": str(position), "limit": str(limit), "wait": str(int(wait * 1000))}
+        if headers:
+            parameters["headers"] = "true"
         answer = await self._ask("GET", "/v2/topic/log", parameters, timeout=REQUEST_SECONDS + wait)
-        headers = answer.headers
-        bodies = bodies_of(answer.body)
-        return LogPart(bodies, int(headers["x-nsqtw-next"]), int(headers["x-nsqtw-end"]))
+        found = messages_of(answer.body)
+        place, end = (int(answer.headers[f"x-nsqtw-{name}"]) for name in ("next", "end"))
+        return LogPart(found.bodies, place, end, found.headers)
 
     async def _object(self, method: str, path: str, parameters: dict[str, str]) -> dict[str, Any]:
         answer = await self._ask(method, path, parameters)

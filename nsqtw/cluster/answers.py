@@ -289,7 +289,13 @@ def _message(fields: JsonObject, node: str) -> Message:
             hostname=_text(consumer, "hostname"),
             remote_address=_text(consumer, "remote_address"),
         ),
+        headers=_headers(fields),
     )
+
+
+def _headers(fields: JsonObject) -> dict[str, str]:
+    found = _typed(fields, "headers", dict, {})
+    return {name: _text(found, name) for name in found}
 
 
 # -- values

@@ -8,16 +8,17 @@ policies are set. Nodes that cannot do this become warnings; Unsupported when no
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from nsqtw.client.message_headers import mpub_body
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
 from nsqtw.cluster.answers import messages_in, policy_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
 from nsqtw.cluster.model import Node, NodeMessages, NodePolicy, Partial, Seek
-from nsqtw.errors import NoServerAnswered, UnknownObject, Unsupported
+from nsqtw.errors import ClusterError, InvalidHeaders, NoServerAnswered, UnknownObject, Unsupported
 
 V = TypeVar("V")
 
@@ -84,6 +85,22 @@ class Cluster(Changes, Maintenance):
             [self.requests.post(NSQD, self.request_address(target), "/pub", {"topic": topic}, body)]
         )
         split(NSQD, outcome)
+        return target.http_address
+
+    async def publish_with_headers(
+        self, topic: str, messages: Sequence[tuple[bytes, Mapping[str, str]]], *, node: str = ""
+    ) -> str:
+        """
+        Publish messages that have headers, all or none, as `publish` does. A node that does not know headers refuses.
+        ClusterError for headers that cannot be sent.
+        """
+        try:
+            body = mpub_body(messages)
+        except InvalidHeaders as error:
+            raise ClusterError(str(error)) from error
+        target = await self._publisher(topic, node)
+        parameters = {"topic": topic, "binary": "true", "headers": "true"}
+        split(NSQD, await ask_all([self.requests.post(NSQD, self.request_address(target), "/mpub", parameters, body)]))
         return target.http_address
 
     async def set_durability(self, topic: str, durability: str) -> Done:

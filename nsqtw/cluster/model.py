@@ -295,6 +295,7 @@ class Message:
     deadline: int | None = None
     """When the delivery of a message in flight times out."""
     consumer: MessageHolder | None = None
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -31,6 +31,8 @@ TTL: Final = "ttl"
 PRIORITY: Final = "priority"
 """high, normal or low."""
 TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+"""Names of W3C Trace Context."""
 
 RESERVED_PREFIX: Final = "nsq-"
 """Only the broker writes headers with this prefix."""
@@ -43,7 +45,11 @@ MAX_NAME_BYTES: Final = 128
 
 NO_HEADERS: Final = b""
 
+PRIORITIES: Final = ("high", "normal", "low")
+MAX_ID_BYTES: Final = 255
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_WHOLE_MS = re.compile(r"[1-9][0-9]{0,14}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LENGTH: Final = struct.Struct(">H")
 
@@ -104,6 +110,25 @@ def check_encoded(encoded: bytes) -> bytes:
     if encoded and encode_headers(decode_headers(encoded)) != encoded:
         raise InvalidHeaders("the headers are not sorted by name, or a name is there twice")
     return encoded
+
+
+def check_known(headers: Mapping[str, str]) -> None:
+    """Check the values of the headers that the broker reads itself. InvalidHeaders."""
+    for name, is_valid, form in _KNOWN:
+        value = headers.get(name)
+        if value is not None and not is_valid(value):
+            raise InvalidHeaders(f"header {name!r} must be {form}")
+
+
+def _is_id(value: str) -> bool:
+    return 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
+
+
+_KNOWN: Final = (
+    (ID, _is_id, f"1 to {MAX_ID_BYTES} bytes"),
+    (TTL, _WHOLE_MS.fullmatch, "milliseconds, as a whole number above 0"),
+    (PRIORITY, PRIORITIES.__contains__, "high, normal or low"),
+)
 
 
 def _decoded(encoded: bytes) -> Iterator[tuple[str, str]]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from attrs import define, field
 
 from nsqtw.core.channel import Channel, ChannelOwner
 from nsqtw.core.consumer import Consumer
+from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
 
@@ -35,6 +37,10 @@ class Peeked:
     delivery: Delivery | None = None
     consumer: Consumer | None = None
     """The consumer of a message in flight."""
+    headers: bytes = NO_HEADERS
+    """Encoded as in `core.headers`."""
+    channel: str = ""
+    """The only channel that gets the message; empty for all."""
 
     @property
     def id(self) -> bytes:
@@ -91,7 +97,8 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
     cursor, topic = channel.cursor, channel.topic
     assert cursor is not None, "an ephemeral channel is not looked into"
     yield from _pending(channel, now, limit, deferred=False)
-    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, topic.context.timestamp_ns(now))
+    wall_ns = topic.context.timestamp_ns(now)
+    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, wall_ns, channel.name)
 
 
 def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
@@ -101,8 +108,7 @@ def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Ite
     for row in cursor.pending_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
         record = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
         if record is not None:
-            segment, index = record
-            yield Peeked(segment.slice(index, index + 1), row.attempts, cursor.due_at(row) if deferred else None)
+            yield _peeked(*record, row.attempts, due=cursor.due_at(row) if deferred else None)
 
 
 def _in_flight(channel: Channel) -> Iterator[Peeked | None]:
@@ -110,9 +116,12 @@ def _in_flight(channel: Channel) -> Iterator[Peeked | None]:
         for message_id, delivery in consumer.in_flight.items():
             record = channel.topic.log.find(sequence_of(message_id))
             if record is not None:
-                segment, index = record
-                frame = segment.slice(index, index + 1)
-                yield Peeked(frame, delivery.attempts, delivery=delivery, consumer=consumer)
+                yield _peeked(*record, delivery.attempts, delivery=delivery, consumer=consumer)
+
+
+def _peeked(segment: Segment, index: int, attempts: int, **more: Any) -> Peeked:
+    headers = segment.headers_of(index)
+    return Peeked(segment.slice(index, index + 1), attempts, headers=headers, channel=segment.channel, **more)
 
 
 def _sequences_in_flight(channel: Channel) -> Iterator[int]:
@@ -122,11 +131,17 @@ def _sequences_in_flight(channel: Channel) -> Iterator[int]:
 
 
 def _frames(
-    topic: ChannelOwner, start: int, stop: int, limit: int, replays: int | None = None, wall_ns: int = 0
+    topic: ChannelOwner,
+    start: int,
+    stop: int,
+    limit: int,
+    replays: int | None = None,
+    wall_ns: int = 0,
+    channel: str = "",
 ) -> Iterator[Peeked | None]:
     """
     Iterate over messages of the log that were not delivered. With `replays`, deferred ones only of a replay and when
-    they are due.
+    they are due; with `channel`, none that only another channel gets.
     """
     walked = 0
     for segment in topic.reader.segments(start, stop):
@@ -136,8 +151,10 @@ def _frames(
         walked += len(segment.frames)
         if segment.delay_ms and replays is not None and not _is_due_for_replay(segment, replays, wall_ns):
             continue
+        if channel and segment.channel not in ("", channel):
+            continue
         for index in islice(range(segment.count), limit + 1):
-            yield Peeked(segment.slice(index, index + 1), 0)
+            yield _peeked(segment, index, 0)
 
 
 def _is_due_for_replay(segment: Segment, replays: int, wall_ns: int) -> bool:

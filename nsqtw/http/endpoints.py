@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from attrs import field, frozen
 
 from nsqtw.http.responses import INVALID_REQUEST, Answer
-from nsqtw.http.routes import BODY_IGNORED, Handler, Route
+from nsqtw.http.routes import BODY_IGNORED, Handler, HandlerOfHead, Route
 from nsqtw.rights import ADMIN
 
 _ENDPOINTS = "_endpoints"
@@ -83,8 +83,8 @@ class Endpoint:
         """The parameters that name the topic and channel for which a credential must have the permission."""
         return tuple(parameter.name for parameter in self.required if parameter in (TOPIC, CHANNEL))
 
-    def route(self, handler: Handler, options: Any) -> Route:
-        """Return the route that calls `handler`."""
+    def route(self, handler: Handler, options: Any, handler_of_head: HandlerOfHead | None = None) -> Route:
+        """Return the route that calls `handler`, or for some heads another one."""
         return Route(
             self.method.encode(),
             self.path.encode(),
@@ -96,6 +96,7 @@ class Endpoint:
             needs=self.needs,
             about=self.about,
             repeats=self.repeats,
+            handler_of_head=handler_of_head,
         )
 
 
@@ -121,7 +122,7 @@ class Section:
     def routes(self, options: Any = None) -> list[Route]:
         """Return a route for each endpoint; `options` has the sizes of the largest bodies."""
         return [
-            declared.route(self.handler(getattr(self, name)), options)
+            declared.route(self.handler(getattr(self, name)), options, self.handler_of_head(declared))
             for name, method in vars(type(self)).items()
             for declared in getattr(method, _ENDPOINTS, ())
         ]
@@ -129,6 +130,10 @@ class Section:
     def handler(self, method: Callable[..., Any]) -> Handler:
         """Return the handler that calls a method of this section: the method itself."""
         return method
+
+    def handler_of_head(self, endpoint: Endpoint) -> HandlerOfHead | None:
+        """Return the chooser of handlers by head for an endpoint of this section; None: there is one handler."""
+        return None
 
 
 def numbers(*names: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ _MAX_DIGITS = 18
 
 
 class CachedHead(NamedTuple):
-    """The head of a request, and its route."""
+    """The head of a request, and its route, with the handler for this head."""
 
     method: bytes
     target: bytes

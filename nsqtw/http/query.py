@@ -33,6 +33,11 @@ def parameters(query: bytes) -> Mapping[str, str]:
         raise Refused(INVALID_REQUEST) from None
 
 
+def read_parameters(query: bytes) -> Mapping[str, str]:
+    """Like `parameters`, for a caller whose request is refused by another reader of the query. ValueError."""
+    return _known(query) if len(query) <= _MAX_REMEMBERED else _parsed(query)
+
+
 def whole_number(params: Mapping[str, str], name: str, default: int, lowest: int = 0) -> int:
     """A parameter that is a number, of at most 18 digits. Refused."""
     text = params.get(name)

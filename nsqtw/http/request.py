@@ -116,6 +116,10 @@ class HttpRequest:
         self._is_logged = route.logged
         if not isinstance(route, Route):
             return route.answer
+        if route.handler_of_head is not None:
+            handler = route.handler_of_head(self.fields, self.query)
+            if handler is not None:
+                route = attrs.evolve(route, handler=handler)
         self._route = route
         error = self._cross_origin() or self._authorize(route)
         if error is not None:

@@ -8,7 +8,7 @@ with another method is 405, one that only differs by slashes, dots or letter cas
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes
 
@@ -35,6 +35,9 @@ credential, empty if that is not known.
 Handler = Callable[["HttpRequest"], "Answer | None"]
 """Serves a request whose body is there. Returns None when the request is going to be answered later. Refused."""
 
+HandlerOfHead = Callable[[Mapping[bytes, bytes], bytes], "Handler | None"]
+"""Returns the handler for a request with these header fields and this query; None: that of its route."""
+
 
 @frozen
 class Route:
@@ -59,6 +62,8 @@ class Route:
     """The query parameters that name the topic and the channel of that permission; none for the whole broker."""
     repeats: bool = False
     """Whether clients repeat the same head here, so that it is worth caching (head_cache)."""
+    handler_of_head: HandlerOfHead | None = None
+    """Chooses another handler by the head of a request, once for a head that is cached."""
 
 
 @frozen

@@ -572,6 +572,9 @@ class Options:
         limit=NOT_NEGATIVE,
         reload=live,
     )
+    trace_headers: bool = option(
+        BOOLEAN, False, "keep traceparent and tracestate of HTTP publishes as headers of their messages"
+    )
     requeue_on_disconnect: bool = option(
         BOOLEAN,
         False,

@@ -30,9 +30,17 @@ def test_a_channel_is_created_where_one_is_named() -> None:
 
 
 def test_lines_of_a_message_end_as_they_were_typed() -> None:
-    assert fields.publish({"body": "one\r\ntwo"}) == ("publish", {"body": b"one\ntwo"})
+    assert fields.publish({"body": "one\r\ntwo"}) == ("publish", {"body": b"one\ntwo", "headers": {}})
     with pytest.raises(FormError, match="no empty messages"):
         fields.publish({"body": ""})
+
+
+def test_headers_are_read_one_a_line() -> None:
+    form = {"body": "x", "headers": "Tenant: acme\r\n\r\nurl: http://a:1\r\n"}
+    assert fields.publish(form)[1]["headers"] == {"tenant": "acme", "url": "http://a:1"}
+    for text, error in (("tenant", "name: value"), (": x", "name: value"), ("a: 1\nA: 2", "there twice")):
+        with pytest.raises(FormError, match=error):
+            fields.publish({"body": "x", "headers": text})
 
 
 @pytest.mark.parametrize(

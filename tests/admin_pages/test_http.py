@@ -279,6 +279,15 @@ def test_a_link_beside_a_message_leads_to_its_replay(admin: AdminProcess, nodes:
     assert 'id="preview"' in form
 
 
+def test_a_message_is_published_with_headers_and_shown_with_them(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic, "work", messages=0)
+    csrf, headers = token(admin, "/actions/create"), "Tenant: <acme>"
+    status, _, _ = post(admin, f"/actions/publish?topic={topic}", csrf=csrf, body="hello", headers=headers)
+    assert status == 303
+    page = admin.get(f"/topics/{topic}/work?view=messages").body.decode()
+    assert "<dt>tenant</dt><dd>&lt;acme&gt;</dd>" in page
+
+
 def test_a_replay_is_red_only_when_it_skips_messages(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
     nodes.prepare(topic, "work", messages=3)
     wait_until(lambda: admin.get(f"/topics/{topic}/work").status == 200, "the channel is there")

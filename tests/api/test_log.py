@@ -7,7 +7,9 @@ from zlib import crc32
 
 import pytest
 
-from nsqtw.api.log import CRC, LOST, MAGIC, MAX_BYTES, MESSAGES, SECTION
+from nsqtw.api.log import CRC, HEADERS, LOST, MAGIC, MAX_BYTES, MESSAGES, SECTION
+from nsqtw.client.log_sections import messages_of
+from nsqtw.core.headers import encode_headers
 from tests.core.harness import Message, messages
 from tests.http.broker_fixture import DONE, Log, Reply, Web, request
 
@@ -32,7 +34,7 @@ def sections(body: bytes) -> list[Section]:
         assert CRC.unpack_from(body, head_end) == (crc32(body[offset:head_end]),)
         frames = body[head_end + CRC.size : head_end + CRC.size + length]
         assert crc32(frames) == crc
-        found.append(Section(kind, first, count, delay_ms, due_ms, messages(frames)))
+        found.append(Section(kind, first, count, delay_ms, due_ms, messages(frames) if kind != HEADERS else []))
         offset = head_end + CRC.size + length
     return found
 
@@ -104,6 +106,33 @@ def test_lost_messages_have_a_section_of_their_own() -> None:
     assert [(section.kind, section.count) for section in found] == [(MESSAGES, 1), (LOST, 1), (MESSAGES, 1)]
     assert found[1].first == found[0].first + 1
     assert numbers(reply)["lost"] == 1
+
+
+def test_headers_are_shown_to_a_reader_who_asks() -> None:
+    one = web()
+    one.post("/mpub?topic=t", b"a\nb")
+    one.ask("POST", "/pub?topic=t", b"c", X_NSQ_K="v")
+    one.post("/pub?topic=t", b"d")
+    plain = one.get("/v2/topic/log?topic=t")
+    asked = one.get("/v2/topic/log?topic=t&headers=true")
+    assert [section.kind for section in sections(plain.body)] == [MESSAGES] * 3
+    assert [section.kind for section in sections(asked.body)] == [MESSAGES, HEADERS, MESSAGES, MESSAGES]
+    of_headers, of_messages = sections(asked.body)[1:3]
+    assert of_headers[1:5] == of_messages[1:5], "it has the place of the section behind it"
+    assert numbers(plain) == numbers(asked)
+    assert messages_of(asked.body) == ([b"a", b"b", b"c", b"d"], [{}, {}, {"k": "v"}, {}])
+    assert messages_of(plain.body) == ([b"a", b"b", b"c", b"d"], [{}] * 4)
+
+
+def test_messages_for_one_channel_are_left_out() -> None:
+    one = web()
+    one.post("/pub?topic=t", b"a")
+    one.core.topic().put([b"again"], 0, lambda error: None, [encode_headers({"k": "v"})], channel="c")
+    one.core.turn()
+    first = one.get("/v2/topic/log?topic=t&headers=true")
+    assert (bodies(first), numbers(first)["messages"]) == ([b"a"], 1)
+    assert numbers(first)["next"] == numbers(first)["end"], "the reader goes on behind them"
+    assert bodies(one.get(f"/v2/topic/log?topic=t&from={numbers(first)['next'] - 1}")) == []
 
 
 def test_positions_of_a_time() -> None:
@@ -239,6 +268,7 @@ def test_who_waits_for_class_memory_is_answered_when_it_is_stored() -> None:
         ("topic=t&limit=0", (400, "INVALID_LIMIT")),
         ("topic=t&limit=x", (400, "INVALID_LIMIT")),
         ("topic=t&wait=-5", (400, "INVALID_WAIT")),
+        ("topic=t&headers=1", (400, "INVALID_HEADERS")),
     ],
 )
 def test_refusals(query: str, outcome: tuple[int, str]) -> None:

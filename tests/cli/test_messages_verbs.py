@@ -67,6 +67,51 @@ def test_deferred_messages_wait(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> Non
     assert table.splitlines()[0].split() == ["ID", "PUBLISHED", "ATTEMPTS", "NODE", "DUE", "BODY"]
 
 
+def test_headers_are_published_and_shown(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    done = on_nsqd("pub", topic, "--header", "Tenant=acme", "--header", "note=a=b", "--ttl", "1h", "one", "two")
+    assert (done.code, done.out) == (0, f"published 2 messages to {topic}\n")
+    assert on_nsqd("pub", topic, "--id", "o-3", stdin=b"three").code == 0
+    rows = on_nsqd("peek", topic, "c", "-o", "json").json
+    common = {"note": "a=b", "tenant": "acme", "ttl": "3600000"}
+    assert [(row["body"], row["headers"]) for row in rows] == [
+        ("one", common),
+        ("two", common),
+        ("three", {"id": "o-3"}),
+    ]
+    table = on_nsqd("peek", topic, "c", "--headers").out.splitlines()
+    assert table[0].split() == ["ID", "PUBLISHED", "ATTEMPTS", "NODE", "HEADERS", "BODY"]
+    assert "note=a=b, tenant=acme, ttl=3600000" in table[1]
+    assert "HEADERS" not in on_nsqd("peek", topic, "c").out
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--header", "tenant", "x"], "must be NAME=VALUE"),
+        (["--header", "a=1", "--header", "A=2", "x"], "given twice"),
+        (["--header", "\xe4=1", "x"], "a name is ASCII"),
+        (["--header", "a b=1", "x"], "invalid header name"),
+        (["--ttl", "soon", "x"], "a duration such as 60s"),
+        (["--ttl", "0s", "x"], "at least 1ms"),
+        (["--id", "7", "x", "y"], "an id is that of one message"),
+        (["--header", "ttl=5", "--ttl", "1s", "x"], "the header ttl is given twice"),
+        (["--id", "7", "--defer", "1s", "x"], "--defer cannot be given with headers"),
+        (["--id", "7", "--nsqd-tcp-address", "127.0.0.1:1", "x"], "--nsqd-tcp-address cannot be given with headers"),
+    ],
+)
+def test_wrong_headers_are_one_line(on_nsqd: Nsqtw, topic: str, words: list[str], text: str) -> None:
+    done = on_nsqd("pub", topic, *words)
+    assert done.code != 0
+    assert text in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_an_id_is_that_of_one_message_of_stdin(on_nsqd: Nsqtw, topic: str) -> None:
+    done = on_nsqd("pub", topic, "--id", "7", stdin=b"one\ntwo\n")
+    assert (done.code != 0, "stdin has more" in done.err) == (True, True)
+
+
 def test_tail_with_a_channel_consumes_and_finishes(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> None:
     make(on_nsqd, topic)
     on_nsqd("pub", topic, "one", "two", "three")

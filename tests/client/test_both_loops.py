@@ -495,7 +495,8 @@ def test_the_http_api(loop: Loop, nsqd: Broker, topic: str) -> None:
         peeked = await api.peek(topic, "c")
         assert len(peeked["messages"]) == 2
         part = await api.read_log(topic)
-        assert part.bodies == [b"1", b"2"]
+        assert (part.bodies, part.headers) == ([b"1", b"2"], [{}, {}])
+        assert await api.read_log(topic, headers=True) == part
         assert (await api.read_log(topic, part.next)).bodies == []
         assert (await api.seek(topic, "c", "latest", dry_run=True))["skipped"] == 2
         assert counts(nsqd, topic) == (2, 0, 0)

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.core.headers import MAX_BYTES, MAX_COUNT, check_encoded, decode_headers, encode_headers, header
+from nsqtw.core.headers import MAX_BYTES, MAX_COUNT, check_encoded, check_known, decode_headers, encode_headers, header
 from nsqtw.core.segment import Segment, encode, merge, only
 from nsqtw.errors import InvalidHeaders
 from tests.core.harness import BrokerHarness
 
-NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True).filter(lambda name: not name.startswith("nsq-"))
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True).filter(
+    lambda name: not name.startswith("nsq-") and name not in ("id", "ttl", "priority")
+)
 VALUES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=50)
 
 
@@ -54,6 +56,22 @@ def test_one_header_is_found() -> None:
 def test_invalid_headers_are_refused(headers: dict[str, str], why: str) -> None:
     with pytest.raises(InvalidHeaders, match=why):
         encode_headers(headers)
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({"ttl": "0"}, "whole number above 0"),
+        ({"ttl": "1s"}, "whole number above 0"),
+        ({"id": ""}, "1 to 255 bytes"),
+        ({"id": "ä" * 128}, "1 to 255 bytes"),
+        ({"priority": "High"}, "high, normal or low"),
+    ],
+)
+def test_headers_that_the_broker_reads_are_checked(headers: dict[str, str], why: str) -> None:
+    check_known({"ttl": "1", "id": "x" * 255, "priority": "low", "other": ""})
+    with pytest.raises(InvalidHeaders, match=why):
+        check_known(headers)
 
 
 def test_the_broker_may_write_reserved_headers() -> None:

@@ -106,6 +106,7 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "backend",
         "durability",
         "keep-deferred",
+        "trace-headers",
         "max-defer-timeout",
         "requeue-on-disconnect",
         "protocol",

@@ -70,6 +70,19 @@ def test_the_columns(spark: SparkSession, broker: NsqdProcess) -> None:
     assert [None, None, 60] == [row.due and round((row.due - row.timestamp).total_seconds()) for row in rows]
 
 
+def test_headers_are_written_and_read(spark: SparkSession, broker: NsqdProcess) -> None:
+    rows = [("1", {"tenant": "acme"}, "k", None), ("2", None, None, "o-2"), ("3", {}, None, None)]
+    frame = spark.createDataFrame(rows, "value string, headers map<string,string>, key string, id string")
+    writer = frame.write.format("nsq").mode("append").option("nsqdHttpAddresses", f"{HOST}:{broker.http_port}")
+    writer.option("topic", "t").save()
+    found = read(spark, broker, includeHeaders="true", columns="value,headers").collect()
+    assert {b"1": {"tenant": "acme", "key": "k"}, b"2": {"id": "o-2"}, b"3": None} == {
+        bytes(row.value): row.headers for row in found
+    }
+    assert "headers" in read(spark, broker, includeHeaders="true").columns
+    assert "headers" not in read(spark, broker).columns
+
+
 def test_every_read_has_all_rows_over_a_crash_of_the_broker(spark: SparkSession, broker: NsqdProcess) -> None:
     bodies = publish(broker, 0, 500)
     assert bodies == values(read(spark, broker))

@@ -51,6 +51,22 @@ def test_a_part_of_a_section(bodies: list[bytes], low: int, high: int) -> None:
     assert [(FIRST + at) * 1000 for at in places] == rows.timestamps_ns.to_pylist()
 
 
+def test_headers_belong_to_the_next_section() -> None:
+    headers = b"\0\0\0\0" + b"\0\0\0\x05\x01k\x00\x01v" + b"\0\0\0\0"
+    body = section(3, FIRST, 3, headers) + section(1, FIRST, 3, frames(FIRST, b"a", b"b", b"c"))
+    with_headers, without = sections(body + section(1, FIRST + 3, 1, frames(FIRST + 3, b"d")))
+    assert [None, [("k", "v")], None] == cut(with_headers, FIRST, FIRST + 3).headers.to_pylist()
+    assert [[("k", "v")], None] == cut(with_headers, FIRST + 1, FIRST + 9).headers.to_pylist()
+    assert [None] == cut(without, FIRST + 3, FIRST + 4).headers.to_pylist()
+
+
+@pytest.mark.parametrize("headers", [b"", b"\0\0\0\x01\x01", b"\0\0\0\0\0", b"\0\0\0\x05\x01k\x00\x01\xff"])
+def test_damaged_headers(headers: bytes) -> None:
+    rows = cut(Section(FIRST, 1, 0, frames(FIRST, b"a"), headers), FIRST, FIRST + 1)
+    with pytest.raises(ReadError, match="headers that are damaged"):
+        _ = rows.headers
+
+
 def test_how_far_the_bytes_reach() -> None:
     whole = Section(FIRST, 3, 0, frames(FIRST, b"123456", b"123456", b"123456"))  # 40 bytes each
     assert [(FIRST, 0), (FIRST + 1, 40), (FIRST + 2, 80), (FIRST + 3, 120)] == [

@@ -176,7 +176,7 @@ def test_nsqds_by_nsqlookupd() -> None:
         ({"path": "t"}, 'a topic is named by the option "topic"'),
         ({"replay": "log"}, "it is for reading"),
         ({"numPartitions": "4"}, r"use repartition\(n\)"),
-        ({"includeHeaders": "true"}, "have no headers"),
+        ({"includeHeaders": "true"}, "become headers without it"),
         ({"topics": "t"}, 'did you mean "topic"'),
         ({"nsqdHttpAdresses": "h:4151"}, 'did you mean "nsqdHttpAddresses"'),
         ({"tls.caFiles": "ca.pem"}, 'did you mean "tls.caFile"'),

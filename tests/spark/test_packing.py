@@ -28,6 +28,15 @@ def test_the_bytes_of_a_batch() -> None:
     assert 2 == request.rows
 
 
+def test_the_bytes_of_a_batch_with_headers() -> None:
+    [entries] = entries_of(pa.array([b"ab", b"c"], pa.binary()), pa.array([b"\x01k\x00\x01v", b""], pa.binary()))
+    packer = TopicPacker("t", 10, 1000, has_headers=True)
+    [request] = [*packer.extend(entries), *packer.flush()]
+    expected = b"NSQH\x00\x00\x00\x02" + b"\x00\x00\x00\x05\x01k\x00\x01v" + b"\x00\x00\x00\x02ab"
+    assert expected + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x01c" == request.body
+    assert "/mpub?binary=true&headers=true&topic=t" == request.path
+
+
 def test_an_ephemeral_topic_is_quoted() -> None:
     [request] = packed(TopicPacker("t#ephemeral", 10, 1000), [b"a"])
     assert request.path.endswith("topic=t%23ephemeral")

@@ -4,7 +4,7 @@ import struct
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType
 from pyspark_nsq.errors import RowError, SchemaError
 from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES, SinkOptions
 from pyspark_nsq.sink.rows import Columns, RowReader
@@ -26,9 +26,8 @@ def find(columns: dict[str, str], options: SinkOptions = ONE_TOPIC) -> Columns:
 
 def reader(batch: pa.RecordBatch, options: SinkOptions) -> RowReader:
     names = batch.schema.names
-    places = [names.index(name) if name in names else None for name in ("value", "topic", "defer")]
-    assert places[0] is not None
-    return RowReader(Columns(places[0], places[1], places[2]), options, partition=7)
+    places = {"topic": None, "defer": None, **{name: at for at, name in enumerate(names)}}
+    return RowReader(Columns(**places), options, partition=7)  # type: ignore[arg-type]
 
 
 Read = tuple[dict[str, list[bytes]], list[tuple[str, bytes, int]]]
@@ -57,6 +56,9 @@ def test_where_the_columns_are() -> None:
         ({"value": "integer"}, '"value" is int, but must be string or binary'),
         ({"value": "string", "topic": "binary"}, '"topic" is binary, but must be string'),
         ({"value": "string", "defer": "string"}, '"defer" is string, but must be'),
+        ({"value": "string", "headers": "string"}, '"headers" is string, but must be map'),
+        ({"value": "string", "key": "binary"}, '"key" is binary, but must be string'),
+        ({"value": "string", "defer": "long", "id": "string"}, "a deferred message has no headers; leave one out"),
     ],
 )
 def test_a_schema_that_does_not_fit(columns: dict[str, str], said: str) -> None:
@@ -64,12 +66,18 @@ def test_a_schema_that_does_not_fit(columns: dict[str, str], said: str) -> None:
         find(columns)
 
 
+def test_headers_are_a_map_of_strings() -> None:
+    def with_values(kind: DataType) -> StructType:
+        return StructType().add("value", "string").add("headers", MapType(StringType(), kind))
+
+    assert Columns.find(with_values(StringType()), ONE_TOPIC).headers == 1
+    with pytest.raises(SchemaError, match="is map<string,binary>, but must be map<string,string>"):
+        Columns.find(with_values(BinaryType()), ONE_TOPIC)
+
+
 @pytest.mark.parametrize(
     ("column", "said"),
     [
-        ("key", "NSQ messages have no key; put it into the value, for example with to_json"),
-        ("headers", "NSQ messages have no headers; put it into the value"),
-        ("id", "NSQ gives each message an id of its own, and does not recognise repeats; put it into the value"),
         ("partition", "NSQ topics have no partitions"),
         ("timestamp", "NSQ sets the time of a message when it is published"),
         ("attempts", "it comes from reading NSQ"),
@@ -115,6 +123,41 @@ def test_the_column_topic() -> None:
 def test_null_and_zero_defer_nothing() -> None:
     messages = read(value=["1", "2", "3", "4"], defer=[None, 250, 0, 1])
     assert ({"t": [b"1", b"3"]}, [("t", b"2", 250), ("t", b"4", 1)]) == messages
+
+
+def test_columns_become_headers_of_their_rows() -> None:
+    kind = pa.map_(pa.string(), pa.string())
+    batch = pa.record_batch(
+        {
+            "value": ["1", "2", "3"],
+            "topic": ["b", "a", "b"],
+            "headers": pa.array([[("Tenant", "acme"), ("key", "x"), ("none", None)], None, []], kind),
+            "key": ["k", None, None],
+            "id": [None, "ä", None],
+        }
+    )
+    found = {topic: bytes(entries.cut(0, len(entries))) for topic, entries in reader(batch, BY_COLUMN).read(batch).now}
+    first = b"\x03key\x00\x01k" + b"\x06tenant\x00\x04acme"
+    second = b"\x02id\x00\x02\xc3\xa4"
+    assert {
+        "a": struct.pack(">i", len(second)) + second + b"\0\0\0\x012",
+        "b": struct.pack(">i", len(first)) + first + b"\0\0\0\x011" + b"\0\0\0\0" + b"\0\0\0\x013",
+    } == found
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"a b": "x"}, '"a b" is no name of a header'),
+        ({"nsq-reason": "x"}, "is no name of a header"),
+        ({"a": "x\n"}, "has a control character"),
+        ({"a": "x" * 16385}, "more than 16384 bytes"),
+        ({str(number): "" for number in range(65)}, "64 headers at most"),
+    ],
+)
+def test_headers_that_no_message_can_have(headers: dict[str, str], said: str) -> None:
+    with pytest.raises(RowError, match=said):
+        read(value=["1"], headers=pa.array([list(headers.items())], pa.map_(pa.string(), pa.string())))
 
 
 def test_an_empty_batch() -> None:

@@ -16,7 +16,7 @@ from pyspark_nsq.log.batch import log_batch_reader
 from pyspark_nsq.log.stream import LogStreamReader
 from pyspark_nsq.options.channel import SCHEMA, ChannelOptions
 from pyspark_nsq.options.kinds import BATCH, STREAM, check_mode
-from pyspark_nsq.options.log import LOG_SCHEMA, LogOptions
+from pyspark_nsq.options.log import LogOptions
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.options.values import BINARY
 from pyspark_nsq.sink.rows import Columns
@@ -112,4 +112,4 @@ class NsqDataSource(DataSource):
 
 
 def _columns_of(options: LogOptions | ChannelOptions) -> StructType:
-    return LOG_SCHEMA if isinstance(options, LogOptions) else SCHEMA
+    return options.schema if isinstance(options, LogOptions) else SCHEMA

@@ -37,8 +37,10 @@ class NsqLog:
 
         given = {name: _text(name, values) for name, values in arguments.items()}
         options = LogOptions.parse(given | {"replay": "log"})
-        if options.is_shaped:
-            raise OptionError(f'{NAME} has fixed columns; for "columns" and "valueFormat" create a view USING nsq')
+        if options.is_shaped or options.include_headers:
+            raise OptionError(
+                f'{NAME} has fixed columns; for "columns", "valueFormat" and "includeHeaders" create a view USING nsq'
+            )
         reader = LogBatchReader(options)
         for partition in reader.partitions():
             for batch in reader.read(partition):

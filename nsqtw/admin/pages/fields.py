@@ -36,7 +36,19 @@ def publish(fields: Fields) -> ActionCall:
     body = fields.get("body", "").replace("\r\n", "\n").encode()
     if not body:
         raise FormError("The message is empty: NSQ has no empty messages.")
-    return "publish", {"body": body}
+    return "publish", {"body": body, "headers": _headers(fields.get("headers", ""))}
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Return the headers of a text area, one a line. FormError."""
+    headers: dict[str, str] = {}
+    for line in filter(str.strip, text.splitlines()):
+        name, colon, value = line.partition(":")
+        if not (name.strip() and colon):
+            raise FormError(f"The header {line.strip()!r} must be written as name: value.")
+        if headers.setdefault(name.strip().lower(), value.strip()) != value.strip():
+            raise FormError(f"The header {name.strip()!r} is there twice.")
+    return headers
 
 
 def seek(fields: Fields) -> ActionCall:

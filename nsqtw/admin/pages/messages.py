@@ -3,12 +3,12 @@ The view of messages that wait, are deferred or in flight. Looking consumes noth
 
 A body is shown as JSON where it is some, as text where it is UTF-8, else in hexadecimal, or in the form that is asked
 for. SHOWN_BYTES of a body are shown, of one message MAX_SHOWN_BYTES on demand. A viewer without the permission for
-bodies sees the other facts.
+bodies sees neither bodies nor headers, but the other facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,6 +48,7 @@ class MessageRow:
     times_out_in: float | None
     consumer: str
     form: str = ""
+    headers: Mapping[str, str] = {}
     body: str | None = None
     shown: int = 0
     whole_url: str = ""
@@ -168,6 +169,7 @@ def _row(
         row,
         body=formats.coloured(text) if shape == JSON else text,
         form=shape,
+        headers=message.headers,
         shown=len(shown),
         whole_url=whole_url if limit < MAX_SHOWN_BYTES else "",
     )

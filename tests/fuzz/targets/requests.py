@@ -18,8 +18,8 @@ ROUTES: tuple[tuple[bytes, bytes], ...] = (
     *((b"GET", b"/debug/pprof/" + what) for what in (b"", b"cmdline", b"symbol", b"threadcreate", b"goroutine")),
 )
 _PARAMETERS = {
-    b"/pub": (b"topic", b"topic", b"defer"),
-    b"/mpub": (b"topic", b"topic", b"binary"),
+    b"/pub": (b"topic", b"topic", b"defer", b"ttl", b"id", b"priority"),
+    b"/mpub": (b"topic", b"topic", b"binary", b"headers", b"ttl"),
     b"/stats": (b"format", b"topic", b"channel", b"include_clients", b"include_mem"),
     b"/topic": (b"topic",),
     b"/channel": (b"topic", b"topic", b"channel", b"channel"),
@@ -32,12 +32,16 @@ _VALUES = {
     b"%74opic": (b"t",),
     b"channel": (b"c", b"c", b"d", b"c#ephemeral"),
     b"defer": (b"0", b"5", b"60000"),
+    b"ttl": (b"60s", b"5", b"1h"),
+    b"id": (b"7", b"o-17"),
+    b"priority": (b"high", b"normal", b"low"),
     b"format": (b"json", b"text"),
     b"class": (b"memory", b"os", b"fsync", b"default"),
 }
 _FIELDS = (
     *(b"Connection: close", b"Connection: keep-alive", b"Expect: 100-continue", b"Accept: */*", b"Cookie: a=b; c"),
     *(b"Content-Type: application/x-www-form-urlencoded", b"X-Forwarded-For: 1.2.3.4", b"Upgrade: h2c"),
+    *(b"X-NSQ-Tenant: acme", b"X-NSQ-TTL: 5000", b"X-NSQ-Content-Type: nsq; version=1.0", b"traceparent: 00-0-0-01"),
 )
 _ODD_FIELDS = (
     *(
@@ -56,6 +60,7 @@ _ODD_FIELDS = (
     ),
     *(b"Transfer-Encoding: xchunked", b"Transfer-Encoding : chunked", b"Host: other", b"Host: a b", b"Host: a\0b"),
     *(b"Expect: 200-ok", b" folded: yes", b"no colon", b": no name", b"X: " + b"x" * 20_000, b"X: \r X-Injected: 1"),
+    *(b"X-NSQ-: x", b"X-NSQ-a!: x", b"X-NSQ-a: \xff", b"X-NSQ-a: \t", b"X-NSQ-nsq-x: y", b"X-NSQ-id: " + b"i" * 300),
     *(b"X: \x0b\x7f", b"Connection: " + b"close," * 500, b'Content-Type: multipart/form-data; boundary="\0'),
 )
 _ODD_ENDS = (b"", b"/", b"%0d%0aX-Injected:%201", b"%0a", b"/..", b"%2f", b"?", b"%e2%80%a8", b"//")
@@ -183,5 +188,10 @@ def _content(chance: Random, path: bytes) -> bytes:
     if path == b"/mpub" and chance.random() < 0.5:
         count = chance.choice((0, 1, 2, 2, 3, 0x7FFFFFFF, 0xFFFFFFFF))
         messages = [chance.choice((b"", b"x", b"hello", b"y" * 11)) for _ in range(chance.randrange(4))]
-        return count.to_bytes(4, "big") + b"".join(len(body).to_bytes(4, "big") + body for body in messages)
+        parts = [count.to_bytes(4, "big"), *(len(body).to_bytes(4, "big") + body for body in messages)]
+        if chance.random() < 0.3:
+            headers = chance.choice((b"", b"\x01k\x00\x01v", b"\x01k\x00", b"\x01B\x00\x00", b"\x02id\x00\x00"))
+            parts[1:] = [len(headers).to_bytes(4, "big") + headers + part for part in parts[1:]]
+            parts.insert(0, b"NSQH")
+        return b"".join(parts)
     return chance.choice((b"x", b"hello", b"a\nb\n\nc", b"y" * 10, b"y" * 11, b"z" * 41, b"", b"\0", b"\n" * 20))

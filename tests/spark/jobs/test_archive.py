@@ -76,6 +76,19 @@ def test_each_run_goes_on_where_the_last_one_was(archive: Archive, broker: NsqdP
     assert "missing              0\ntwice                0\n" in verified.out
 
 
+def test_headers_are_archived_on_demand(archive: Archive, broker: NsqdProcess, job: Job) -> None:
+    for target in ("/pub?topic=t&id=o-1", "/pub?topic=t"):
+        broker.http("POST", target, b"x")
+        assert archive.run("--headers", "--quiet") == Outcome(0, "", "")
+    assert [[("id", "o-1")], None] == [row["headers"] for row in archive.rows()]
+    without = archive.run()
+    assert (without.code, "was begun with headers; add --headers" in without.err) == (1, True)
+    compacted = job("archive-compact", f"--output={archive.folder}", "--min-age=-60")
+    assert compacted.code == 0, compacted.err
+    assert len(archive.files()) == 1
+    assert [[("id", "o-1")], None] == [row["headers"] for row in archive.rows()]
+
+
 def test_columns_and_folders(archive: Archive, broker: NsqdProcess) -> None:
     before = datetime.now(UTC)
     publish(broker, 0, 1)

@@ -11,18 +11,25 @@ from pyspark_nsq.archive.layout import IDENTITY
 from pyspark_nsq.errors import ArchiveError
 
 _IN_CHECKPOINT = "nsqtw-archive.json"
+#: Versions of the file.
+_WITHOUT_HEADERS, _WITH_HEADERS = 1, 2
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The content of the file `IDENTITY`. `subscription`: the topics, or the pattern of topics."""
+    """The content of the file `IDENTITY`. `subscription`: the topics, or the pattern of topics.
+
+    An archive with headers has version 2: the compaction of an earlier connector would drop them.
+    """
 
     id: str
     format: str
     subscription: str
+    has_headers: bool = False
 
     def to_text(self) -> str:
-        return json.dumps({"version": 1, "id": self.id, "format": self.format, "subscription": self.subscription})
+        version = _WITH_HEADERS if self.has_headers else _WITHOUT_HEADERS
+        return json.dumps({"version": version, "id": self.id, "format": self.format, "subscription": self.subscription})
 
 
 def read_identity(files: Files) -> Identity | None:
@@ -32,9 +39,10 @@ def read_identity(files: Files) -> Identity | None:
         return None
     try:
         found = json.loads(text)
-        if found["version"] != 1:
+        if found["version"] not in (_WITHOUT_HEADERS, _WITH_HEADERS):
             raise ArchiveError(f"{files.path(IDENTITY)} was written by a later version; update the connector")
-        return Identity(str(found["id"]), str(found["format"]), str(found["subscription"]))
+        has_headers = found["version"] == _WITH_HEADERS
+        return Identity(str(found["id"]), str(found["format"]), str(found["subscription"]), has_headers)
     except (ValueError, KeyError, TypeError):
         raise ArchiveError(f"{files.path(IDENTITY)} is damaged; restore it from a backup") from None
 
@@ -47,7 +55,7 @@ def must_exist(files: Files) -> Identity:
     return found
 
 
-def claim(files: Files, checkpoint: Files, format_: str, subscription: str) -> Identity:
+def claim(files: Files, checkpoint: Files, format_: str, subscription: str, *, has_headers: bool = False) -> Identity:
     """Bind an archive and a checkpoint to each other on the first run, and compare them on later ones.
 
     The stream starts at the checkpoint's positions, so that an archive with another checkpoint would get rows twice, or
@@ -62,7 +70,7 @@ def claim(files: Files, checkpoint: Files, format_: str, subscription: str) -> I
                 f"the checkpoint {checkpoint.root} has been used, but {files.root} has no archive; "
                 "use a new --checkpoint, or the --output that belongs to it"
             )
-        known = Identity(bound or uuid.uuid4().hex, format_, subscription)
+        known = Identity(bound or uuid.uuid4().hex, format_, subscription, has_headers)
         if bound is None:
             checkpoint.create(_IN_CHECKPOINT, json.dumps({"id": known.id}))
         files.create(IDENTITY, known.to_text())
@@ -78,4 +86,7 @@ def claim(files: Files, checkpoint: Files, format_: str, subscription: str) -> I
         raise ArchiveError(
             f"the archive in {files.root} is of {known.subscription}, not of {subscription}; use a new --output for it"
         )
+    if known.has_headers != has_headers:
+        begun, remedy = ("with", "add --headers") if known.has_headers else ("without", "leave out --headers")
+        raise ArchiveError(f"the archive in {files.root} was begun {begun} headers; {remedy}, or use a new --output")
     return known

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     DateType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -59,11 +60,21 @@ SCHEMA = StructType(
         StructField("hour", IntegerType()),
     ]
 )
+_HEADERS = StructField("headers", MapType(StringType(), StringType()))
+
+
+def schema_of(*, has_headers: bool) -> StructType:
+    """Return the columns of an archive that was begun with or without headers."""
+    if not has_headers:
+        return SCHEMA
+    at = SCHEMA.names.index("value") + 1
+    return StructType([*SCHEMA.fields[:at], _HEADERS, *SCHEMA.fields[at:]])
 
 
 def archive_rows(log: DataFrame) -> DataFrame:
     """Return the rows of a log with the columns of an archive. Date and hour are those of the session's time zone."""
-    return log.selectExpr("*", "to_date(timestamp) AS date", "hour(timestamp) AS hour").select(*SCHEMA.names)
+    names = schema_of(has_headers=_HEADERS.name in log.columns).names
+    return log.selectExpr("*", "to_date(timestamp) AS date", "hour(timestamp) AS hour").select(*names)
 
 
 def batch_file(batch_id: int, number: int) -> str:

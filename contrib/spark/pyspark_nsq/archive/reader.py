@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark_nsq.archive.delta import delta_files, has_delta_jars
 from pyspark_nsq.archive.files import Files
 from pyspark_nsq.archive.identity import must_exist
-from pyspark_nsq.archive.layout import DATA_FILES, SCHEMA, SWAP, SWAPS
+from pyspark_nsq.archive.layout import DATA_FILES, SWAP, SWAPS, schema_of
 from pyspark_nsq.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ def live_files(files: Files) -> list[str]:
 
 def read_archive(spark: SparkSession, files: Files) -> DataFrame:
     """Return the rows of an archive, each once. Raises ArchiveError."""
-    if must_exist(files).format == "delta" and has_delta_jars(spark):
-        return spark.read.format("delta").load(files.root).select(*SCHEMA.names)
+    identity = must_exist(files)
+    schema = schema_of(has_headers=identity.has_headers)
+    if identity.format == "delta" and has_delta_jars(spark):
+        return spark.read.format("delta").load(files.root).select(*schema.names)
     found = archived_files(files)
     if not found:
-        return spark.createDataFrame([], SCHEMA)
-    return spark.read.schema(SCHEMA).option("basePath", files.root).parquet(*found)
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", files.root).parquet(*found)
 
 
 def archived_files(files: Files) -> list[str]:

@@ -33,6 +33,7 @@ class Subscription:
     max_rows: int = 1_000_000
     tasks: int = 2
     allow_data_loss: bool = False
+    has_headers: bool = False
 
     @classmethod
     def of(cls, text: str, connection: Mapping[str, str]) -> Self:
@@ -89,6 +90,7 @@ class Subscription:
             "startingOffsets": "earliest",
             "numPartitions": str(self.tasks),
             "failOnDataLoss": str(not self.allow_data_loss).lower(),
+            "includeHeaders": str(self.has_headers).lower(),
             "retries": _RETRIES,
             **more,
         }

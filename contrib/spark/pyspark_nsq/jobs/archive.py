@@ -49,6 +49,7 @@ _FORMATS = ("parquet", "delta")
 )
 @click.option("--compact", is_flag=True, help="Also merge the small files of past hours.")
 @compaction_options
+@click.option("--headers", is_flag=True, help="Also archive the headers of messages, in a column of maps.")
 @click.option("--allow-data-loss", is_flag=True, help="Go on without messages that a log no longer keeps.")
 @click.option("--quiet", is_flag=True, help="Print no line for each micro-batch.")
 @spark_options
@@ -66,6 +67,7 @@ def archive(
     max_rows: int,
     tasks: int,
     compact: bool,
+    headers: bool,
     allow_data_loss: bool,
     quiet: bool,
 ) -> None:
@@ -83,7 +85,7 @@ def archive(
 
     if bool(topics) == bool(topic_pattern):
         raise click.UsageError("give either --topic or --topic-pattern")
-    subscription = Subscription(topics, topic_pattern, connection.options, max_rows, tasks, allow_data_loss)
+    subscription = Subscription(topics, topic_pattern, connection.options, max_rows, tasks, allow_data_loss, headers)
     for warning in subscription.check():
         _say(warning)
     say = _quiet if quiet else _say
@@ -93,7 +95,7 @@ def archive(
         files = Files(session, output)
         files.must_be_writable()
         place = checkpoint or files.path(CHECKPOINT)
-        identity = claim(files, Files(session, place), format_, subscription.text)
+        identity = claim(files, Files(session, place), format_, subscription.text, has_headers=headers)
         table = open_table(session, files, identity, compaction.compression)
         run = Run(subscription.stream(session), table, place, say)
 

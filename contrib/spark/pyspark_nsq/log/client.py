@@ -119,6 +119,8 @@ class LogClient:
 
     async def _read(self, log: Log, start: int, limit: int) -> Part:
         asked = {"from": str(start), "limit": str(limit)}
+        if self._options.include_headers:
+            asked["headers"] = "true"
         answered = await self._ask_log(log, "/v2/topic/log", asked, self._options.retries)
         if answered is None:
             return Part([], start, start, 0, 0)

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_nsq.errors import DataLossError
 from pyspark_nsq.log.places import Log
-from pyspark_nsq.options.log import LOG_SCHEMA, LogOptions
+from pyspark_nsq.options.log import LogOptions
 from pyspark_nsq.progress import tell
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ class _Rows:
     """Makes the rows of answers, with the columns that the options select."""
 
     def __init__(self, options: LogOptions, decoder: Decoder | None) -> None:
-        self._makers: dict[str, _Maker] = {name: _COLUMNS[name] for name in options.columns or LOG_SCHEMA.fieldNames()}
+        self._makers: dict[str, _Maker] = {
+            name: _COLUMNS[name] for name in options.columns or options.schema.fieldNames()
+        }
         self._decoder = decoder
 
     def batches(self, whole: LogRange, part: Part) -> Iterator[pa.RecordBatch]:
@@ -190,4 +192,5 @@ _COLUMNS: dict[str, _Maker] = {
     "nsqd": _nsqd,
     "position": _position,
     "due": _due,
+    "headers": lambda log, rows: rows.headers,
 }

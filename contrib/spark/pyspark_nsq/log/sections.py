@@ -5,6 +5,7 @@ The sections in an answer of nsqtw's ``GET /v2/topic/log``.
     kind 1:  count messages, with consecutive positions from `first` on, in `length` bytes of frames:
              size 4 | 2 4 | timestamp ns 8 | attempts 2 | id 16 | body ...
     kind 2:  count messages that are lost; no frames
+    kind 3:  the headers of the messages of the next section: of each, size 4 | headers (pyspark_nsq.headers)
 
 All integers are big-endian. Sections ascend, with gaps for positions without a message. Other kinds are ignored.
 """
@@ -20,12 +21,13 @@ from zlib import crc32
 
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.frames import ATTEMPTS_AT, BODY_AT, FAR_BEHIND, ID_AT, TIMESTAMP_AT, big_endian, column_of, starts_of
+from pyspark_nsq.headers import column_of as headers_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 CONTENT_TYPE = "application/vnd.nsqtw.log; version=1"
-_MESSAGES, _LOST = 1, 2
+_MESSAGES, _LOST, _HEADERS = 1, 2, 3
 _SECTION = struct.Struct(">4sIQIIQQII")
 _CRC_BYTES = 4
 _MAGIC = b"NSQL"
@@ -38,13 +40,17 @@ class Section(NamedTuple):
     messages: int
     due_ms: int
     frames: bytes | None
+    headers: bytes | None = None
+    """The content of the section of headers before this one."""
 
 
 class Cut:
     """The messages of a section from one position to another. Each column is made on demand."""
 
-    def __init__(self, first: int, count: int, due_ms: int, frames: pa.Array) -> None:
-        self.first, self.count, self.due_ms, self._frames = first, count, due_ms, frames
+    def __init__(self, section: Section, low: int, high: int, frames: pa.Array) -> None:
+        """`low` and `high` count from the first message of the section."""
+        self.first, self.count, self.due_ms = section.first + low, high - low, section.due_ms
+        self._section, self._low, self._high, self._frames = section, low, high, frames
 
     @property
     def bodies(self) -> pa.Array:
@@ -58,6 +64,15 @@ class Cut:
     def timestamps_ns(self) -> pa.Array:
         return big_endian(self._part(TIMESTAMP_AT, ATTEMPTS_AT))
 
+    @property
+    def headers(self) -> pa.Array:
+        """The headers as maps. Raises ReadError."""
+        import pyarrow as pa
+
+        if self._section.headers is None:
+            return pa.nulls(self.count, pa.map_(pa.string(), pa.string()))
+        return headers_column(self._section.headers, self._section.messages, self._low, self._high)
+
     def _part(self, start: int, stop: int) -> pa.Array:
         import pyarrow.compute as pc
 
@@ -66,7 +81,7 @@ class Cut:
 
 def sections(body: bytes) -> Iterator[Section]:
     """Yield the sections of a body. Raises ReadError when it has another form, or was damaged in transit."""
-    at = 0
+    at, headers = 0, None
     while at < len(body):
         if len(body) - at < _SECTION.size:
             raise ReadError("nsqd's answer ends inside of a section")
@@ -79,7 +94,10 @@ def sections(body: bytes) -> Iterator[Section]:
             raise ReadError("nsqd's answer was damaged on its way")
         at += length
         if kind == _MESSAGES:
-            yield Section(first, count, due_ms, frames)
+            yield Section(first, count, due_ms, frames, headers)
+            headers = None
+        elif kind == _HEADERS:
+            headers = frames
         elif kind == _LOST:
             yield Section(first, count, 0, None)
 
@@ -88,8 +106,7 @@ def cut(section: Section, low: int, high: int) -> Cut:
     """Return the messages of a section with positions from `low` to before `high`. Raises ReadError."""
     frames, starts = _starts(section)
     low, high = (min(max(at - section.first, 0), section.messages) for at in (low, max(low, high)))
-    column = column_of(frames, starts, low, high)
-    return Cut(section.first + low, high - low, section.due_ms, column)
+    return Cut(section, low, high, column_of(frames, starts, low, high))
 
 
 def int64s(numbers: array[int]) -> pa.Array:

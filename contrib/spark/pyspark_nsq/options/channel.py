@@ -134,6 +134,8 @@ class ChannelOptions(Security, Values):
         Raises OptionError for an option that is missing, unknown, contradictory or has a bad value.
         """
         options = read_options(cls, given, elsewhere=_OF_LOGS)
+        if options.include_headers:
+            raise OptionError('option "includeHeaders": a channel gives no headers; read the log with "replay"')
         options.check_values(SCHEMA)
         if not options.nsqds and not options.lookupds and options.http_addresses:
             raise OptionError(

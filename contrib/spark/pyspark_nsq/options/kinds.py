@@ -189,15 +189,6 @@ class TopicPattern:
             raise OptionError(f'option "{name}": "{text}" is no regular expression: {error}') from None
 
 
-class NoHeaders:
-    """The value "false": messages of NSQ have no headers yet."""
-
-    def read(self, name: str, text: str) -> bool:
-        if YesNo().read(name, text):
-            raise OptionError(f'option "{name}": messages have no headers yet; leave the option out')
-        return False
-
-
 class FilePath:
     def read(self, name: str, text: str) -> str:
         if not text:

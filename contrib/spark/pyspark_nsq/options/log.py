@@ -43,7 +43,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self
 
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
 from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.kinds import (
@@ -75,6 +75,8 @@ LOG_SCHEMA = StructType(
         StructField("due", TimestampType()),
     ]
 )
+HEADERS = StructField("headers", MapType(StringType(), StringType()))
+"""The column that `includeHeaders` adds."""
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_POSITION, LATEST_POSITION = -2, -1
@@ -200,7 +202,7 @@ class LogOptions(Security, Values):
         """
         options = read_options(cls, given, elsewhere=_OF_CHANNELS)
         options._check_topics()
-        options.check_values(LOG_SCHEMA)
+        options.check_values(options.schema)
         if bool(options.addresses) == bool(options.lookupds):
             raise OptionError('either "nsqdHttpAddresses" or "lookupdHttpAddresses" is required')
         for which in ("starting", "ending"):
@@ -218,6 +220,11 @@ class LogOptions(Security, Values):
             starting_offsets=options._by_topic("startingOffsets", options.starting_offsets),
             ending_offsets=options._by_topic("endingOffsets", options.ending_offsets),
         )
+
+    @property
+    def schema(self) -> StructType:
+        """The columns that a read can have."""
+        return StructType([*LOG_SCHEMA.fields, HEADERS]) if self.include_headers else LOG_SCHEMA
 
     @property
     def topics(self) -> tuple[str, ...] | None:

@@ -54,8 +54,8 @@ _REMEDIES = {
     "subscribe": _FOR_READING,
     "path": 'a topic is named by the option "topic"',
     "numpartitions": "each partition of the DataFrame is a task; use repartition(n)",
-    "includeheaders": "NSQ messages have no headers",
-    "key": 'NSQ messages have no key; see the column "value"',
+    "includeheaders": 'the columns "headers", "key" and "id" become headers without it',
+    "key": 'the column "key" becomes the header "key" of a message',
     "authsecretconf": 'tasks do not see Spark\'s settings; use "authSecretFile" or "authSecretEnv"',
 }
 

@@ -7,7 +7,7 @@
 | valueSchema    | both | none    | for json ``a INT, b STRING``, or a schema of Spark as JSON; for avro a      |
 |                |      |         | record as JSON                                                              |
 | onMalformed    | both | fail    | ``fail``, or ``null`` for a value that is not of that form                  |
-| includeHeaders | both | false   | messages have no headers yet, so that ``true`` is an error                  |
+| includeHeaders | log  | false   | a column ``headers`` of maps; null for messages without headers             |
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.avro_schema import avro_type
 from pyspark_nsq.options.ddl import struct_of
-from pyspark_nsq.options.kinds import Choice, NoHeaders, option
+from pyspark_nsq.options.kinds import Choice, YesNo, option
 
 BINARY, STRING, JSON, AVRO = "binary", "string", "json", "avro"
 VALUE = "value"
@@ -52,7 +52,7 @@ class Values:
     value_format: str = option("valueFormat", Choice((BINARY, STRING, JSON, AVRO)), BINARY)
     value_schema: str | None = option("valueSchema", _SchemaText(), None)
     on_malformed: str = option("onMalformed", Choice(("fail", "null")), "fail")
-    include_headers: bool = option("includeHeaders", NoHeaders(), False)
+    include_headers: bool = option("includeHeaders", YesNo(), False)
 
     @cached_property
     def value_type(self) -> DataType | None:

@@ -6,6 +6,8 @@ after the other, and their offsets in an array:
     data     | size  4 | message  size | size  4 | message  size | ...
     offsets  0         .               8 + sizes ...
 
+With headers, the size and the headers of each message are before its size.
+
 So a request body is a slice of `data`. Sizes are big-endian.
 """
 
@@ -55,17 +57,36 @@ class Entries:
         return bisect_right(self.offsets, self.offsets[start] + most_bytes, lo=start) - 1
 
 
-def entries_of(values: pa.Array) -> Iterator[Entries]:
-    """Yield the entries of a column of strings or binaries without nulls, each of at most 1 MiB, in few parts."""
-    import pyarrow.compute as pc
+def entries_of(values: pa.Array, headers: pa.Array | None = None) -> Iterator[Entries]:
+    """Yield the entries of a column of strings or binaries without nulls, each of at most 1 MiB, in few parts.
 
-    total = (pc.sum(pc.binary_length(values)).as_py() or 0) + SIZE_BYTES * len(values)
+    `headers` are the encoded headers of each message, for requests with headers.
+    """
+    columns = [values] if headers is None else [headers, values]
+    total = sum(_bytes_of(column) for column in columns)
     step = len(values) if total < _MOST_JOINED_BYTES else _FEW_ROWS
     for start in range(0, len(values), max(1, step)):
-        yield _encode(values.slice(start, step))
+        yield _encode([column.slice(start, step) for column in columns])
 
 
-def _encode(values: pa.Array) -> Entries:
+def _bytes_of(column: pa.Array) -> int:
+    import pyarrow.compute as pc
+
+    return (pc.sum(pc.binary_length(column)).as_py() or 0) + SIZE_BYTES * len(column)
+
+
+def _encode(columns: list[pa.Array]) -> Entries:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = [part for column in columns for part in (_sizes(column), column.cast(pa.binary()))]
+    joined = pc.binary_join_element_wise(*parts, b"")
+    _, offsets, data = joined.buffers()
+    return Entries(memoryview(data).cast("B"), memoryview(offsets).cast("i")[: len(joined) + 1])
+
+
+def _sizes(values: pa.Array) -> pa.Array:
+    """Return the size of each value as 4 bytes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -75,6 +96,4 @@ def _encode(values: pa.Array) -> Entries:
     if sys.byteorder == "little":
         sizes.byteswap()
     prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(SIZE_BYTES), len(values), [None, pa.py_buffer(sizes)])
-    joined = pc.binary_join_element_wise(prefixes.cast(pa.binary()), values.cast(pa.binary()), b"")
-    _, offsets, data = joined.buffers()
-    return Entries(memoryview(data).cast("B"), memoryview(offsets).cast("i")[: len(values) + 1])
+    return prefixes.cast(pa.binary())

@@ -4,6 +4,10 @@ A batch is the body of ``POST /mpub?binary=true``, all integers big-endian:
 
     | count  4 | size  4 | message  size | size  4 | message  size | ...
 
+With headers it is that of ``POST /mpub?binary=true&headers=true``, and the entries have the headers of each message:
+
+    | "NSQH" | count  4 | headers size  4 | headers | size  4 | message  size | ...
+
 A request ends at the limit of messages or of bytes, whichever comes first. It is a slice of entries (`entries`), so the
 cost is per request, not per message.
 """
@@ -16,6 +20,7 @@ from urllib.parse import quote
 from pyspark_nsq.sink.entries import Entries
 
 _INT32 = struct.Struct(">i")
+_MAGIC = b"NSQH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,10 @@ def deferred_request(topic: str, message: bytes, defer_ms: int) -> Request:
 class TopicPacker:
     """Collects the messages of one topic and cuts them into requests."""
 
-    def __init__(self, topic: str, max_rows: int, max_bytes: int) -> None:
+    def __init__(self, topic: str, max_rows: int, max_bytes: int, *, has_headers: bool = False) -> None:
         self._topic = topic
-        self._path = f"/mpub?binary=true&topic={quote(topic)}"
+        self._path = f"/mpub?binary=true{'&headers=true' if has_headers else ''}&topic={quote(topic)}"
+        self._magic = _MAGIC if has_headers else b""
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self._clear()
@@ -46,7 +52,7 @@ class TopicPacker:
     def _clear(self) -> None:
         self._parts: list[bytes | memoryview] = []
         self._rows = 0
-        self.held_bytes = _INT32.size
+        self.held_bytes = len(self._magic) + _INT32.size
 
     def extend(self, entries: Entries) -> Iterator[Request]:
         """Add messages. Yields the requests that are full. Must be exhausted."""
@@ -72,7 +78,7 @@ class TopicPacker:
             yield self._cut()
 
     def _cut(self) -> Request:
-        body = b"".join((_INT32.pack(self._rows), *self._parts))
+        body = b"".join((self._magic, _INT32.pack(self._rows), *self._parts))
         request = Request(self._path, body, self._topic, self._rows)
         self._clear()
         return request
@@ -81,7 +87,8 @@ class TopicPacker:
 class Packer:
     """Collects the messages of any number of topics, within a limit of bytes for all of them."""
 
-    def __init__(self, max_rows: int, max_bytes: int, max_held_bytes: int) -> None:
+    def __init__(self, max_rows: int, max_bytes: int, max_held_bytes: int, *, has_headers: bool = False) -> None:
+        self._has_headers = has_headers
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self._max_held_bytes = max_held_bytes
@@ -92,7 +99,9 @@ class Packer:
         """Add messages of one topic. Yields the requests that are full. Must be exhausted."""
         packer = self._topics.get(topic)
         if packer is None:
-            packer = self._topics[topic] = TopicPacker(topic, self._max_rows, self._max_bytes)
+            packer = self._topics[topic] = TopicPacker(
+                topic, self._max_rows, self._max_bytes, has_headers=self._has_headers
+            )
         before = packer.held_bytes
         yield from packer.extend(entries)
         self._held_bytes += packer.held_bytes - before

@@ -5,17 +5,20 @@
 | value   | string or binary        | the message                                                           |
 | topic   | string                  | the topic; required unless the option ``topic`` is set                |
 | defer   | byte, short, int, long  | optional: delay in milliseconds; null and 0 mean no delay             |
+| headers | map<string, string>     | optional: headers of the message                                      |
+| key     | string                  | optional: the header ``key``                                          |
+| id      | string                  | optional: the header ``id``, by which nsqd recognises repeats         |
 
-Any other column is an error, because a message has only a value. A task publishes to at most `maxTopics` topics, so
-that a wrong column does not create a topic for each of its values. Columns are processed as Arrow data; only deferred
-rows are processed one by one.
+Any other column is an error. `defer` and columns of headers exclude each other. A task publishes to at most `maxTopics`
+topics, so that a wrong column does not create a topic for each of its values. Columns are processed as Arrow data; only
+deferred rows and headers are processed one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.types import (
     BinaryType,
@@ -23,12 +26,14 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructType,
 )
 
 from pyspark_nsq.errors import RowError, SchemaError
+from pyspark_nsq.headers import encode
 from pyspark_nsq.options.kinds import is_name
 from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES, SinkOptions
 from pyspark_nsq.sink.entries import Entries, entries_of
@@ -40,7 +45,11 @@ _ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
     "value": (StringType, BinaryType),
     "topic": (StringType,),
     "defer": (ByteType, ShortType, IntegerType, LongType),
+    "headers": (MapType,),
+    "key": (StringType,),
+    "id": (StringType,),
 }
+_OF_HEADERS = ("headers", "key", "id")
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,14 @@ class Columns:
     value: int
     topic: int | None
     defer: int | None
+    headers: int | None = None
+    key: int | None = None
+    id: int | None = None
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether messages have headers."""
+        return any(place is not None for place in (self.headers, self.key, self.id))
 
     @classmethod
     def find(cls, schema: StructType, options: SinkOptions) -> Self:
@@ -67,27 +84,31 @@ class Columns:
                 accepted = " or ".join(kind.typeName() for kind in _ACCEPTED[name])
                 found = column.dataType.simpleString()
                 raise SchemaError(f'column "{column.name}" is {found}, but must be {accepted}')
+            if isinstance(column.dataType, MapType) and column.dataType.simpleString() != "map<string,string>":
+                found = column.dataType.simpleString()
+                raise SchemaError(f'column "{column.name}" is {found}, but must be map<string,string>')
             places[name] = index
         if "value" not in places:
             raise SchemaError(f'column "value" is missing; {_HOW}')
         if "topic" not in places and options.topic is None:
             raise SchemaError('no topic: set the option "topic" or add a column "topic"')
-        return cls(places["value"], places.get("topic"), places.get("defer"))
+        of_headers = [name for name in _OF_HEADERS if name in places]
+        if of_headers and "defer" in places:
+            raise SchemaError(
+                f'columns "defer" and "{of_headers[0]}": a deferred message has no headers; leave one out'
+            )
+        return cls(places.pop("value"), places.pop("topic", None), places.pop("defer", None), **places)
 
 
 _HOW = (
-    'the columns are "value", and optionally "topic" and "defer"; to put many columns into one value '
-    "use to_json(struct(...)) as value"
+    'the columns are "value", and optionally "topic", "defer", "headers", "key" and "id"; to put many columns into one '
+    "value use to_json(struct(...)) as value"
 )
 
 _INTO_VALUE = "put it into the value, for example with to_json(struct(...)) as value"
 _FROM_READING = "it comes from reading NSQ, and NSQ sets it anew; leave it out with select(...)"
 #: Columns of other systems and of readers that the sink refuses, with the remedy.
 _REMEDIES = {
-    "key": f"NSQ messages have no key; {_INTO_VALUE}. For order by key use repartition(n, key) and maxInFlight 1",
-    "headers": f"NSQ messages have no headers; {_INTO_VALUE}",
-    "id": f"NSQ gives each message an id of its own, and does not recognise repeats; {_INTO_VALUE}, "
-    "and drop repeats where it is read",
     "partition": "NSQ topics have no partitions; leave it out",
     "timestamp": f"NSQ sets the time of a message when it is published; leave it out, or {_INTO_VALUE}",
     "channel": _FROM_READING,
@@ -128,7 +149,8 @@ class RowReader:
         messages = Messages()
         batch = self._take_later(batch, messages)
         if self._topic is not None:
-            messages.now += [(self._topic, entries) for entries in entries_of(batch.column(self._columns.value))]
+            column = batch.column(self._columns.value)
+            messages.now += [(self._topic, entries) for entries in entries_of(column, self._headers(batch))]
         else:
             messages.now += self._by_topic(batch)
         self._rows_before += rows
@@ -196,6 +218,27 @@ class RowReader:
             self._known_topics.add(topic)
         return topics
 
+    def _headers(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """Return the encoded headers of each row; None without a column of headers. Raises RowError."""
+        import pyarrow as pa
+
+        columns = self._columns
+        if not columns.has_headers:
+            return None
+        maps: list[Any] = [()] * batch.num_rows
+        if columns.headers is not None:
+            maps = batch.column(columns.headers).to_pylist()
+        single = [
+            (name, batch.column(place).to_pylist())
+            for name, place in (("key", columns.key), ("id", columns.id))
+            if place is not None
+        ]
+        rows = (
+            dict(given or ()) | {name: values[row] for name, values in single if values[row] is not None}
+            for row, given in enumerate(maps)
+        )
+        return pa.array([encode(headers) for headers in rows], pa.binary())
+
     def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Entries]]:
         """Yield the rows by topic. Sorting keeps the order of the rows of a topic."""
         import pyarrow.compute as pc
@@ -203,9 +246,13 @@ class RowReader:
         topics = self._topics(batch)
         order = pc.array_sort_indices(topics)
         values = batch.column(self._columns.value).take(order)
+        headers = self._headers(batch)
+        if headers is not None:
+            headers = headers.take(order)
         runs = pc.run_end_encode(topics.take(order))
         start = 0
         for topic, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            for entries in entries_of(values.slice(start, stop - start)):
+            of_topic = None if headers is None else headers.slice(start, stop - start)
+            for entries in entries_of(values.slice(start, stop - start), of_topic):
                 yield topic, entries
             start = stop

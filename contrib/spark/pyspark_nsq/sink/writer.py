@@ -49,7 +49,7 @@ def requests_of(
 ) -> Iterator[Request]:
     """Yield the requests that publish one partition. Raises RowError for a row that cannot be a message."""
     reader = RowReader(columns, options, partition)
-    packer = Packer(options.batch_size, options.batch_bytes, _MAX_HELD_BYTES)
+    packer = Packer(options.batch_size, options.batch_bytes, _MAX_HELD_BYTES, has_headers=columns.has_headers)
     for batch in batches:
         messages = reader.read(batch)
         for topic, entries in messages.now:

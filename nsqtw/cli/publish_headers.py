@@ -1,0 +1,73 @@
+"""`nsqtw pub` with headers: messages are published over HTTP, many in a request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Mapping, Sequence
+
+from nsqtw.cli.checks import duration_of
+from nsqtw.cli.session import Session
+from nsqtw.cli.stdin import StdinMessages
+from nsqtw.client.message_headers import encode_headers
+from nsqtw.errors import InvalidHeaders, OptionError
+
+_MAX_MESSAGES = 1000
+_MAX_BYTES = 1 << 20
+"""Messages and bytes of a request."""
+
+
+def headers_of(given: Sequence[str], ttl: str, message_id: str) -> dict[str, str]:
+    """Return the headers of the options --header, --ttl and --id. OptionError."""
+    headers: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise OptionError(f"--header {text!r} must be NAME=VALUE")
+        _add(headers, name.lower(), value)
+    if ttl:
+        seconds = duration_of("--ttl", ttl, "a duration such as 60s")
+        if round(seconds * 1000) <= 0:
+            raise OptionError("--ttl must be at least 1ms")
+        _add(headers, "ttl", str(round(seconds * 1000)))
+    if message_id:
+        _add(headers, "id", message_id)
+    try:
+        encode_headers(headers)
+    except InvalidHeaders as error:
+        raise OptionError(f"--header: {error}") from error
+    return headers
+
+
+def _add(headers: dict[str, str], name: str, value: str) -> None:
+    if headers.setdefault(name, value) != value:
+        raise OptionError(f"the header {name} is given twice")
+
+
+async def publish_with_headers(
+    session: Session, topic: str, messages: AsyncIterable[bytes], headers: Mapping[str, str], count: int
+) -> int:
+    """Publish each message `count` times. Return how many were published. OptionError, ClusterError."""
+    published = 0
+    waiting: list[tuple[bytes, Mapping[str, str]]] = []
+    size = 0
+    async with session.cluster() as cluster:
+
+        async def flush() -> None:
+            nonlocal published, size
+            if waiting:
+                await cluster.publish_with_headers(topic, waiting)
+                published += len(waiting)
+                size = 0
+                waiting.clear()
+
+        async for body in messages:
+            if "id" in headers and (published or waiting):
+                raise OptionError("an id is that of one message, and stdin has more")
+            for _ in range(count):
+                if len(waiting) == _MAX_MESSAGES or size + len(body) > _MAX_BYTES:
+                    await flush()
+                waiting.append((body, headers))
+                size += len(body)
+            if isinstance(messages, StdinMessages) and messages.is_idle:
+                await flush()
+        await flush()
+    return published
