@@ -27,6 +27,8 @@ MAX_BLOCKS: Final = 32
 # different lengths once asked for.
 _SEGMENT_COST: Final = 320
 _MESSAGE_COST: Final = 40
+_HEADERS_COST: Final = 48
+"""An object for the headers of a message."""
 
 
 class Cache:
@@ -46,6 +48,8 @@ class Cache:
         """Count segments that were appended to the tail of `log`."""
         for segment in segments:
             cost = len(segment.frames) + _SEGMENT_COST + _MESSAGE_COST * segment.count
+            if segment.headers is not None:
+                cost += segment.header_bytes + _HEADERS_COST * segment.count
             self._logs.append(log)
             self._costs.append(cost)
             self.used += cost

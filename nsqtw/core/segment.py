@@ -135,6 +135,11 @@ class Segment:
         return self.first + self.count
 
     @property
+    def header_bytes(self) -> int:
+        """The size of all encoded headers."""
+        return 0 if self.headers is None else sum(map(len, self.headers))
+
+    @property
     def offsets(self) -> Sequence[int]:
         """The start of each frame in `frames`, and the length of `frames`."""
         if self._offsets is None:

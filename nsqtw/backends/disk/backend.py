@@ -142,6 +142,8 @@ class DiskBackend:
         for _, segments in writes:
             for segment in segments:
                 size += len(segment.frames)
+                if segment.headers is not None:
+                    size += segment.header_bytes
         if writes:
             full = self.reserve.refusal(size)
             if full is not None:

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, field
 
-from nsqtw.backends.disk.salvage import ONE_BIT
+from nsqtw.backends.disk.salvage import ONE_BIT, WRONG_HEADERS
 from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
 from nsqtw.backends.sqlite.schema import FILE, connect_read_only, version_of
 from nsqtw.errors import BackendError
@@ -106,6 +106,8 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
             costs += "; these messages"
         elif row.why == ONE_BIT:
             costs += ", by the broker at each read"
+        elif row.why == WRONG_HEADERS:
+            costs += ", by the broker too"
         else:
             costs += "; the broker passes them over"
         messages = row.messages if segment is None else (segment.first, segment.end - 1)

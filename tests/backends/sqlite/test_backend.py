@@ -197,8 +197,8 @@ def test_a_file_that_is_no_database_is_one_clear_error(tmp_path: Path) -> None:
 
 def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     SqliteBackend(str(tmp_path), no_report).close()
-    change(tmp_path, f"PRAGMA user_version = {VERSION + 1}")
-    with pytest.raises(BackendError, match=f"has version {VERSION + 1}, and this nsqtw knows up to {VERSION}"):
+    change(tmp_path, f"PRAGMA user_version = {HEADERS_VERSION + 1}")
+    with pytest.raises(BackendError, match=f"has version {HEADERS_VERSION + 1}, and this nsqtw knows up to {HEADERS_VERSION}"):
         SqliteBackend(str(tmp_path), no_report)
 
 
