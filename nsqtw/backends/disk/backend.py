@@ -49,6 +49,7 @@ from nsqtw.interfaces import (
     IDamagedBackend,
     IDamagedQueue,
     IFreeingQueue,
+    IHeaderBackend,
     IReleasingBackend,
     Report,
 )
@@ -355,5 +356,5 @@ class DiskQueue:
 
 
 # Not by decorators: with one, mypyc does not make a native class.
-classImplements(DiskBackend, IBackend, IDamagedBackend, IReleasingBackend)
+classImplements(DiskBackend, IBackend, IDamagedBackend, IHeaderBackend, IReleasingBackend)
 classImplements(DiskQueue, IBackendQueue, ICountedQueue, IDamagedQueue, IFreeingQueue)

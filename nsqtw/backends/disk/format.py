@@ -30,7 +30,7 @@ The payload of a batch of more than 16 KB is checked in blocks too, so that dama
             n << 16 | f   blocks of n * 4096 bytes, the first one of f bytes: the borders are multiples of the block's
                           size in the file that the record was written to, so that a page is in one block
             0xffffffff    a tombstone: no payload; these messages were lost. "delay ms" is their number, as far as known
-    table   u32 ...       for each block but the last: CRC of the payload up to its end. The last one is "CRC of payload"
+    table   u32 ...       for each block but the last: CRC of the payload up to its end; of the last it is in the head
 
 Version 1 has neither tables nor tombstones, and is read by the same code.
 

@@ -15,10 +15,9 @@ consecutive ids lead to the next damaged block or to the end.
 All others are lost, also those whose frames look intact: the position of the damage within a block is unknown. The
 record of a head that cannot be corrected is lost as a whole.
 
-A record with a header block (`header_block`) has a checksum of its frames and one of its headers in its trailer: what is
-damaged there costs nothing else. Messages whose headers are damaged are kept without them. If the trailer is damaged,
-the frames are treated as above, and the headers are lost; messages for one channel are then lost, because the trailer
-names it.
+A record with a header block (`header_block`) has a checksum of its frames and one of its headers in its trailer.
+Messages whose headers are damaged are kept without them. If the trailer is damaged, the frames are treated as above,
+and the headers are lost; messages for one channel are then lost, because the trailer names it.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ from nsqtw.interfaces import (
     IBackendQueueFactory,
     IDamagedBackend,
     IFreeingQueue,
+    IHeaderBackend,
     IRemovableBackend,
     Report,
 )
@@ -86,7 +87,7 @@ class SqliteFactory:
         return SqliteBackend(directory, report)
 
 
-@implementer(IBackend, IDamagedBackend, IRemovableBackend)
+@implementer(IBackend, IDamagedBackend, IHeaderBackend, IRemovableBackend)
 class SqliteBackend:
     """The database under one data path."""
 

@@ -103,9 +103,7 @@ class Row(NamedTuple):
             return None
         headers = checked_headers(self.headers, trailer, self._count) if trailer is not None else None
         channel = trailer.channel if trailer is not None else ""
-        segment = with_headers(
-            self.first, self._count, self.delay, self.frames, headers or [NO_HEADERS], channel
-        )
+        segment = with_headers(self.first, self._count, self.delay, self.frames, headers or [NO_HEADERS], channel)
         return Row(self.row_id, *values_of(self.topic, segment))
 
     def segment(self) -> Segment:

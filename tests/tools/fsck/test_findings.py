@@ -201,7 +201,7 @@ def test_an_index_that_is_right(data_path: Path) -> None:
 def test_a_topic_of_a_newer_format_is_left_as_it_is(data_path: Path) -> None:
     log = logs(data_path)[-1]
     data = log.read_bytes()
-    header = data[:8] + pack(">H", 3) + data[10:60]
+    header = data[:8] + pack(">H", 4) + data[10:60]
     log.write_bytes(header + pack(">I", crc32(header)) + data[HEADER_BYTES:])
     spoil(logs(data_path)[0], HEADER_BYTES + 50)
     before = content(data_path)
