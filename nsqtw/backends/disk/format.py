@@ -188,11 +188,6 @@ def encode_head(segment: Segment) -> bytes:
     return head + _pack_crc(crc32(head))
 
 
-def encode_batch_head(segment: Segment, position: int) -> bytes:
-    """Return them with the block table, for a record at `position` whose frames are larger than BLOCK_BYTES."""
-    return _batch_head(MAGIC, segment, segment.frames, position)
-
-
 def encode_record(segment: Segment, position: int | None = None) -> tuple[bytes, bytes]:
     """
     The record of any segment: what is before the payload, and the payload. It has a block table if it may have one, and
@@ -204,16 +199,12 @@ def encode_record(segment: Segment, position: int | None = None) -> tuple[bytes,
         magic = DIRECTED_MAGIC if segment.channel else HEADERS_MAGIC
         payload = segment.frames + encode_block(segment)
     if position is not None and segment.count > 1 and len(payload) > BLOCK_BYTES:
-        return _batch_head(magic, segment, payload, position), payload
-    return _head(magic, segment, payload, 0, crc32(payload)), payload
+        return encode_batch_head(magic, segment, payload, position), payload
+    return _head_without_table(magic, segment, payload), payload
 
 
-def _head(magic: bytes, segment: Segment, payload: bytes, layout: int, crc: int) -> bytes:
-    head = _pack_head(magic, len(payload), segment.first, segment.count, layout, segment.delay_ms, crc)
-    return head + _pack_crc(crc32(head))
-
-
-def _batch_head(magic: bytes, segment: Segment, payload: bytes, position: int) -> bytes:
+def encode_batch_head(magic: bytes, segment: Segment, payload: bytes, position: int) -> bytes:
+    """Return what is before a payload larger than BLOCK_BYTES, with the block table, in a record at `position`."""
     length = len(payload)
     block = BLOCK_BYTES
     if length > BLOCK_BYTES // _BLOCK_MESSAGES * segment.count:  # its messages are large
@@ -224,7 +215,7 @@ def _batch_head(magic: bytes, segment: Segment, payload: bytes, position: int) -
     if (length - at + block - 1) // block != entries:
         at = block - (position + RECORD_BYTES + _CRC_BYTES * (entries - 1)) % block
     if at >= length:
-        return _head(magic, segment, payload, 0, crc32(payload))
+        return _head_without_table(magic, segment, payload)
     layout = block // BLOCK_PAGE_BYTES << 16 | at
     view = memoryview(payload)
     crc = crc32(view[:at])
@@ -236,9 +227,15 @@ def _batch_head(magic: bytes, segment: Segment, payload: bytes, position: int) -
         at = stop
         stop += block
     crc = crc32(view[at:], crc)
+    head = _pack_head(magic, length, segment.first, segment.count, layout, segment.delay_ms, crc)
     count = len(sums)
     table = _TABLES[count].pack(*sums) if count < len(_TABLES) else struct.pack(f">{count}I", *sums)
-    return _head(magic, segment, payload, layout, crc) + table
+    return b"".join((head, _pack_crc(crc32(head)), table))
+
+
+def _head_without_table(magic: bytes, segment: Segment, payload: bytes) -> bytes:
+    head = _pack_head(magic, len(payload), segment.first, segment.count, 0, segment.delay_ms, crc32(payload))
+    return head + _pack_crc(crc32(head))
 
 
 def encode_tombstone(first: int, end: int, count: int) -> bytes:

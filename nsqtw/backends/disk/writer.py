@@ -24,6 +24,7 @@ from nsqtw.backends.disk.format import (
     BLOCK_BYTES,
     HEADER_BYTES,
     HEADERS_VERSION,
+    MAGIC,
     RECORD_BYTES,
     VERSION,
     Entry,
@@ -72,7 +73,7 @@ class FileAppend:
         if position - self.last_entry >= INDEX_BYTES:
             self._add_entry(segment)
         if segment.count > 1 and len(frames) > BLOCK_BYTES:
-            head = encode_batch_head(segment, position)
+            head = encode_batch_head(MAGIC, segment, frames, position)
             size += len(head) - RECORD_BYTES
         else:
             head = encode_head(segment)
