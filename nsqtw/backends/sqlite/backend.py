@@ -31,7 +31,7 @@ from nsqtw.backends.disk.trim import RecycledFiles
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.quarantine import kept_in
 from nsqtw.backends.spare_space import SpareSpace
-from nsqtw.backends.sqlite.rows import COLUMNS, Row
+from nsqtw.backends.sqlite.rows import COLUMNS, UNKNOWN_CHANNEL, Row
 from nsqtw.backends.sqlite.salvage import finish_quarantine, quarantine_file
 from nsqtw.backends.sqlite.schema import FILE, connect, insert_segments, migrate, sqlite_error, version_of
 from nsqtw.backends.sqlite.survey import SurveyedTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
@@ -392,9 +392,11 @@ class SqliteQueue:
                         if why and (repaired := row.with_bit_put_right()) is not None:
                             self._record(row, ONE_BIT)
                             row, why = repaired, ""
-                        if why == WRONG_HEADERS and (repaired := row.without_damaged_headers()) is not None:
-                            self._record(row, WRONG_HEADERS)
-                            row, why = repaired, ""
+                        if why == WRONG_HEADERS:
+                            repaired, why = row.without_damaged_headers(), UNKNOWN_CHANNEL
+                            if repaired is not None:
+                                self._record(row, WRONG_HEADERS)
+                                row, why = repaired, ""
                         if why:
                             self._report(row.row_id, *row.bounds(start, self.end - 1), why)
                             continue

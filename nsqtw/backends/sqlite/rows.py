@@ -44,6 +44,7 @@ _WITH_HEADERS = 0x0F
 _DIRECTED = 0xF0
 
 WRONG_FRAMES = "the checksum of the frames is wrong"
+UNKNOWN_CHANNEL = "the headers are damaged, and nothing tells the channel that gets the messages"
 WRONG_NUMBERS = "its numbers are not those that were stored"
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from attrs import define, field
 
-from nsqtw.backends.disk.salvage import ONE_BIT
-from nsqtw.backends.sqlite.rows import Row
+from nsqtw.backends.disk.salvage import ONE_BIT, WRONG_HEADERS
+from nsqtw.backends.sqlite.rows import UNKNOWN_CHANNEL, Row
 from nsqtw.backends.sqlite.schema import FILE, columns_of, connect, connect_read_only, insert_segments, migrate
 from nsqtw.core.segment import Segment, only
 from nsqtw.interfaces import Report
@@ -125,6 +125,7 @@ class Salvage:
         repaired = row.with_bit_put_right() if why else row
         if repaired is None:
             repaired = row.repaired()
+            why = UNKNOWN_CHANNEL if repaired is None and why == WRONG_HEADERS else why
         elif why:
             why = ONE_BIT
         topic_id = row.topic if type(row.topic) is int and row.topic in self.topics else None

@@ -58,6 +58,11 @@ class TopicLog:
         return not self.unreadable
 
     @property
+    def has_headers(self) -> bool:
+        """Whether a file of it may have headers."""
+        return any(file.header is not None and file.header.version == HEADERS_VERSION for file in self.every_file)
+
+    @property
     def every_file(self) -> list[LogFileCheck]:
         return self.log_files + self.without_records
 
