@@ -79,12 +79,13 @@ def _list_files(log: Log) -> None:
         if name.endswith(TEMPORARY) or (index_of is not None and index_of not in firsts):
             log.files.unlink(os.path.join(log.directory, name))
     log.log_files = [LogFile(log.path(first), first, log.files.size(log.path(first)), 0) for first in sorted(firsts)]
+    for file in log.log_files:
+        file.is_inherited = True
 
 
 def _recover(log: Log, file: LogFile, known_end: int) -> bool:
     """Find the end of the last file. False when it has no record."""
     descriptor = log.open_files.open(file)
-    file.is_inherited = True
     file.put_total = _put_total_of_header(file, descriptor)
     log.load_index(file)
     file.index = _believable(log, file, descriptor)

@@ -144,7 +144,9 @@ def _salvage_with_block(
         )
     lost_count = sum(end - first for first, end in lost)
     without_headers = head.messages - lost_count if headers is None else 0
-    touched = head.messages if is_damaged else lost_count + (without_headers or _touched(payload, bits))
+    touched = head.messages
+    if not is_damaged:
+        touched = lost_count + (without_headers or (len(bits) if bad else _touched(payload, bits)))
     return Salvaged(head, kept, lost, touched, without_headers)
 
 

@@ -24,6 +24,7 @@ from nsqtw.backends.disk.format import (
     HEADER_BYTES,
     HEADERS_VERSION,
     RECORD_BYTES,
+    VERSION,
     Head,
     decode_header,
     encode_header,
@@ -87,9 +88,9 @@ class CloseLast:
         if not log_files:
             return self._log.has_spare
         last = log_files[-1]
-        # An older nsqtw does not open a log with such a file: after a restart a small one is freed as well.
-        is_newer = last.version == HEADERS_VERSION and last.is_inherited
-        min_size = HEADER_BYTES if is_newer or self._is_short() else CLOSE_BYTES
+        # An older nsqtw opens no log with a file of a later version: after a restart a small one is freed as well.
+        may_be_newer = last.is_inherited and last.version != VERSION
+        min_size = HEADER_BYTES if may_be_newer or self._is_short() else CLOSE_BYTES
         return last.size > min_size or self._log.has_spare
 
     def look(self, below: int) -> LogFile | None:

@@ -400,10 +400,11 @@ class SqliteQueue:
                         if why:
                             self._report(row.row_id, *row.bounds(start, self.end - 1), why)
                             continue
-                        if segments and len(row.frames) > limit:
+                        size = len(row.frames) + len(row.headers or b"")
+                        if segments and size > limit:
                             return segments
                         segments += self._passed_on(row, segments[-1].end if segments else 0)
-                        limit -= len(row.frames)
+                        limit -= size
                         start = row.last + 1
                         if faults >= _MOST_FAULTS:
                             return segments
