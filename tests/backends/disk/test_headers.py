@@ -7,7 +7,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import cast
 from zlib import crc32
 
 import pytest
@@ -24,6 +23,7 @@ from nsqtw.backends.disk.format import (
 )
 from nsqtw.backends.disk.open_files import Descriptor
 from nsqtw.backends.disk.scan import Scan
+from nsqtw.backends.files import Files
 from nsqtw.backends.header_block import TRAILER_BYTES, encode_block
 from nsqtw.core.segment import Segment
 from nsqtw.testing.contracts import (
@@ -149,19 +149,22 @@ def test_the_version_outlives_the_last_file(tmp_path: Path) -> None:
     assert headers(read_all(path.queue)) == {1: headers([make_segment_with_headers(1)])[1], 60: NONE}
 
 
-class Content:
-    """The content of a file that is open."""
+class Content(Files):
+    """One file in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def read(self, size: int, position: int) -> bytes:
+    def read(self, fd: int, size: int, position: int) -> bytes:
         return self._data[position : position + size]
+
+    def close(self, fd: int) -> None:
+        pass
 
 
 def left(data: bytes) -> list[Segment]:
     """What a start keeps of a file."""
-    descriptor = cast(Descriptor, Content(data))
+    descriptor = Descriptor(Content(data), 0)
     scan = Scan(descriptor, Entry(0, HEADER_BYTES, 0), len(data), HIGHEST)
     found: list[Segment] = []
     while scan.position < scan.size:
