@@ -14,7 +14,8 @@ All errors that nsqtw raises deliberately, in one tree.
     ├── InvalidPolicy        a policy of a topic or channel is wrong: one line for the user
     ├── Overflow             a channel of the topic has as many messages as its policy allows
     ├── BackendError         storage failed: text is what follows "PUB failed "
-    │   └── BackendFull      ... because there is no space left
+    │   ├── BackendFull      ... because there is no space left
+    │   └── HeadersRefused   ... because it does not store headers
     ├── MetadataError        nsqd.dat exists and is invalid
     ├── SnapshotError        a snapshot of registrations is invalid
     ├── AuthError            the permissions of a secret cannot be determined
@@ -160,6 +161,13 @@ class BackendError(NsqtwError):
 
 class BackendFull(BackendError):
     """There is no space left where the backend writes (ENOSPC, EDQUOT)."""
+
+
+class HeadersRefused(BackendError):
+    """A message has headers, or is for one channel, and the backend does not store that."""
+
+    def __init__(self) -> None:
+        super().__init__("the storage backend does not store headers")
 
 
 class MetadataError(NsqtwError):

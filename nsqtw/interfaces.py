@@ -263,6 +263,14 @@ class IReleasingBackend(Interface):
         """
 
 
+class IHeaderBackend(Interface):
+    """
+    An optional interface of an IBackend: it stores `Segment.headers` and `Segment.channel` with each segment, and its
+    queues read them as they were. Without it the broker refuses to publish messages with headers, and messages for one
+    channel, in topics of this backend. `nsqtw.testing.contracts.HeaderContract` tests it.
+    """
+
+
 class IRemovableBackend(Interface):
     """
     An optional interface of an IBackend: its files can be removed after another backend has taken the messages over.

@@ -12,7 +12,7 @@ from zope.interface import implementer
 
 from nsqtw.core.segment import Segment, only
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, Report
+from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, IHeaderBackend, Report
 
 _WORTH = 4
 """A segment is reduced to its needed messages when there are fewer of them by this factor."""
@@ -33,7 +33,7 @@ class DummyFactory:
         return DummyBackend()
 
 
-@implementer(IBackend)
+@implementer(IBackend, IHeaderBackend)
 class DummyBackend:
     """Keeps everything in memory. Nothing in it can fail."""
 

@@ -19,7 +19,8 @@ from operator import attrgetter
 from typing import Final
 
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, merge
-from nsqtw.interfaces import IBackend, IBackendQueue
+from nsqtw.errors import HeadersRefused
+from nsqtw.interfaces import IBackend, IBackendQueue, IHeaderBackend
 
 CACHE_BYTES: Final = 64 * 1024 * 1024
 MAX_BLOCKS: Final = 32
@@ -27,6 +28,8 @@ MAX_BLOCKS: Final = 32
 # different lengths once asked for.
 _SEGMENT_COST: Final = 320
 _MESSAGE_COST: Final = 40
+_HEADERS_COST: Final = 48
+"""An object for the headers of a message."""
 
 
 class Cache:
@@ -46,6 +49,8 @@ class Cache:
         """Count segments that were appended to the tail of `log`."""
         for segment in segments:
             cost = len(segment.frames) + _SEGMENT_COST + _MESSAGE_COST * segment.count
+            if segment.headers is not None:
+                cost += segment.header_bytes + _HEADERS_COST * segment.count
             self._logs.append(log)
             self._costs.append(cost)
             self.used += cost
@@ -89,6 +94,7 @@ class Log:
     def __init__(self, backend: IBackend, queue: IBackendQueue, cache: Cache, *, is_in_memory: bool = False) -> None:
         self.backend = backend
         self.is_in_thread = bool(backend.in_thread)
+        self.stores_headers = bool(IHeaderBackend.providedBy(backend))
         self.queue = queue
         self.is_in_memory = is_in_memory
         self.end: int = queue.end
@@ -174,12 +180,15 @@ class Log:
         """Keep everything, and what is appended later, in `backend`, which has nothing of this name. BackendError."""
         queue = backend.queue(name)
         segments = self.queue.read(0, max(1, self.queue.size))
+        stores_headers = bool(IHeaderBackend.providedBy(backend))
+        if not stores_headers and any(segment.headers is not None or segment.channel for segment in segments):
+            raise HeadersRefused
         if segments:
             for failure in backend.commit([(queue, segments)], False).values():
                 raise failure
         self.queue.delete()
         self.backend, self.queue, self.is_in_memory = backend, queue, False
-        self.is_in_thread = bool(backend.in_thread)
+        self.is_in_thread, self.stores_headers = bool(backend.in_thread), stores_headers
         self._cache.forget_blocks(self)
 
     def close(self) -> None:

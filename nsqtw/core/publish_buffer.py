@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nsqtw.core.context import Context
-from nsqtw.core.segment import Segment, cuts, encode, sizes_of
+from nsqtw.core.segment import SEGMENT_BYTES, Segment, cuts, encode, sizes_of
 from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.interfaces import Waiter
 
@@ -103,9 +103,28 @@ class PublishBuffer:
 def _with_headers(
     chunks: Iterable[list[bytes]], headers: list[bytes] | None
 ) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
-    """Yield each chunk of bodies with the headers of its messages, None where no message has any."""
+    """
+    Yield each chunk of bodies with the headers of its messages, None where no message has any; in parts, where these
+    headers are large.
+    """
     start = 0
     for chunk in chunks:
-        of_chunk = None if headers is None else headers[start : start + len(chunk)]
+        if headers is None:
+            yield chunk, None
+            continue
+        of_chunk = headers[start : start + len(chunk)]
         start += len(chunk)
-        yield chunk, of_chunk if of_chunk is not None and any(of_chunk) else None
+        for begin, stop in _runs(of_chunk):
+            of_run = of_chunk[begin:stop]
+            yield chunk[begin:stop], of_run if any(of_run) else None
+
+
+def _runs(headers: list[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield the start and the stop of runs whose headers have at most SEGMENT_BYTES together."""
+    start = size = 0
+    for index, encoded in enumerate(headers):
+        size += len(encoded)
+        if size > SEGMENT_BYTES and index > start:
+            yield start, index
+            start, size = index, len(encoded)
+    yield start, len(headers)

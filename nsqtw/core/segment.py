@@ -135,6 +135,11 @@ class Segment:
         return self.first + self.count
 
     @property
+    def header_bytes(self) -> int:
+        """The size of all encoded headers."""
+        return 0 if self.headers is None else sum(map(len, self.headers))
+
+    @property
     def offsets(self) -> Sequence[int]:
         """The start of each frame in `frames`, and the length of `frames`."""
         if self._offsets is None:
@@ -339,11 +344,12 @@ def merge(segments: Sequence[Segment]) -> list[Segment]:
     run: list[Segment] = []
     run_bytes = 0
     for segment in segments:
-        if run and not (_continues(run[-1], segment) and run_bytes + len(segment.frames) <= SEGMENT_BYTES):
+        size = len(segment.frames) + segment.header_bytes
+        if run and not (_continues(run[-1], segment) and run_bytes + size <= SEGMENT_BYTES):
             merged.append(_joined(run))
             run, run_bytes = [], 0
         run.append(segment)
-        run_bytes += len(segment.frames)
+        run_bytes += size
     if run:
         merged.append(_joined(run))
     return merged

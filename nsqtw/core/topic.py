@@ -27,7 +27,7 @@ from nsqtw.core.log import Log
 from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
-from nsqtw.errors import BackendError, Exiting, InvalidPolicy
+from nsqtw.errors import BackendError, Exiting, HeadersRefused, InvalidPolicy
 from nsqtw.interfaces import OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
@@ -126,12 +126,15 @@ class Topic(ChannelOwner):
     ) -> None:
         """
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
-        as safe as the topic's durability class says, or with a BackendError, Exiting or Draining. `headers` are the
-        encoded headers of each message (`core.headers`), None when no message has any; `channel` is the only channel
-        that is to have them, "" for all.
+        as safe as the topic's durability class says, or with a BackendError, Exiting or Draining; HeadersRefused when
+        the backend cannot store `headers` and `channel`. `headers` are the encoded headers of each message
+        (`core.headers`), None when no message has any; `channel` is the only channel that is to have them, "" for all.
         """
         if self.exiting or not self._owner.is_taking_publishes:
             waiter(Exiting() if self.exiting else self._owner.refusal())
+            return
+        if (headers is not None or channel) and not self.log.stores_headers:
+            waiter(HeadersRefused())
             return
         if not self._publish_buffer.waiters:
             self._owner.to_commit.append(self)

@@ -7,7 +7,8 @@ Contract of storage backends, as tests. Run them like this, with pytest:
         def make_backend(self, directory):
             return MyBackend(directory)
 
-`FailingCommitContract` is for those that can be made to fail; `positions_contract` is for `IPositions`. For
+`HeaderContract` is for those that provide `IHeaderBackend`, `FailingCommitContract` for those that can be made to fail;
+`positions_contract` is for `IPositions`. For
 readable failures put `pytest.register_assert_rewrite("nsqtw.testing.contracts")` into a conftest.py.
 docs/how-to/plugins.md shows a backend with its tests.
 """
@@ -21,9 +22,10 @@ from pathlib import Path
 import pytest
 from zope.interface.verify import verifyObject
 
+from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import Segment, encode
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackend, IBackendQueue
+from nsqtw.interfaces import IBackend, IBackendQueue, IHeaderBackend
 
 PUBLISHED_NS = 1_700_000_000_000_000_000
 
@@ -32,6 +34,27 @@ def make_segment(first: int, count: int = 1, size: int = 10, delay_ms: int = 0) 
     """A segment whose messages have bodies of `size` bytes that tell them apart."""
     bodies = [(b"%d " % sequence * size)[:size] for sequence in range(first, first + count)]
     return encode(bodies, first, 1, PUBLISHED_NS, delay_ms)
+
+
+def make_segment_with_headers(
+    first: int, count: int = 1, size: int = 10, delay_ms: int = 0, channel: str = "", header_bytes: int = 10
+) -> Segment:
+    """The same with headers that tell the messages apart; every third message has none."""
+    segment = make_segment(first, count, size, delay_ms)
+    headers = [
+        encode_headers({"sequence": str(sequence), "filler": "x" * header_bytes}) if sequence % 3 else b""
+        for sequence in range(first, first + count)
+    ]
+    return Segment(first, count, delay_ms, segment.frames, headers if any(headers) else None, channel)
+
+
+def headers(segments: Iterable[Segment]) -> dict[int, tuple[str, bytes]]:
+    """Return what is beside the frames: for each sequence the channel and the encoded headers."""
+    return {
+        segment.first + index: (segment.channel, segment.headers_of(index))
+        for segment in segments
+        for index in range(segment.count)
+    }
 
 
 def messages(segments: Iterable[Segment]) -> dict[int, tuple[int, bytes]]:
@@ -270,6 +293,81 @@ class BackendContract(OnDirectory):
         writer.join()
         assert failures == []
         assert contents == messages(make_segment(first, 2, size=300) for first in range(0, total, 2))
+
+
+class HeaderContract(OnDirectory):
+    """The duties of a backend that provides `IHeaderBackend`."""
+
+    persistent = True
+    """Whether committed messages survive a close and an open."""
+
+    def make_backend(self, directory: str) -> IBackend:
+        """Like in `BackendContract`."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def backend(self, directory: str) -> Iterator[IBackend]:
+        backend = self.make_backend(directory)
+        yield backend
+        backend.close()
+
+    @pytest.fixture
+    def segments(self) -> list[Segment]:
+        """All kinds: with and without headers, large headers, one message, deferred ones, for one channel."""
+        return [
+            make_segment(0, 3),
+            make_segment_with_headers(3, 4),
+            make_segment_with_headers(7, 1),
+            make_segment_with_headers(8, 50, header_bytes=3000),
+            make_segment(58, 2, delay_ms=700),
+            make_segment_with_headers(60, 3, delay_ms=700),
+            make_segment_with_headers(70, 3, channel="one"),
+            Segment(73, 2, 0, make_segment(73, 2).frames, None, "another#ephemeral"),
+            make_segment_with_headers(75, 500, size=200, channel="one"),
+            make_segment(575, 400, size=200),
+        ]
+
+    def test_it_says_so(self, backend: IBackend) -> None:
+        """The broker asks for the interface."""
+        assert verifyObject(IHeaderBackend, backend)
+
+    def test_headers_and_channels_are_read_as_they_were(self, backend: IBackend, segments: list[Segment]) -> None:
+        """With the frames, whether they were committed at once or one by one."""
+        one, each = backend.queue("one"), backend.queue("each")
+        assert backend.commit([(one, segments)], True) == {}
+        for segment in segments:
+            assert backend.commit([(each, [segment])], False) == {}
+        for queue in (one, each):
+            found = read_all(queue)
+            assert messages(found) == messages(segments)
+            assert headers(found) == headers(segments)
+
+    def test_headers_and_channels_survive(self, directory: str, segments: list[Segment]) -> None:
+        """A close and an open, and what is committed afterwards, too."""
+        backend = self.make_backend(directory)
+        assert backend.commit([(backend.queue("topic"), segments)], False) == {}
+        backend.close()
+        backend = self.make_backend(directory)
+        later = make_segment_with_headers(2000, 5)
+        assert backend.commit([(backend.queue("topic"), [later])], False) == {}
+        found = read_all(backend.queue("topic"))
+        backend.close()
+        kept = [*segments, later] if self.persistent else [later]
+        assert messages(found) == messages(kept)
+        assert headers(found) == headers(kept)
+
+    def test_trim_keeps_headers_and_channels(self, backend: IBackend, segments: list[Segment]) -> None:
+        """What is left of a segment has those that it had."""
+        queue = backend.queue("topic")
+        for segment in segments:
+            assert backend.commit([(queue, [segment])], False) == {}
+        whole, everything = headers(segments), messages(segments)
+        for keep in ([1, 4, 7, 20, 61, 71, 74, 80, 300, 301], [4, 20, 71, 301], [71]):
+            queue.trim(975, iter(keep))
+            found = read_all(queue)
+            assert headers(found).items() <= whole.items()
+            assert messages(found).items() <= everything.items()
+            assert messages(found).keys() >= {*keep}
 
 
 class FailingCommitContract(OnDirectory):

@@ -23,7 +23,7 @@ from attrs import frozen
 from nsqtw.backends.manifest import Manifest, backends_with_messages, read_manifest, write_manifest
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
-from nsqtw.interfaces import IBackend, IDamagedBackend, IRemovableBackend
+from nsqtw.interfaces import IBackend, IDamagedBackend, IHeaderBackend, IRemovableBackend
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_backend
 from nsqtw.tools.fsck.positions import check_positions
@@ -159,11 +159,16 @@ class _Migration:
         old, new = source.queue(topic), target.queue(topic)
         messages = size = 0
         following = old.first
+        stores_headers = IHeaderBackend.providedBy(target)
         while segments := old.read(following, _COPIED_BYTES):
+            if not stores_headers and any(segment.headers is not None or segment.channel for segment in segments):
+                raise OptionError(
+                    f"topic {topic} has messages with headers, which the backend {self._target!r} does not store"
+                )
             for failure in target.commit([(new, segments)], False).values():
                 raise failure
             messages += sum(segment.count for segment in segments)
-            size += sum(len(segment.frames) for segment in segments)
+            size += sum(len(segment.frames) + segment.header_bytes for segment in segments)
             following = segments[-1].end
         self._say(f"topic {topic}: {messages} stored messages")
         return Stored(messages, size)
@@ -198,5 +203,5 @@ def _sizes(backend: IBackend, topic: str) -> Iterator[tuple[int, int]]:
     following = queue.first
     while segments := queue.read(following, _COPIED_BYTES):
         for segment in segments:
-            yield segment.count, len(segment.frames)
+            yield segment.count, len(segment.frames) + segment.header_bytes
         following = segments[-1].end

@@ -7,10 +7,10 @@ import pytest
 from nsqtw.backends.dummy import DummyBackend, DummyFactory
 from nsqtw.errors import OptionError
 from nsqtw.interfaces import IBackend, IBackendQueueFactory
-from nsqtw.testing.contracts import BackendContract, make_segment, messages, read_all
+from nsqtw.testing.contracts import BackendContract, HeaderContract, make_segment, messages, read_all
 
 
-class TestDummyContract(BackendContract):
+class TestDummyContract(BackendContract, HeaderContract):
     persistent = False
 
     def make_backend(self, directory: str) -> IBackend:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from zope.interface import directlyProvides, providedBy
+from zope.interface import Interface, directlyProvides, providedBy
 
 from nsqtw.backends.disk.backend import DiskBackend
 from nsqtw.backends.manifest import Manifest, backends_with_messages, check_backend, read_manifest, write_manifest
@@ -18,7 +18,7 @@ from nsqtw.cli.main import run_nsqtw
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
 from nsqtw.interfaces import IBackend
-from nsqtw.testing.contracts import make_segment, messages, read_all
+from nsqtw.testing.contracts import headers, make_segment, make_segment_with_headers, messages, read_all
 from nsqtw.tools import migrate_backend as module
 from nsqtw.tools.migrate_backend import migrate_backend
 from tests.process import Counts, NsqdProcess, Start, starting
@@ -32,6 +32,10 @@ SEGMENTS = {
     "with.dot": [make_segment(500, 2, size=50_000)],
 }
 WANTED = {topic: messages(segments) for topic, segments in SEGMENTS.items()}
+
+
+class INothing(Interface):
+    """No backend provides it."""
 
 
 class Killed(BaseException):
@@ -112,6 +116,33 @@ def test_all_messages_move(tmp_path: Path, source: str, target: str) -> None:
     assert list(tmp_path.glob("messages.db*") if target == "disk" else tmp_path.glob("*/*.log")) == []
     assert stored(tmp_path, target) == WANTED
     assert migrate(tmp_path, source, target) == [f"the backend is {target} already"]
+
+
+@pytest.mark.parametrize(("source", "target"), [("disk", "sqlite"), ("sqlite", "disk")])
+def test_headers_and_channels_move(tmp_path: Path, source: str, target: str) -> None:
+    segments = [make_segment_with_headers(0, 4), make_segment(4), make_segment_with_headers(5, 2, channel="c")]
+    opened = OPEN[source](str(tmp_path))
+    assert opened.commit([(opened.queue("t"), segments)], False) == {}
+    opened.close()
+    assert migrate(tmp_path, source, target)[0] == "topic t: 7 stored messages"
+    opened = OPEN[target](str(tmp_path))
+    found = read_all(opened.queue("t"))
+    opened.close()
+    assert (headers(found), messages(found)) == (headers(segments), messages(segments))
+
+
+def test_a_backend_that_stores_no_headers_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says so, and the messages are where they were."""
+    opened = OPEN["disk"](str(tmp_path))
+    assert opened.commit([(opened.queue("t"), [make_segment_with_headers(1)])], False) == {}
+    opened.close()
+    monkeypatch.setattr(module, "IHeaderBackend", INothing)
+    assert refusal(tmp_path, "disk", "sqlite") == (
+        "topic t has messages with headers, which the backend 'sqlite' does not store"
+    )
+    opened = OPEN["disk"](str(tmp_path))
+    assert headers(read_all(opened.queue("t"))) == headers([make_segment_with_headers(1)])
+    opened.close()
 
 
 @pytest.mark.parametrize(("source", "target"), [("disk", "sqlite"), ("sqlite", "disk")])

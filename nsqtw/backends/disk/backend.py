@@ -49,6 +49,7 @@ from nsqtw.interfaces import (
     IDamagedBackend,
     IDamagedQueue,
     IFreeingQueue,
+    IHeaderBackend,
     IReleasingBackend,
     Report,
 )
@@ -142,6 +143,8 @@ class DiskBackend:
         for _, segments in writes:
             for segment in segments:
                 size += len(segment.frames)
+                if segment.headers is not None:
+                    size += segment.header_bytes
         if writes:
             full = self.reserve.refusal(size)
             if full is not None:
@@ -353,5 +356,5 @@ class DiskQueue:
 
 
 # Not by decorators: with one, mypyc does not make a native class.
-classImplements(DiskBackend, IBackend, IDamagedBackend, IReleasingBackend)
+classImplements(DiskBackend, IBackend, IDamagedBackend, IHeaderBackend, IReleasingBackend)
 classImplements(DiskQueue, IBackendQueue, ICountedQueue, IDamagedQueue, IFreeingQueue)

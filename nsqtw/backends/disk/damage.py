@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from nsqtw.backends.disk.format import HIGHEST, Entry, Head
 from nsqtw.backends.disk.log import Log
 from nsqtw.backends.disk.open_files import Descriptor, LogFile
-from nsqtw.backends.disk.salvage import ONE_BIT, WRONG_FRAMES, Salvaged, salvage
+from nsqtw.backends.disk.salvage import Salvaged, salvage, why_damaged
 from nsqtw.backends.disk.scan import Scan
 from nsqtw.core.segment import BODY_AT, Segment
 
@@ -42,16 +42,18 @@ class Damage(NamedTuple):
     lost_count: int
     """The maximum number of messages; the exact one with a `head`."""
     touched: int
-    """Messages in damaged bytes: those lost, and those that were put right."""
+    """Messages in damaged bytes: those lost, those that have lost their headers, and those that were put right."""
     is_end: bool
     """Nothing that can be kept follows."""
+    without_headers: int = 0
+    """How many of the messages that can be kept have lost their headers."""
 
     @property
     def why(self) -> str:
         """The kind of damage, in a few words."""
         if self.head is None:
             return NO_RECORD
-        return WRONG_FRAMES if self.lost else ONE_BIT
+        return why_damaged(self.lost_count, self.without_headers)
 
     @property
     def is_torn(self) -> bool:
@@ -81,6 +83,7 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
             salvaged.lost_count,
             salvaged.touched,
             stop >= scan.size or _next_record(descriptor, scan, stop, scan.above) is None,
+            salvaged.without_headers,
         )
     after = _next_known(scan, start, _next_record(descriptor, scan, position + 1, first), index)
     stop, end = (scan.size, scan.below) if after is None else after
@@ -109,6 +112,9 @@ def report(log: Log, file: LogFile, damage: Damage) -> None:
         log.report(log.topic, where, first, end - 1, damage.why)
         if damage.head is not None and not damage.head.delay_ms:
             log.ledger.add_lost(log.topic, first, end)
+    if damage.lost and damage.without_headers:
+        why = f"{damage.without_headers} of the messages that are kept have lost their headers"
+        log.report(log.topic, where, damage.first, damage.first - 1, why)
     if not damage.lost and damage.touched:
         log.report(log.topic, where, damage.first, damage.first - 1, f"{damage.why}; no message is lost")
     log.ledger.add(log.topic, lost=damage.lost_count, damaged=damage.touched)
@@ -148,7 +154,7 @@ def _next_known(
                 continue
             scan.jump(entry)
             head = scan.head()
-            is_good = head is not None and head.first == entry.sequence and scan.frames(head) is not None
+            is_good = head is not None and head.first == entry.sequence and scan.is_whole(head)
             scan.jump(start)
             if is_good:
                 return entry.position, entry.sequence

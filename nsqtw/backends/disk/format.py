@@ -1,5 +1,5 @@
 """
-Format version 2 of the log files. All numbers are big-endian, as in the frames they surround.
+Format versions 2 and 3 of the log files. All numbers are big-endian, as in the frames they surround.
 
     <data path>/<percent-encoded topic>/<first sequence, 14 hex digits>.log
 
@@ -11,18 +11,26 @@ A file is a header and records without space between them:
                         u16       u16     u32   u64              u64                    u32
             put_total: messages ever put into this log before this file
 
-    record, 40 bytes, perhaps a table, and the frames as a consumer receives them
-    offset  0       4               8       16      20       24         32              36
-            magic   frames length   first   count   layout   delay ms   CRC of frames   CRC of the 36 bytes before
-            u32     u32             u64     u32     u32      u64        u32             u32      table, frames ...
+    record, 40 bytes, perhaps a table, and the payload: the frames as a consumer receives them
+    offset  0       4                8       16      20       24         32               36
+            magic   payload length   first   count   layout   delay ms   CRC of payload   CRC of the 36 bytes before
+            u32     u32              u64     u32     u32      u64        u32              u32      table, payload ...
 
-The frames of a batch of more than 16 KB are checked in blocks too, so that damage is located in a block:
+    magic   0xf5 "NSQ"    the payload is the frames
+            0xf5 "NSH"    version 3: frames, and behind them a header block (backends/header_block) without a channel
+            0xf5 "NSD"    version 3: frames, and behind them a header block with the one channel that gets them
+
+A file without records of the last two kinds is of version 2, and older programs read it; it becomes no other. A record
+with a header block begins a new file if the last one is of version 2. All files behind one of version 3 have that
+version too: an older program looks at the last file's version, and would take such records for damage.
+
+The payload of a batch of more than 16 KB is checked in blocks too, so that damage is located in a block:
 
     layout  0             no table
             n << 16 | f   blocks of n * 4096 bytes, the first one of f bytes: the borders are multiples of the block's
                           size in the file that the record was written to, so that a page is in one block
-            0xffffffff    a tombstone: no frames; these messages were lost. "delay ms" is their number, as far as known
-    table   u32 ...       for each block but the last: CRC of all frames up to its end. The last one is "CRC of frames"
+            0xffffffff    a tombstone: no payload; these messages were lost. "delay ms" is their number, as far as known
+    table   u32 ...       for each block but the last: CRC of the payload up to its end; of the last it is in the head
 
 Version 1 has neither tables nor tombstones, and is read by the same code.
 
@@ -48,9 +56,13 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from nsqtw.backends.checksum import crc32
+from nsqtw.backends.header_block import encode_block, has_block
 from nsqtw.core.segment import Segment
 
 VERSION: Final = 2
+"""The version of a file without headers."""
+HEADERS_VERSION: Final = 3
+"""The version of a file that may have records with a header block: the newest one."""
 HEADER_BYTES: Final = 64
 RECORD_BYTES: Final = 40
 ENTRY_BYTES: Final = 24
@@ -68,6 +80,11 @@ TOMBSTONE: Final = 0xFFFFFFFF
 _CRC_BYTES: Final = 4
 
 MAGIC: Final = b"\xf5NSQ"  # 0xf5 is in no UTF-8 text
+HEADERS_MAGIC: Final = b"\xf5NSH"
+DIRECTED_MAGIC: Final = b"\xf5NSD"
+BLOCK_MAGICS: Final = (HEADERS_MAGIC, DIRECTED_MAGIC)
+MAGIC_PREFIX: Final = b"\xf5NS"
+MAGICS: Final = (MAGIC, *BLOCK_MAGICS)
 _FILE_MAGIC: Final = b"NSQTWLOG"
 _HEADER: Final = struct.Struct(">8sHHIQQ28x")
 _RECORD: Final = struct.Struct(">4sIQIIQI")
@@ -93,14 +110,25 @@ class Header(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The head of a record: the 40 bytes before its frames."""
+    """The head of a record: the first 40 bytes of it."""
 
     length: int
     first: int
     messages: int
     delay_ms: int
-    frames_crc: int
+    payload_crc: int
     layout: int = 0
+    magic: bytes = MAGIC
+
+    @property
+    def has_block(self) -> bool:
+        """Whether a header block is behind the frames."""
+        return self.magic != MAGIC
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether one channel gets its messages."""
+        return self.magic == DIRECTED_MAGIC
 
     @property
     def is_tombstone(self) -> bool:
@@ -109,7 +137,7 @@ class Head(NamedTuple):
 
     @property
     def table_bytes(self) -> int:
-        """Bytes between the head and the frames."""
+        """Bytes between the head and the payload."""
         return table_bytes(self.layout, self.length)
 
     @property
@@ -136,9 +164,9 @@ class Entry(NamedTuple):
     put_total: int
 
 
-def encode_header(first: int, put_total: int) -> bytes:
+def encode_header(first: int, put_total: int, version: int = VERSION) -> bytes:
     """The header of a new file."""
-    header = _HEADER.pack(_FILE_MAGIC, VERSION, 0, 0, first, put_total)
+    header = _HEADER.pack(_FILE_MAGIC, version, 0, 0, first, put_total)
     return header + _pack_crc(crc32(header))
 
 
@@ -154,28 +182,42 @@ def decode_header(data: bytes) -> Header | None:
 
 
 def encode_head(segment: Segment) -> bytes:
-    """Return the bytes before the frames of a segment in its record."""
+    """Return the bytes before the frames of a segment without headers in its record."""
     frames = segment.frames
     head = _pack_head(MAGIC, len(frames), segment.first, segment.count, 0, segment.delay_ms, crc32(frames))
     return head + _pack_crc(crc32(head))
 
 
-def encode_batch_head(segment: Segment, position: int) -> bytes:
-    """Return them with the block table, for a record at `position` whose frames are larger than BLOCK_BYTES."""
-    frames = segment.frames
-    length = len(frames)
+def encode_record(segment: Segment, position: int | None = None) -> tuple[bytes, bytes]:
+    """
+    The record of any segment: what is before the payload, and the payload. It has a block table if it may have one, and
+    `position` in the file is given.
+    """
+    if not has_block(segment):
+        magic, payload = MAGIC, segment.frames
+    else:
+        magic = DIRECTED_MAGIC if segment.channel else HEADERS_MAGIC
+        payload = segment.frames + encode_block(segment)
+    if position is not None and segment.count > 1 and len(payload) > BLOCK_BYTES:
+        return encode_batch_head(magic, segment, payload, position), payload
+    return _head_without_table(magic, segment, payload), payload
+
+
+def encode_batch_head(magic: bytes, segment: Segment, payload: bytes, position: int) -> bytes:
+    """Return what is before a payload larger than BLOCK_BYTES, with the block table, in a record at `position`."""
+    length = len(payload)
     block = BLOCK_BYTES
-    if length > BLOCK_BYTES // _BLOCK_MESSAGES * segment.count:  # its frames are large
+    if length > BLOCK_BYTES // _BLOCK_MESSAGES * segment.count:  # its messages are large
         block = min(2 + length // segment.count // BLOCK_PAGE_BYTES, _MAX_BLOCK_STEPS) * BLOCK_BYTES
-    # The table moves the frames on, and the borders in them: there may be one fewer then.
+    # The table moves the payload on, and the borders in them: there may be one fewer then.
     entries = (length + block - 1) // block
     at = block - (position + RECORD_BYTES + _CRC_BYTES * entries) % block
     if (length - at + block - 1) // block != entries:
         at = block - (position + RECORD_BYTES + _CRC_BYTES * (entries - 1)) % block
     if at >= length:
-        return encode_head(segment)
+        return _head_without_table(magic, segment, payload)
     layout = block // BLOCK_PAGE_BYTES << 16 | at
-    view = memoryview(frames)
+    view = memoryview(payload)
     crc = crc32(view[:at])
     sums = [crc]
     stop = at + block
@@ -185,10 +227,15 @@ def encode_batch_head(segment: Segment, position: int) -> bytes:
         at = stop
         stop += block
     crc = crc32(view[at:], crc)
-    head = _pack_head(MAGIC, length, segment.first, segment.count, layout, segment.delay_ms, crc)
+    head = _pack_head(magic, length, segment.first, segment.count, layout, segment.delay_ms, crc)
     count = len(sums)
     table = _TABLES[count].pack(*sums) if count < len(_TABLES) else struct.pack(f">{count}I", *sums)
     return b"".join((head, _pack_crc(crc32(head)), table))
+
+
+def _head_without_table(magic: bytes, segment: Segment, payload: bytes) -> bytes:
+    head = _pack_head(magic, len(payload), segment.first, segment.count, 0, segment.delay_ms, crc32(payload))
+    return head + _pack_crc(crc32(head))
 
 
 def encode_tombstone(first: int, end: int, count: int) -> bytes:
@@ -198,7 +245,7 @@ def encode_tombstone(first: int, end: int, count: int) -> bytes:
 
 
 def table_bytes(layout: int, length: int) -> int:
-    """Return how many bytes the table of a record has whose frames have `length` bytes."""
+    """Return how many bytes the table of a record has whose payload has `length` bytes."""
     if layout == 0 or layout == TOMBSTONE:
         return 0
     block = (layout >> 16) * BLOCK_PAGE_BYTES
@@ -206,7 +253,7 @@ def table_bytes(layout: int, length: int) -> int:
 
 
 def blocks_of(head: Head) -> list[int]:
-    """Return the ends of the blocks of a record in its frames; the last one is the end of the frames."""
+    """Return the ends of the blocks of a record in its payload; the last one is the end of the payload."""
     length, layout = head.length, head.layout
     if layout == 0 or layout == TOMBSTONE:
         return [length]
@@ -216,7 +263,7 @@ def blocks_of(head: Head) -> list[int]:
 def decode_table(data: bytes, offset: int, head: Head) -> list[int]:
     """The checksums of all blocks of a record; `offset` is where its head starts in `data`."""
     count = head.table_bytes // _CRC_BYTES
-    return [*struct.unpack_from(f">{count}I", data, offset + RECORD_BYTES), head.frames_crc]
+    return [*struct.unpack_from(f">{count}I", data, offset + RECORD_BYTES), head.payload_crc]
 
 
 def _is_possible(layout: int, length: int) -> bool:
@@ -231,10 +278,12 @@ def decode_head(data: bytes, offset: int = 0) -> Head | None:
     """The head of the record at `offset`; None when its bytes are no head, damaged, or not all there."""
     if len(data) - offset < RECORD_BYTES:
         return None
-    magic, length, first, count, layout, delay_ms, frames_crc, crc = unpack_head(data, offset)
-    if magic != MAGIC or crc32(data[offset : offset + HEAD_CRC_AT]) != crc or not _is_possible(layout, length):
+    magic, length, first, count, layout, delay_ms, payload_crc, crc = unpack_head(data, offset)
+    if magic not in MAGICS or crc32(data[offset : offset + HEAD_CRC_AT]) != crc or not _is_possible(layout, length):
         return None
-    return Head(length, first, count, delay_ms, frames_crc, layout)
+    if magic != MAGIC and layout == TOMBSTONE:
+        return None
+    return Head(length, first, count, delay_ms, payload_crc, layout, magic)
 
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:

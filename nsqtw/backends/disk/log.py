@@ -20,8 +20,12 @@ from typing import NamedTuple
 
 from nsqtw.backends.disk.format import (
     ENTRY_BYTES,
+    HEADER_BYTES,
+    HEADERS_VERSION,
+    VERSION,
     Entry,
     decode_entries,
+    decode_header,
     encode_entries,
     index_name,
     log_name,
@@ -125,6 +129,17 @@ class Log:
             self.is_writing = True
             last = self.log_files[-1] if self.log_files else None
             return None if last is None or last.sealed or last.closed else last
+
+    def version(self) -> int:
+        """The format version of the newest file, which a new one must not fall below. OSError."""
+        last = self.log_files[-1] if self.log_files else None
+        if last is None:
+            return VERSION
+        if not last.version:
+            descriptor = self.descriptor(last)
+            header = decode_header(descriptor.read(HEADER_BYTES, 0)) if descriptor is not None else None
+            last.version = HEADERS_VERSION if header is None else header.version
+        return last.version
 
     def close_last(self) -> LogFile | None:
         """Let the next commit open a new file. The last file, when nothing is appended to it any more."""

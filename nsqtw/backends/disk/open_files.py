@@ -85,8 +85,9 @@ class LogFile:
         "damaged",
         "examined",
         "first",
-        "is_removed",
         "index",
+        "is_inherited",
+        "is_removed",
         "needs_repair",
         "path",
         "put_total",
@@ -95,6 +96,7 @@ class LogFile:
         "saved",
         "sealed",
         "size",
+        "version",
     )
 
     def __init__(self, path: str, first: int, size: int, put_total: int) -> None:
@@ -105,6 +107,10 @@ class LogFile:
         """Bytes that readers look at: the header and good records."""
         self.put_total = put_total
         """Messages ever put into the log before this file."""
+        self.version = 0
+        """The format version in its header, the newest one when the header is damaged. 0: not yet looked for."""
+        self.is_inherited = False
+        """An earlier process wrote it."""
         self.index: list[Entry] | None = None
         """Ascending. None: not yet looked for. Only the writer of the log or the reader adds to it, never both."""
         self.saved = 0

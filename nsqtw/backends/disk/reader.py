@@ -73,9 +73,9 @@ class RecordReader:
             if head is not None and segments and head.length > room:
                 room = 0
                 break
-            frames = scan.frames(head) if head is not None else None
-            if head is not None and frames is not None:
-                segments.append(Segment(head.first, head.messages, head.delay_ms, frames))
+            segment = scan.segment(head) if head is not None else None
+            if head is not None and segment is not None:
+                segments.append(segment)
                 room -= head.length
                 self._pass(file, scan, head)
             elif file.is_removed:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from nsqtw.backends.disk.damage import examine, is_torn_write
 from nsqtw.backends.disk.format import (
     HEADER_BYTES,
+    HEADERS_VERSION,
     HIGHEST,
     VERSION,
     Entry,
@@ -78,12 +79,14 @@ def _list_files(log: Log) -> None:
         if name.endswith(TEMPORARY) or (index_of is not None and index_of not in firsts):
             log.files.unlink(os.path.join(log.directory, name))
     log.log_files = [LogFile(log.path(first), first, log.files.size(log.path(first)), 0) for first in sorted(firsts)]
+    for file in log.log_files:
+        file.is_inherited = True
 
 
 def _recover(log: Log, file: LogFile, known_end: int) -> bool:
     """Find the end of the last file. False when it has no record."""
     descriptor = log.open_files.open(file)
-    file.put_total = _put_total_of_header(log, file, descriptor)
+    file.put_total = _put_total_of_header(file, descriptor)
     log.load_index(file)
     file.index = _believable(log, file, descriptor)
     scan = Scan(descriptor, file.entry_at(HIGHEST), file.size, HIGHEST, _BLOCK_BYTES)
@@ -153,7 +156,7 @@ def _walk(file: LogFile, scan: Scan, descriptor: Descriptor, known_end: int) -> 
     is_damaged = False
     while True:
         head = scan.head()
-        if head is not None and scan.frames(head) is not None:
+        if head is not None and scan.is_whole(head):
             if scan.position - (index[-1].position if index else 0) >= INDEX_BYTES:
                 index.append(Entry(head.first, scan.position, scan.put_total))
             scan.skip(head)
@@ -168,13 +171,15 @@ def _walk(file: LogFile, scan: Scan, descriptor: Descriptor, known_end: int) -> 
         is_damaged = True
 
 
-def _put_total_of_header(log: Log, file: LogFile, descriptor: Descriptor) -> int:
+def _put_total_of_header(file: LogFile, descriptor: Descriptor) -> int:
     header = decode_header(descriptor.read(HEADER_BYTES, 0))
     if header is None or header.first != file.first:
         # A damaged header, or that of the file that was recycled for this one: the records speak for themselves.
+        file.version = HEADERS_VERSION
         return 0
-    if header.version > VERSION:
-        raise BackendError(f"{file.path} has format version {header.version}; this nsqtw knows {VERSION}")
+    if header.version > HEADERS_VERSION:
+        raise BackendError(f"{file.path} has format version {header.version}; this nsqtw knows {HEADERS_VERSION}")
+    file.version = header.version
     # An older nsqtw, which would take records of this version for damage, refuses files that say so.
     file.sealed = header.version < VERSION
     return header.put_total
@@ -186,7 +191,7 @@ def _believable(log: Log, file: LogFile, descriptor: Descriptor) -> list[Entry]:
     while index:
         scan = Scan(descriptor, index[-1], file.size, HIGHEST, _BLOCK_BYTES)
         head = scan.head()
-        if head is not None and head.first == index[-1].sequence and scan.frames(head) is not None:
+        if head is not None and head.first == index[-1].sequence and scan.is_whole(head):
             break
         index = index[:-1]
     file.saved = len(index)

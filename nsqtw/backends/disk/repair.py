@@ -15,7 +15,16 @@ from typing import Final
 from attrs import define, field
 
 from nsqtw.backends.disk.damage import Damage, examine
-from nsqtw.backends.disk.format import HEADER_BYTES, Entry, encode_head, encode_header, encode_tombstone
+from nsqtw.backends.disk.format import (
+    HEADER_BYTES,
+    HEADERS_VERSION,
+    VERSION,
+    Entry,
+    decode_header,
+    encode_header,
+    encode_record,
+    encode_tombstone,
+)
 from nsqtw.backends.disk.log import TEMPORARY, Log
 from nsqtw.backends.disk.open_files import INDEX_BYTES, Descriptor, LogFile
 from nsqtw.backends.disk.scan import Scan
@@ -36,6 +45,8 @@ class Repaired:
     end: int = 0
     """One past its highest sequence."""
     put_total: int = 0
+    version: int = VERSION
+    """Its format version."""
 
     @property
     def lost_count(self) -> int:
@@ -57,8 +68,10 @@ class Repaired:
     def summary(self) -> str:
         """Return how many messages the damage cost."""
         kept = sum(segment.count for damage in self.damages for segment in damage.segments)
-        put_right = self.touched - self.lost_count
-        return f"damaged records: {self.lost_count} lost, {put_right} put right, {kept} of their messages kept"
+        bare = sum(damage.without_headers for damage in self.damages)
+        put_right = self.touched - self.lost_count - bare
+        text = f"damaged records: {self.lost_count} lost, {put_right} put right, {kept} of their messages kept"
+        return f"{text}, {bare} of these without their headers" if bare else text
 
 
 def write_repaired(files: Files, old: Descriptor, file: LogFile, stop: int, below: int, temporary: str) -> Repaired:
@@ -93,6 +106,7 @@ def repair_file(log: Log, file: LogFile, stop: int, below: int) -> tuple[LogFile
         log.remove_index(file)
         new = LogFile(file.path, file.first, repaired.size, file.put_total)
         new.index = repaired.index
+        new.version, new.is_inherited = repaired.version, file.is_inherited
         log.replace(file, new, temporary)
     except BaseException:
         with suppress(OSError):
@@ -146,15 +160,18 @@ class _Rewrite:
         self._index = file.index or []
         self._scan = Scan(old, Entry(file.first, HEADER_BYTES, file.put_total), stop, below, _BLOCK_BYTES)
         self._repaired = Repaired(put_total=file.put_total, end=file.first)
-        self._header = encode_header(file.first, file.put_total)
+        self._file = file
 
     def run(self) -> Repaired:
         scan, damages = self._scan, self._repaired
-        self._new.write([self._header], 0)
+        header = decode_header(self._old.read(HEADER_BYTES, 0))
+        damages.version = max(VERSION, self._file.version, header.version if header is not None else 0)
         start = scan.position
         while scan.position < scan.size:
             head = scan.head()
-            if head is not None and scan.frames(head) is not None:
+            if head is not None and scan.is_whole(head):
+                if head.has_block:
+                    damages.version = HEADERS_VERSION
                 at = damages.size + scan.position - start
                 self._record(head.first, at, scan.put_total)
                 scan.skip(head)
@@ -168,6 +185,7 @@ class _Rewrite:
             self._take(damage)
         self._copy(start)
         damages.end, damages.put_total = scan.above, scan.put_total
+        self._new.write([encode_header(self._file.first, self._file.put_total, damages.version)], 0)
         self._new.sync()
         return damages
 
@@ -186,8 +204,10 @@ class _Rewrite:
         damages = self._repaired
         damages.damages.append(damage)
         records: list[tuple[int, list[bytes]]] = [
-            (segment.first, [encode_head(segment), segment.frames]) for segment in damage.segments
+            (segment.first, [*encode_record(segment)]) for segment in damage.segments
         ]
+        if damage.head is not None and damage.head.has_block:
+            damages.version = HEADERS_VERSION
         lost = damage.lost
         if damage.head is None and damage.is_end and damage.lost:
             # How far it went is not known, and nothing follows that would tell.

@@ -14,6 +14,10 @@ consecutive ids lead to the next damaged block or to the end.
 
 All others are lost, also those whose frames look intact: the position of the damage within a block is unknown. The
 record of a head that cannot be corrected is lost as a whole.
+
+A record with a header block (`header_block`) has a checksum of its frames and one of its headers in its trailer.
+Messages whose headers are damaged are kept without them. If the trailer is damaged, the frames are treated as above,
+and the headers are lost; messages for one channel are then lost, because the trailer names it.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from typing import Final, NamedTuple
 from nsqtw.backends.bit_flip import flipped_bit
 from nsqtw.backends.checksum import crc32
 from nsqtw.backends.disk.format import (
-    MAGIC,
+    MAGICS,
     RECORD_BYTES,
     Head,
     blocks_of,
@@ -33,6 +37,8 @@ from nsqtw.backends.disk.format import (
     decode_table,
 )
 from nsqtw.backends.disk.open_files import Descriptor
+from nsqtw.backends.header_block import Trailer, checked_headers, decode_trailer, with_headers
+from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT, SEQUENCE_MASK, Segment
 
 _FRAME: Final = struct.Struct(">IIqH")  # size, frame type, timestamp, attempts
@@ -41,6 +47,7 @@ _TYPE: Final = struct.pack(">I", FRAME_TYPE_MESSAGE)
 _SIZE_BYTES: Final = 4
 
 WRONG_FRAMES: Final = "the checksum of the frames is wrong"
+WRONG_HEADERS: Final = "the headers are damaged, and the messages are kept without them"
 ONE_BIT: Final = "one flipped bit, which is put right"
 
 
@@ -52,15 +59,20 @@ class Salvaged(NamedTuple):
     lost: list[tuple[int, int]]
     """The first sequence of each run that is lost, and one past its last."""
     touched: int
-    """The number of messages in damaged bytes: lost ones, and those in which a bit was corrected."""
+    """The number of messages in damaged bytes: those lost, those without headers, those with a corrected bit."""
+    without_headers: int = 0
+    """The number of messages in `segments` that have lost their headers."""
 
     @property
     def lost_count(self) -> int:
         return sum(end - first for first, end in self.lost)
 
-    @property
-    def why(self) -> str:
-        return WRONG_FRAMES if self.lost else ONE_BIT
+
+def why_damaged(lost_count: int, without_headers: int) -> str:
+    """The kind of damage, in a few words, that cost so much."""
+    if lost_count:
+        return WRONG_FRAMES
+    return WRONG_HEADERS if without_headers else ONE_BIT
 
 
 def salvage(descriptor: Descriptor, position: int, size: int, above: int, below: int) -> Salvaged | None:
@@ -88,16 +100,68 @@ def salvage_frames(head: Head, data: bytes, *, is_damaged: bool = False) -> Salv
     Like `salvage`, for a head, which `is_damaged` when a bit of it was corrected, and all existing bytes of its record.
     """
     start = RECORD_BYTES + head.table_bytes
-    frames = bytearray(data[start : start + head.length])
+    written = data[start : start + head.length]
+    payload = bytearray(written)
     bits: list[int] = []
     bad: list[tuple[int, int]] = []
-    if len(frames) < head.length or crc32(frames) != head.frames_crc:
-        bad = _repair_blocks(head, data, frames, bits)
-        if bits and not (bad or _is_well_formed(frames, head)):
+    if len(payload) < head.length or crc32(payload) != head.payload_crc:
+        bad = _repair_blocks(head, data, payload, bits)
+        if bits and not (bad or _is_well_formed(payload, head)):
+            payload = bytearray(written)
             bits, bad = [], [(0, head.length)]
+    if head.has_block:
+        return _salvage_with_block(head, payload, bits, bad, is_damaged=is_damaged)
     if not bad:
-        touched = head.messages if is_damaged else len({_message_at(frames, bit // 8) for bit in bits})
-        return Salvaged(head, [Segment(head.first, head.messages, head.delay_ms, bytes(frames))], [], touched)
+        touched = head.messages if is_damaged else _touched(payload, bits)
+        return Salvaged(head, [Segment(head.first, head.messages, head.delay_ms, bytes(payload))], [], touched)
+    segments, lost = _what_is_left(head, payload, bad)
+    return Salvaged(head, segments, lost, sum(end - first for first, end in lost) + len(bits))
+
+
+def _salvage_with_block(
+    head: Head, payload: bytearray, bits: list[int], bad: list[tuple[int, int]], *, is_damaged: bool
+) -> Salvaged:
+    """Like `salvage_frames`; `bad` are the parts of the payload that stay damaged."""
+    trailer = _trailer(payload, head)
+    if trailer is None:
+        is_any_left = bool(bad) and not head.is_directed
+        segments, lost = _what_is_left(head, payload, bad) if is_any_left else ([], [(head.first, head.end)])
+        kept_count = sum(segment.count for segment in segments)
+        return Salvaged(head, segments, lost, head.messages, kept_count)
+    frames = payload[: trailer.frames_bytes]
+    headers = checked_headers(payload, trailer, head.messages)
+    if crc32(frames) == trailer.frames_crc:
+        bad = []
+    else:
+        bad = [(begin, min(end, len(frames))) for begin, end in bad if begin < len(frames)] or [(0, len(frames))]
+    segments, lost = _what_is_left(head, frames, bad)
+    kept: list[Segment] = []
+    for segment in segments:
+        start = segment.first - head.first
+        of_segment = [NO_HEADERS] if headers is None else headers[start : start + segment.count]
+        kept.append(
+            with_headers(segment.first, segment.count, head.delay_ms, segment.frames, of_segment, trailer.channel)
+        )
+    lost_count = sum(end - first for first, end in lost)
+    without_headers = head.messages - lost_count if headers is None else 0
+    touched = head.messages
+    if not is_damaged:
+        touched = lost_count + (without_headers or (len(bits) if bad else _touched(payload, bits)))
+    return Salvaged(head, kept, lost, touched, without_headers)
+
+
+def _trailer(payload: bytearray, head: Head) -> Trailer | None:
+    """The trailer of the header block in a payload; None when it is damaged, or not all there."""
+    trailer = decode_trailer(payload) if len(payload) == head.length else None
+    return trailer if trailer is not None and bool(trailer.channel) == head.is_directed else None
+
+
+def _what_is_left(
+    head: Head, frames: bytearray, bad: list[tuple[int, int]]
+) -> tuple[list[Segment], list[tuple[int, int]]]:
+    """The messages without a byte in a `bad` part, and the runs of lost ones: the first, and one past the last."""
+    if not bad:
+        return [Segment(head.first, head.messages, head.delay_ms, bytes(frames))], []
     segments: list[Segment] = []
     lost: list[tuple[int, int]] = []
     above = head.first
@@ -108,7 +172,12 @@ def salvage_frames(head: Head, data: bytes, *, is_damaged: bool = False) -> Salv
         above = end
     if above < head.end:
         lost.append((above, head.end))
-    return Salvaged(head, segments, lost, sum(end - first for first, end in lost) + len(bits))
+    return segments, lost
+
+
+def _touched(frames: bytearray, bits: list[int]) -> int:
+    """How many messages have one of these bits; a bit behind the frames counts as one more."""
+    return len({_message_at(frames, bit // 8) for bit in bits})
 
 
 def repaired_head(data: bytes) -> Head | None:
@@ -116,7 +185,7 @@ def repaired_head(data: bytes) -> Head | None:
     if len(data) < RECORD_BYTES:
         return None
     # Three bytes of the magic are right, whatever the bit: nothing else is worth 320 checksums.
-    if sum(a == b for a, b in zip(data, MAGIC, strict=False)) < len(MAGIC) - 1:
+    if not any(sum(a == b for a, b in zip(data, magic, strict=False)) >= len(magic) - 1 for magic in MAGICS):
         return None
     for bit in range(8 * RECORD_BYTES):
         head = decode_head(_flipped(data[:RECORD_BYTES], bit))
@@ -224,8 +293,13 @@ def _next_frame(
 
 
 def _leads_to(frames: bytearray, offset: int, head: Head, index: int, stop: int) -> bool:
-    """Return whether whole frames follow each other from here up to `stop`, or to one that goes beyond."""
+    """
+    Return whether whole frames follow each other from here up to `stop`, or to one that goes beyond, or to the last one
+    of a record with a header block, which begins behind it.
+    """
     while offset < stop:
+        if index == head.messages and head.has_block:
+            return True
         if offset + BODY_AT > stop:
             return stop < len(frames)
         end = _frame_end(frames, offset, head, index)
@@ -257,8 +331,13 @@ def _index_at(frames: bytearray, offset: int, head: Head) -> int | None:
     return index if kind == FRAME_TYPE_MESSAGE and 0 <= index < head.messages else None
 
 
-def _is_well_formed(frames: bytearray, head: Head) -> bool:
-    return _leads_to(frames, 0, head, 0, len(frames))
+def _is_well_formed(payload: bytearray, head: Head) -> bool:
+    if not head.has_block:
+        return _leads_to(payload, 0, head, 0, len(payload))
+    trailer = _trailer(payload, head)
+    if trailer is None or crc32(payload[: trailer.frames_bytes]) != trailer.frames_crc:
+        return False
+    return checked_headers(payload, trailer, head.messages) is not None
 
 
 def _message_at(frames: bytearray, position: int) -> int:

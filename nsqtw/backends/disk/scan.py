@@ -6,8 +6,10 @@ from typing import Final
 
 from nsqtw.backends.checksum import crc32
 from nsqtw.backends.disk.format import (
+    BLOCK_MAGICS,
     HEAD_CRC_AT,
     MAGIC,
+    MAGIC_PREFIX,
     RECORD_BYTES,
     TOMBSTONE,
     Entry,
@@ -17,6 +19,7 @@ from nsqtw.backends.disk.format import (
     unpack_head,
 )
 from nsqtw.backends.disk.open_files import Descriptor
+from nsqtw.backends.header_block import segment_of
 from nsqtw.core.segment import Segment
 
 BLOCK_BYTES: Final = 64 * 1024
@@ -60,9 +63,14 @@ class Scan:
         head = self.head_at(self.position)
         return head if head is not None and self.belongs(head) else None
 
-    def frames(self, head: Head) -> bytes | None:
-        """The frames of the record here, whose head this is; None when they are damaged."""
-        return self._frames_at(self.position, head)
+    def is_whole(self, head: Head) -> bool:
+        """Return whether the record here, whose head this is, has the payload that was written."""
+        return self._is_whole_at(self.position, head)
+
+    def segment(self, head: Head) -> Segment | None:
+        """The messages of the record here, whose head this is; None when they are damaged."""
+        payload = self._payload_at(self.position, head)
+        return _segment_of(payload, head) if payload is not None else None
 
     def skip(self, head: Head) -> None:
         """Go past the record here."""
@@ -79,7 +87,7 @@ class Scan:
     def take(self, start: int, room: int, segments: list[Segment]) -> int:
         """
         Go on over good records, adding those that end above `start` to `segments` while there is `room`: what
-        head(), frames() and skip() do, at a third of their price. Stops at the latest where the block ends or
+        head(), segment() and skip() do, at a third of their price. Stops at the latest where the block ends or
         where something is to be decided. What is left of `room`.
         """
         if self.position + RECORD_BYTES > self.size:
@@ -88,7 +96,7 @@ class Scan:
         above, below = self.above, self.below
         rest = self.size - self._base
         while offset + RECORD_BYTES <= len(block):
-            magic, length, first, count, layout, delay_ms, frames_crc, crc = unpack_head(block, offset)
+            magic, length, first, count, layout, delay_ms, payload_crc, crc = unpack_head(block, offset)
             end = first + count
             begin = offset + RECORD_BYTES
             if layout:
@@ -98,15 +106,23 @@ class Scan:
                     break
                 begin += table_bytes(layout, length)
             stop = begin + length
-            if magic != MAGIC or crc32(block[offset : offset + HEAD_CRC_AT]) != crc or stop > rest:
+            if magic != MAGIC and magic not in BLOCK_MAGICS:
+                break
+            if crc32(block[offset : offset + HEAD_CRC_AT]) != crc or stop > rest:
                 break
             if not above <= first < end <= below:
                 break
             if end > start:
-                frames = block[begin:stop]
-                if (segments and length > room) or stop > len(block) or crc32(frames) != frames_crc:
+                payload = block[begin:stop]
+                if (segments and length > room) or stop > len(block) or crc32(payload) != payload_crc:
                     break
-                segments.append(Segment(first, count, delay_ms, frames))
+                if magic == MAGIC:
+                    segments.append(Segment(first, count, delay_ms, payload))
+                else:
+                    segment = segment_of(payload, first, count, delay_ms)
+                    if segment is None:
+                        break
+                    segments.append(segment)
                 room -= length
             above, offset = end, stop
             self.put_total += count
@@ -145,7 +161,7 @@ class Scan:
             if head is None:
                 at = self.next_magic(at)
                 continue
-            if self.belongs(head) and self._frames_at(at, head) is not None:
+            if self.belongs(head) and self._is_whole_at(at, head):
                 self.position = at
                 return head
             at += head.size
@@ -163,19 +179,23 @@ class Scan:
         head = decode_head(block, offset)
         return head if head is not None and position + head.size <= self.size else None
 
-    def _frames_at(self, position: int, head: Head) -> bytes | None:
+    def _is_whole_at(self, position: int, head: Head) -> bool:
+        payload = self._payload_at(position, head)
+        return payload is not None and (not head.has_block or _segment_of(payload, head) is not None)
+
+    def _payload_at(self, position: int, head: Head) -> bytes | None:
         block, offset = self._bytes_at(position, head.size)
-        frames = block[offset + head.size - head.length : offset + head.size]
-        return frames if len(frames) == head.length and crc32(frames) == head.frames_crc else None
+        payload = block[offset + head.size - head.length : offset + head.size]
+        return payload if len(payload) == head.length and crc32(payload) == head.payload_crc else None
 
     def next_magic(self, position: int) -> int:
         """The next place behind `position` where a record may start; `size` when there is none."""
         block, offset = self._bytes_at(position, RECORD_BYTES)
         if len(block) - offset < RECORD_BYTES:
             return self.size
-        match = block.find(MAGIC, offset + 1)
+        match = block.find(MAGIC_PREFIX, offset + 1)
         # The end of the block may split a magic: the next block starts with its possible beginning.
-        return self._base + (match if match >= 0 else len(block) - len(MAGIC) + 1)
+        return self._base + (match if match >= 0 else len(block) - len(MAGIC_PREFIX) + 1)
 
     def _bytes_at(self, position: int, size: int) -> tuple[bytes, int]:
         """A block with `size` bytes from `position` on, fewer where the file ends, and where in it they start."""
@@ -186,3 +206,9 @@ class Scan:
             self._base = position
             offset = 0
         return self._block, offset
+
+
+def _segment_of(payload: bytes, head: Head) -> Segment | None:
+    if head.has_block:
+        return segment_of(payload, head.first, head.messages, head.delay_ms)
+    return Segment(head.first, head.messages, head.delay_ms, payload)

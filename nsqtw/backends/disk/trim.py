@@ -20,7 +20,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from nsqtw.backends.disk.format import HEADER_BYTES, RECORD_BYTES, Head, decode_header, encode_head, encode_header
+from nsqtw.backends.disk.format import (
+    HEADER_BYTES,
+    HEADERS_VERSION,
+    RECORD_BYTES,
+    VERSION,
+    Head,
+    decode_header,
+    encode_header,
+    encode_record,
+)
 from nsqtw.backends.disk.log import TEMPORARY, Log
 from nsqtw.backends.disk.open_files import Descriptor, LogFile
 from nsqtw.backends.disk.scan import Scan
@@ -78,8 +87,11 @@ class CloseLast:
         log_files = self._log.log_files
         if not log_files:
             return self._log.has_spare
-        min_size = HEADER_BYTES if self._is_short() else CLOSE_BYTES
-        return log_files[-1].size > min_size or self._log.has_spare
+        last = log_files[-1]
+        # An older nsqtw opens no log with a file of a later version: after a restart a small one is freed as well.
+        may_be_newer = last.is_inherited and last.version != VERSION
+        min_size = HEADER_BYTES if may_be_newer or self._is_short() else CLOSE_BYTES
+        return last.size > min_size or self._log.has_spare
 
     def look(self, below: int) -> LogFile | None:
         """The last file, if it is closed now or has been: nothing in it or behind it is unread from `below` on."""
@@ -213,8 +225,9 @@ class LogTrim:
             waiting = size = 0
             for scan, head, kept in self._records(file, end, keep_sequences):
                 for segment in _survivors(scan, head, kept):
-                    buffers += (encode_head(segment), segment.frames)
-                    waiting += len(segment.frames)
+                    record = encode_record(segment)
+                    buffers += record
+                    waiting += len(record[1])
                 if waiting >= _WRITE_BYTES:
                     size = descriptor.write(buffers, size)
                     buffers, waiting = [], 0
@@ -227,6 +240,7 @@ class LogTrim:
             raise
         rewritten = LogFile(file.path, file.first, size, file.put_total)
         rewritten.closed = file.closed
+        rewritten.version, rewritten.is_inherited = file.version, file.is_inherited
         log.replace(file, rewritten, temporary)
         self._forget(file)
         log.files.sync_directory(log.directory)
@@ -236,7 +250,9 @@ class LogTrim:
         descriptor = self._log.descriptor(file)
         data = descriptor.read(HEADER_BYTES, 0) if descriptor is not None else b""
         header = decode_header(data)
-        return data if header is not None and header.first == file.first else encode_header(file.first, file.put_total)
+        if header is not None and header.first == file.first:
+            return data
+        return encode_header(file.first, file.put_total, HEADERS_VERSION)
 
     def _records(
         self, file: LogFile, end: int, keep_sequences: Sequence[int]
@@ -277,10 +293,10 @@ class _DamagedError(Exception):
 
 
 def _survivors(scan: Scan, head: Head, kept: Sequence[int]) -> list[Segment]:
-    frames = scan.frames(head)
-    if frames is None:
+    segment = scan.segment(head)
+    if segment is None:
         raise _DamagedError
-    return only(Segment(head.first, head.messages, head.delay_ms, frames), kept)
+    return only(segment, kept)
 
 
 def _wanted_of_each(closed: Sequence[tuple[LogFile, int]], keep: Iterable[int]) -> list[Sequence[int]]:

@@ -23,11 +23,15 @@ from typing import Final, NamedTuple
 from nsqtw.backends.disk.format import (
     BLOCK_BYTES,
     HEADER_BYTES,
+    HEADERS_VERSION,
+    MAGIC,
     RECORD_BYTES,
+    VERSION,
     Entry,
     encode_batch_head,
     encode_head,
     encode_header,
+    encode_record,
 )
 from nsqtw.backends.disk.log import Log
 from nsqtw.backends.disk.open_files import AHEAD_FROM, INDEX_BYTES, Descriptor, LogFile
@@ -50,22 +54,26 @@ class FileAppend:
         self.is_new = is_new
         self.put_total = put_total
         self.size = HEADER_BYTES if is_new else file.size
-        self.buffers = [encode_header(file.first, put_total)] if is_new else []
+        self.buffers = [encode_header(file.first, put_total, file.version)] if is_new else []
         self.entries: list[Entry] = []
         self.last_entry = file.index[-1].position if file.index else 0
 
     def take(self, segment: Segment, limit: int) -> bool:
-        """Add a segment. False when the file has no room for it: one beyond the limit is the first and only one."""
+        """
+        Add a segment. False when the file has no room for it: one beyond the limit is the first and only one; or when
+        it has headers, and the file is of a version without.
+        """
+        if segment.headers is not None or segment.channel:
+            return self._take_with_headers(segment, limit)
         frames = segment.frames
         position = self.size
         size = position + RECORD_BYTES + len(frames)
         if size > limit and position > HEADER_BYTES:
             return False
         if position - self.last_entry >= INDEX_BYTES:
-            self.entries.append(Entry(segment.first, position, self.put_total))
-            self.last_entry = position
+            self._add_entry(segment)
         if segment.count > 1 and len(frames) > BLOCK_BYTES:
-            head = encode_batch_head(segment, position)
+            head = encode_batch_head(MAGIC, segment, frames, position)
             size += len(head) - RECORD_BYTES
         else:
             head = encode_head(segment)
@@ -73,6 +81,27 @@ class FileAppend:
         self.size = size
         self.put_total += segment.count
         return True
+
+    def _take_with_headers(self, segment: Segment, limit: int) -> bool:
+        if self.file.version < HEADERS_VERSION:
+            if not self.is_new or self.size > HEADER_BYTES:
+                return False
+            self.file.version = HEADERS_VERSION
+            self.buffers = [encode_header(self.file.first, self.put_total, HEADERS_VERSION)]
+        head, payload = encode_record(segment, self.size)
+        size = self.size + len(head) + len(payload)
+        if size > limit and self.size > HEADER_BYTES:
+            return False
+        if self.size - self.last_entry >= INDEX_BYTES:
+            self._add_entry(segment)
+        self.buffers += (head, payload)
+        self.size = size
+        self.put_total += segment.count
+        return True
+
+    def _add_entry(self, segment: Segment) -> None:
+        self.entries.append(Entry(segment.first, self.size, self.put_total))
+        self.last_entry = self.size
 
 
 class Rollback(NamedTuple):
@@ -185,8 +214,10 @@ class LogWriter:
                 self._truncate(file_append.file, file_append.size)
 
     def _new_append(self, first: int) -> FileAppend:
-        put_total = self._appends[-1].put_total if self._appends else self._log.put_total
+        before = self._appends[-1] if self._appends else None
+        put_total = before.put_total if before is not None else self._log.put_total
         file = LogFile(self._log.path(first), first, 0, put_total)
+        file.version = max(VERSION, before.file.version if before is not None else self._log.version())
         file.index = []
         return FileAppend(file, put_total, is_new=True)
 

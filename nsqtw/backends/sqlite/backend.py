@@ -26,14 +26,14 @@ from typing import Any, cast
 from zope.interface import implementer
 
 from nsqtw.backends.disk.free_space import Reserve
-from nsqtw.backends.disk.salvage import ONE_BIT
+from nsqtw.backends.disk.salvage import ONE_BIT, WRONG_HEADERS
 from nsqtw.backends.disk.trim import RecycledFiles
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.quarantine import kept_in
 from nsqtw.backends.spare_space import SpareSpace
-from nsqtw.backends.sqlite.rows import COLUMNS, Row
+from nsqtw.backends.sqlite.rows import COLUMNS, UNKNOWN_CHANNEL, Row
 from nsqtw.backends.sqlite.salvage import finish_quarantine, quarantine_file
-from nsqtw.backends.sqlite.schema import FILE, VERSION, connect, insert_segments, migrate, sqlite_error
+from nsqtw.backends.sqlite.schema import FILE, connect, insert_segments, migrate, sqlite_error, version_of
 from nsqtw.backends.sqlite.survey import SurveyedTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
 from nsqtw.backends.sqlite.trim import ROWS_AT_ONCE, Trim
 from nsqtw.core.damage import DamageLedger
@@ -45,6 +45,7 @@ from nsqtw.interfaces import (
     IBackendQueueFactory,
     IDamagedBackend,
     IFreeingQueue,
+    IHeaderBackend,
     IRemovableBackend,
     Report,
 )
@@ -86,7 +87,7 @@ class SqliteFactory:
         return SqliteBackend(directory, report)
 
 
-@implementer(IBackend, IDamagedBackend, IRemovableBackend)
+@implementer(IBackend, IDamagedBackend, IHeaderBackend, IRemovableBackend)
 class SqliteBackend:
     """The database under one data path."""
 
@@ -158,7 +159,8 @@ class SqliteBackend:
         """IBackend API. All of it fails together."""
         of_queues = cast(Sequence[tuple[SqliteQueue, Sequence[Segment]]], writes)
         try:
-            full = self._reserve.refusal(sum([len(s.frames) for _, segments in writes for s in segments]))
+            size = sum([len(s.frames) + s.header_bytes for _, segments in writes for s in segments])
+            full = self._reserve.refusal(size)
             if full is not None and writes:
                 self._copy_back(_SMALL_WAL, how="TRUNCATE")  # while there is space for it
                 raise backend_error(full, f"write to {FILE}")
@@ -167,7 +169,7 @@ class SqliteBackend:
                     queue.put(connection, segments)
                 if durable and not writes:
                     # Only a commit that changes something reaches the medium, and takes all before it along.
-                    connection.execute(f"PRAGMA user_version = {VERSION}")
+                    connection.execute(f"PRAGMA user_version = {version_of(connection)}")
         except BackendError as error:
             if not writes:
                 raise
@@ -388,15 +390,21 @@ class SqliteQueue:
                         why = row.fault()
                         faults += bool(why)
                         if why and (repaired := row.with_bit_put_right()) is not None:
-                            self._record(row)
+                            self._record(row, ONE_BIT)
                             row, why = repaired, ""
+                        if why == WRONG_HEADERS:
+                            repaired, why = row.without_damaged_headers(), UNKNOWN_CHANNEL
+                            if repaired is not None:
+                                self._record(row, WRONG_HEADERS)
+                                row, why = repaired, ""
                         if why:
                             self._report(row.row_id, *row.bounds(start, self.end - 1), why)
                             continue
-                        if segments and len(row.frames) > limit:
+                        size = len(row.frames) + len(row.headers or b"")
+                        if segments and size > limit:
                             return segments
                         segments += self._passed_on(row, segments[-1].end if segments else 0)
-                        limit -= len(row.frames)
+                        limit -= size
                         start = row.last + 1
                         if faults >= _MOST_FAULTS:
                             return segments
@@ -481,13 +489,13 @@ class SqliteQueue:
         self._report(row_id, start, last, "the database is damaged there")
         return int(last) + 1
 
-    def _record(self, row: Row) -> None:
-        """One bit of a row is flipped, and is put right at each read."""
+    def _record(self, row: Row, why: str) -> None:
+        """Damage of a row, at each read, that costs no message."""
         if row.row_id not in self._reported:
             self._reported.add(row.row_id)
-            self._backend.damage.add(self.topic, damaged=1)
+            self._backend.damage.add(self.topic, damaged=1 if why == ONE_BIT else row.last + 1 - row.first)
             where = f"{FILE} segment {row.row_id}"
-            self._backend.report(self.topic, where, row.first, row.first - 1, f"{ONE_BIT}; no message is lost")
+            self._backend.report(self.topic, where, row.first, row.first - 1, f"{why}; no message is lost")
 
     def _report(self, row_id: int, first: int, last: int, why: str) -> None:
         if row_id not in self._reported:

@@ -1,8 +1,14 @@
 """
 One row of `messages.db`, and how to tell that it is not what was stored.
 
-    topic  last  first  delay  crc  frames    head
-                               └ of frames    └ CRC-32 of the five numbers; NULL in rows of version 1
+    topic  last  first  delay  crc  frames  head                          headers
+                               └ of frames  └ NULL in rows of version 1   └ a header block (`header_block`); NULL for
+                                                                            messages without headers and channel
+
+    head: the CRC-32 of the five numbers and the header block, and in the eight bits above which kind of row it is:
+        0x00  without a header block
+        0x0f  with one that has no channel
+        0xf0  with one that has a channel
 
 SQLite stores anything in any column. A row whose numbers are not those that were written is as bad as one whose frames
 are not; but good frames carry their ids, so `numbers_of` can tell the numbers again.
@@ -14,17 +20,31 @@ import struct
 from typing import Any, NamedTuple
 
 from nsqtw.backends.checksum import crc32
-from nsqtw.backends.disk.salvage import repaired_bytes
+from nsqtw.backends.disk.salvage import WRONG_HEADERS, repaired_bytes
+from nsqtw.backends.header_block import (
+    Trailer,
+    checked_headers,
+    decode_block,
+    decode_trailer,
+    encode_block,
+    has_block,
+    with_headers,
+)
+from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.segment import BODY_AT, ID_AT, SEQUENCE_BITS, Segment, sequence_of
 
-COLUMNS = "id, topic, first, last, delay, crc, frames, head"
+COLUMNS = "id, topic, first, last, delay, crc, frames, head, headers"
 
 _NUMBERS = struct.Struct("<5Q")
 _SIZE = struct.Struct(">I")
 _HIGHEST = 1 << SEQUENCE_BITS
-_HIGHEST_CRC = (1 << 32) - 1
+_CRC_BITS = 32
+_HIGHEST_CRC = (1 << _CRC_BITS) - 1
+_WITH_HEADERS = 0x0F
+_DIRECTED = 0xF0
 
 WRONG_FRAMES = "the checksum of the frames is wrong"
+UNKNOWN_CHANNEL = "the headers are damaged, and nothing tells the channel that gets the messages"
 WRONG_NUMBERS = "its numbers are not those that were stored"
 
 
@@ -39,6 +59,7 @@ class Row(NamedTuple):
     crc: Any
     frames: Any
     head: Any
+    headers: Any
 
     def fault(self) -> str:
         """Why this is not what was stored; "" when it is."""
@@ -51,23 +72,49 @@ class Row(NamedTuple):
         if crc32(self.frames) != self.crc:
             return WRONG_FRAMES
         if self.head is None:
-            return "" if numbers_of(self.frames) == (self.first, self.last) else WRONG_NUMBERS
-        good = self.topic >= 0 and self.head == head_of(self.topic, self.first, self.last, self.delay, self.crc)
-        return "" if good else WRONG_NUMBERS
+            is_good = self.headers is None and numbers_of(self.frames) == (self.first, self.last)
+            return "" if is_good else WRONG_NUMBERS
+        if self.headers is None:
+            is_good = self.topic >= 0 and self.head == self._head(b"", 0)
+            return "" if is_good else WRONG_HEADERS if self._may_be_directed else WRONG_NUMBERS
+        trailer = self._trailer()
+        if trailer is None or checked_headers(self.headers, trailer, self._count) is None:
+            return WRONG_HEADERS
+        kind = _DIRECTED if trailer.channel else _WITH_HEADERS
+        is_good = self.topic >= 0 and self.head == self._head(self.headers, kind)
+        return "" if is_good else WRONG_NUMBERS
 
     def with_bit_put_right(self) -> Row | None:
-        """The row as it was stored, if one bit of its frames is all that is wrong with it."""
+        """The row as it was stored, if one bit of its frames or of its headers is all that is wrong with it."""
         if not isinstance(self.frames, bytes) or type(self.crc) is not int or not 0 <= self.crc <= _HIGHEST_CRC:
             return None
         frames = repaired_bytes(self.frames, self.crc)
-        row = self._replace(frames=frames) if frames is not None else None
+        row = self._replace(frames=frames) if frames is not None else self._with_bit_of_headers_put_right()
         if row is None or row.fault() or numbers_of(row.frames) != (row.first, row.last):
             return None
         return row
 
+    def without_damaged_headers(self) -> Row | None:
+        """
+        The row, whose numbers and frames are good, with headers only if they are good, and with its channel. None when
+        the channel cannot be told.
+        """
+        trailer = self._trailer()
+        if trailer is None and self._may_be_directed:
+            return None
+        headers = checked_headers(self.headers, trailer, self._count) if trailer is not None else None
+        channel = trailer.channel if trailer is not None else ""
+        segment = with_headers(self.first, self._count, self.delay, self.frames, headers or [NO_HEADERS], channel)
+        return Row(self.row_id, *values_of(self.topic, segment))
+
     def segment(self) -> Segment:
         """Its contents; without a `fault`."""
-        return Segment(self.first, self.last + 1 - self.first, self.delay, self.frames)
+        if self.headers is None:
+            return Segment(self.first, self._count, self.delay, self.frames)
+        trailer = decode_trailer(self.headers)
+        headers = decode_block(self.headers, trailer, self._count) if trailer is not None else None
+        assert trailer is not None and headers is not None, "the row was checked"
+        return with_headers(self.first, self._count, self.delay, self.frames, headers, trailer.channel)
 
     def bounds(self, low: int, high: int) -> tuple[int, int]:
         """The first and the last sequence of it; `low` and `high` for what cannot be told."""
@@ -83,12 +130,48 @@ class Row(NamedTuple):
         if numbers is None or type(self.topic) is not int or self.topic < 0:
             return None
         delay = self.delay if type(self.delay) is int and 0 <= self.delay < _HIGHEST else 0
-        return self._replace(first=numbers[0], last=numbers[1], delay=delay, head=None)
+        return self._replace(first=numbers[0], last=numbers[1], delay=delay).without_damaged_headers()
+
+    @property
+    def _count(self) -> int:
+        return int(self.last) + 1 - int(self.first)
+
+    @property
+    def _may_be_directed(self) -> bool:
+        return type(self.head) is int and self.head >> _CRC_BITS == _DIRECTED
+
+    def _head(self, block: bytes, kind: int) -> int:
+        return _head_of(self.topic, self.first, self.last, self.delay, self.crc, block, kind)
+
+    def _trailer(self) -> Trailer | None:
+        """The trailer of the header block; None when it is damaged, or that of another row."""
+        trailer = decode_trailer(self.headers) if isinstance(self.headers, bytes) else None
+        is_own = trailer is not None and not trailer.frames_bytes and trailer.frames_crc == self.crc
+        return trailer if is_own else None
+
+    def _with_bit_of_headers_put_right(self) -> Row | None:
+        if not isinstance(self.headers, bytes) or not all(type(number) is int for number in (*self[1:6], self.head)):
+            return None
+        if min(self[1:6]) < 0 or self.fault() != WRONG_HEADERS:
+            return None
+        found = self._head(self.headers, 0) & _HIGHEST_CRC
+        # One bit changes a checksum in the same way, whatever is before it.
+        block = repaired_bytes(self.headers, crc32(self.headers) ^ found ^ (self.head & _HIGHEST_CRC))
+        return self._replace(headers=block) if block is not None else None
 
 
-def head_of(topic: int, first: int, last: int, delay: int, crc: int) -> int:
-    """The checksum of a row's numbers."""
-    return crc32(_NUMBERS.pack(topic, first, last, delay, crc))
+def values_of(topic_id: int, segment: Segment) -> tuple[Any, ...]:
+    """The values of the row of a segment, in the order of COLUMNS, without the id."""
+    crc, last = crc32(segment.frames), segment.end - 1
+    block, kind = b"", 0
+    if has_block(segment):
+        block, kind = encode_block(segment), _DIRECTED if segment.channel else _WITH_HEADERS
+    head = _head_of(topic_id, segment.first, last, segment.delay_ms, crc, block, kind)
+    return topic_id, segment.first, last, segment.delay_ms, crc, segment.frames, head, block or None
+
+
+def _head_of(topic: int, first: int, last: int, delay: int, crc: int, block: bytes, kind: int) -> int:
+    return crc32(block, crc32(_NUMBERS.pack(topic, first, last, delay, crc))) | kind << _CRC_BITS
 
 
 def numbers_of(frames: bytes) -> tuple[int, int] | None:

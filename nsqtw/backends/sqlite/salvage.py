@@ -16,9 +16,9 @@ from typing import Any
 
 from attrs import define, field
 
-from nsqtw.backends.disk.salvage import ONE_BIT
-from nsqtw.backends.sqlite.rows import COLUMNS, Row
-from nsqtw.backends.sqlite.schema import FILE, connect, connect_read_only, insert_segments, migrate, version_of
+from nsqtw.backends.disk.salvage import ONE_BIT, WRONG_HEADERS
+from nsqtw.backends.sqlite.rows import UNKNOWN_CHANNEL, Row
+from nsqtw.backends.sqlite.schema import FILE, columns_of, connect, connect_read_only, insert_segments, migrate
 from nsqtw.core.segment import Segment, only
 from nsqtw.interfaces import Report
 from nsqtw.names import is_valid_name
@@ -122,10 +122,12 @@ class Salvage:
             return self._unreadable(row_id, "the index has a row that the table has not")
         row = Row(*values)
         why = row.fault()
-        repaired = row.repaired() if why else row
+        repaired = row.with_bit_put_right() if why else row
         if repaired is None:
-            repaired = row.with_bit_put_right()
-            why = why if repaired is None else ONE_BIT
+            repaired = row.repaired()
+            why = UNKNOWN_CHANNEL if repaired is None and why == WRONG_HEADERS else why
+        elif why:
+            why = ONE_BIT
         topic_id = row.topic if type(row.topic) is int and row.topic in self.topics else None
         if repaired is not None and topic_id is not None:
             return SalvagedRow(row_id, topic_id, repaired.segment(), why)
@@ -152,9 +154,7 @@ class Salvage:
 
 def salvage(connection: sqlite3.Connection) -> Salvage:
     """Look at a database."""
-    # Version 1 has no checksums of numbers.
-    columns = COLUMNS if version_of(connection) > 1 else COLUMNS.replace("head", "NULL")
-    result = Salvage(connection, query=f"SELECT {columns} FROM segment WHERE id = ?")
+    result = Salvage(connection, query=f"SELECT {columns_of(connection)} FROM segment WHERE id = ?")
     result.read_topics()
     return result
 

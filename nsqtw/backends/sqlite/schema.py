@@ -5,18 +5,23 @@ The database of the backend `sqlite`: what is in it, its versions, and how it is
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Sequence
 from urllib.parse import quote
 
-from nsqtw.backends.checksum import crc32
 from nsqtw.backends.files import create_private
-from nsqtw.backends.sqlite.rows import head_of
+from nsqtw.backends.header_block import has_block
+from nsqtw.backends.sqlite.rows import COLUMNS, values_of
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, BackendFull
 
 FILE = "messages.db"
 VERSION = 2
 """The version of the schema below: raise it with every change, and add the step that leads there to `_MIGRATIONS`."""
+HEADERS_VERSION = 3
+"""
+The version while there are rows with headers, which an older nsqtw would deliver without them. It begins with the first
+of them; the first open after the last one is gone ends it.
+"""
 
 _SCHEMA = """
 CREATE TABLE topic (
@@ -41,23 +46,24 @@ _MIGRATIONS: dict[int, str] = {
     1: "ALTER TABLE segment ADD COLUMN head INTEGER;",  # CRC-32 of the numbers of a row; see rows
 }
 """The statements from one version to the next."""
+_ADD_HEADERS = """
+BEGIN;
+ALTER TABLE segment ADD COLUMN headers BLOB;    -- see rows; an older nsqtw does not mind the column
+CREATE INDEX with_headers ON segment (id) WHERE headers IS NOT NULL;
+COMMIT;
+"""
+_HAS_HEADERS = "SELECT EXISTS (SELECT 1 FROM segment INDEXED BY with_headers WHERE headers IS NOT NULL)"
+_INSERT = f"INSERT INTO segment ({COLUMNS.removeprefix('id, ')}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 _PAGE_BYTES = 8192
 _BUSY_SECONDS = 5.0
 
 
-def insert_segments(connection: sqlite3.Connection, topic_id: int, segments: Iterable[Segment]) -> None:
-    """Write rows."""
-    connection.executemany(
-        "INSERT INTO segment (topic, last, first, delay, crc, frames, head) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [_values(topic_id, segment) for segment in segments],
-    )
-
-
-def _values(topic_id: int, segment: Segment) -> tuple[object, ...]:
-    crc, last = crc32(segment.frames), segment.end - 1
-    head = head_of(topic_id, segment.first, last, segment.delay_ms, crc)
-    return topic_id, last, segment.first, segment.delay_ms, crc, segment.frames, head
+def insert_segments(connection: sqlite3.Connection, topic_id: int, segments: Sequence[Segment]) -> None:
+    """Write rows, in a transaction."""
+    connection.executemany(_INSERT, [values_of(topic_id, segment) for segment in segments])
+    if any(map(has_block, segments)):
+        connection.execute(f"PRAGMA user_version = {HEADERS_VERSION}")
 
 
 def sqlite_error(error: sqlite3.Error) -> BackendError:
@@ -93,15 +99,28 @@ def connect_read_only(path: str) -> sqlite3.Connection:
 def version_of(connection: sqlite3.Connection) -> int:
     """The version of the schema that is there. BackendError when a newer nsqtw has written it."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > VERSION:
-        raise BackendError(f"{FILE} has version {version}, and this nsqtw knows up to {VERSION}")
+    if version > HEADERS_VERSION:
+        raise BackendError(f"{FILE} has version {version}, and this nsqtw knows up to {HEADERS_VERSION}")
     return version
 
 
+def columns_of(connection: sqlite3.Connection) -> str:
+    """COLUMNS, for a database that may be of an older nsqtw, with NULL for the columns that it does not have."""
+    there = {row[1] for row in connection.execute("PRAGMA table_info(segment)")}
+    return ", ".join(name if name in there else "NULL" for name in COLUMNS.split(", "))
+
+
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema to VERSION. BackendError when a newer nsqtw has written it."""
+    """
+    Bring the schema to VERSION, or to HEADERS_VERSION when there are rows with headers. BackendError when a newer nsqtw
+    has written it.
+    """
     version = version_of(connection)
     while version < VERSION:
         script = _MIGRATIONS[version]
         version += 1
         connection.executescript(f"BEGIN; {script} PRAGMA user_version = {version}; COMMIT;")
+    if "NULL" in columns_of(connection):
+        connection.executescript(_ADD_HEADERS)
+    elif version == HEADERS_VERSION and not connection.execute(_HAS_HEADERS).fetchone()[0]:
+        connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from nsqtw.backends.disk.format import HEADERS_VERSION
+from nsqtw.backends.sqlite.schema import HEADERS_VERSION as DATABASE_VERSION
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
 from nsqtw.tools.fsck.data_path import DataPathCheck, check_data_path, is_data_path
@@ -46,6 +48,7 @@ def _run(directory: str, must_repair: bool) -> int:
     findings = check.findings()
     _print(findings)
     if not (must_repair and findings):
+        _print_newer(check)
         print(f"{_counts(check)}; {_number(len(findings), 'finding')}")
         return FINDINGS if findings else CLEAN
     quarantine, failures = repair(check)
@@ -58,6 +61,7 @@ def _run(directory: str, must_repair: bool) -> int:
     if remaining:
         print("left:")
         _print(remaining)
+    _print_newer(second_check)
     print(f"{_counts(second_check)}; {_number(len(findings), 'finding')}, {len(remaining)} left")
     return FINDINGS if remaining else REPAIRED
 
@@ -65,6 +69,15 @@ def _run(directory: str, must_repair: bool) -> int:
 def _print(findings: Sequence[Finding]) -> None:
     for finding in findings:
         print(finding)
+
+
+def _print_newer(check: DataPathCheck) -> None:
+    """Say what an nsqtw that knows no headers refuses to open."""
+    topics = [log.topic for log in check.logs.values() if log.has_headers]
+    if topics:
+        print(f"log files of format version {HEADERS_VERSION}, which has headers: {', '.join(topics)}")
+    if check.messages is not None and check.messages.has_headers:
+        print(f"{check.messages.path} has version {DATABASE_VERSION}, which has headers")
 
 
 def _counts(check: DataPathCheck) -> str:

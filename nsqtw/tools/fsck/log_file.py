@@ -59,6 +59,8 @@ class Damage:
     """How many of them are lost, at most; the others can be kept."""
     kept: list[Segment] = field(factory=list)
     """The messages that can be kept."""
+    without_headers: int = 0
+    """How many of these have lost their headers."""
 
 
 @define
@@ -123,7 +125,7 @@ def check_log_file(files: Files, path: str, first: int, below: int, index: bytes
     scan = Scan(descriptor, Entry(first, HEADER_BYTES, 0), check.size, below, _BLOCK_BYTES)
     while scan.position < scan.size:
         head = scan.head()
-        if head is not None and scan.frames(head) is not None:
+        if head is not None and scan.is_whole(head):
             _take(check, scan, head, sequence_at)
         elif not _pass_damage(descriptor, scan, check, known_end):
             break
@@ -160,7 +162,13 @@ def _pass_damage(descriptor: Descriptor, scan: Scan, check: LogFileCheck, known_
         return False
     messages = None if foreign and damage.is_end and damage.head is None else _messages_of(damage)
     damage_ = Damage(
-        damage.position, damage.stop, messages, damage.head is None, damage.lost_count, list(damage.segments)
+        damage.position,
+        damage.stop,
+        messages,
+        damage.head is None,
+        damage.lost_count,
+        list(damage.segments),
+        damage.without_headers,
     )
     if messages is None and damage.is_end and damage.head is None:
         check.tail = damage_

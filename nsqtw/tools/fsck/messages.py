@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, field
 
-from nsqtw.backends.disk.salvage import ONE_BIT
+from nsqtw.backends.disk.salvage import ONE_BIT, WRONG_HEADERS
 from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
-from nsqtw.backends.sqlite.schema import FILE, connect_read_only, version_of
+from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, connect_read_only, version_of
 from nsqtw.errors import BackendError
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.topic_log import TopicLog
@@ -41,6 +41,8 @@ class MessagesCheck:
     findings: list[Finding] = field(factory=list)
     records: int = 0
     """Good rows."""
+    has_headers: bool = False
+    """Its version says that there are messages with headers."""
     is_foreign: bool = False
     """It is no database: nothing can be read of it."""
 
@@ -59,8 +61,10 @@ def check_messages(directory: str) -> MessagesCheck | None:
         return None
     with _read_only(path) as connection:
         try:
-            if not version_of(connection):
+            version = version_of(connection)
+            if not version:
                 return check
+            check.has_headers = version == HEADERS_VERSION
             problems = _problems(connection)
             _check_rows(check, salvage(connection))
         except BackendError as refusal:
@@ -106,6 +110,8 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
             costs += "; these messages"
         elif row.why == ONE_BIT:
             costs += ", by the broker at each read"
+        elif row.why == WRONG_HEADERS:
+            costs += ", by the broker too"
         else:
             costs += "; the broker passes them over"
         messages = row.messages if segment is None else (segment.first, segment.end - 1)

@@ -78,13 +78,14 @@ def _repair_log(files: Files, quarantine: Quarantine, log: TopicLog) -> None:
     for file in log.without_records:
         _remove_index(files, file)
         quarantine.move(file.path)
-    put_total = 0
+    put_total = version = 0
     for file in log.log_files:
         put_total = max(put_total, file.header.put_total if file.header is not None else 0)
+        version = max(version, file.header.version if file.header is not None else 0)
         if file.wrong_index:
             _remove_index(files, file)
         if not file.is_whole:
-            _rewrite(files, quarantine, file, put_total)
+            version = _rewrite(files, quarantine, file, put_total, version)
         elif file.tail is not None:
             _truncate(files, quarantine, file)
         put_total += file.put_count
@@ -98,13 +99,16 @@ def _truncate(files: Files, quarantine: Quarantine, file: LogFileCheck) -> None:
     descriptor.sync()
 
 
-def _rewrite(files: Files, quarantine: Quarantine, file: LogFileCheck, put_total: int) -> None:
-    """Let a header, the good records and what can be kept of others be all there is in a file."""
+def _rewrite(files: Files, quarantine: Quarantine, file: LogFileCheck, put_total: int, version: int) -> int:
+    """
+    Let a header, the good records and what can be kept of others be all there is in a file, of at least the format
+    `version`. Returns the version it has.
+    """
     temporary = file.path + TEMPORARY
     old = Descriptor(files, files.open(file.path))
     source = LogFile(file.path, file.first, file.good_end, put_total)
-    source.index = file.index
-    write_repaired(files, old, source, file.good_end, file.below, temporary)
+    source.index, source.version = file.index, version
+    repaired = write_repaired(files, old, source, file.good_end, file.below, temporary)
     try:
         quarantine.keep(file.path)
         # Its places mean other bytes in the new file.
@@ -115,6 +119,7 @@ def _rewrite(files: Files, quarantine: Quarantine, file: LogFileCheck, put_total
         raise
     files.rename(temporary, file.path)
     files.sync_directory(os.path.dirname(file.path))
+    return repaired.version
 
 
 def _repair_messages(files: Files, quarantine: Quarantine, check: DataPathCheck) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from attrs import define, evolve, field
 
 from nsqtw.backends.disk.format import (
+    HEADERS_VERSION,
     HIGHEST,
-    VERSION,
     first_of_index,
     first_of_log,
     index_name,
@@ -56,6 +56,11 @@ class TopicLog:
     def is_known(self) -> bool:
         """Whether every file could be read."""
         return not self.unreadable
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether a file of it may have headers."""
+        return any(file.header is not None and file.header.version == HEADERS_VERSION for file in self.every_file)
 
     @property
     def every_file(self) -> list[LogFileCheck]:
@@ -130,10 +135,10 @@ def _check_file(
     except OSError as failure:
         log.unreadable.append(_cannot_read(log.topic, path, failure))
         return None
-    if checked.header is not None and checked.header.version > VERSION:
+    if checked.header is not None and checked.header.version > HEADERS_VERSION:
         costs = (
-            f"it has format version {checked.header.version}, this nsqtw knows {VERSION}: a start with it as the last"
-            " file fails"
+            f"it has format version {checked.header.version}, this nsqtw knows {HEADERS_VERSION}: a start with it as"
+            " the last file fails"
         )
         log.unreadable.append(Finding("newer format", path, costs, None, log.topic))
         return None
@@ -179,12 +184,17 @@ def _findings_of(topic: str, file: LogFileCheck) -> Iterator[Finding]:
 def _costs(damage: Damage) -> str:
     if not damage.messages:
         return "nothing, none is missing"
+    if damage.without_headers and damage.lost == 0:
+        return f"the headers of {damage.without_headers} messages, which are delivered without them"
     if damage.kept and damage.lost == 0:
         return "nothing, one flipped bit can be put right"
     if damage.in_head:
         return "these messages, at most"
     kept = sum(segment.count for segment in damage.kept)
-    return f"{damage.lost} of its messages, {kept} can be kept" if kept else "these messages"
+    if not kept:
+        return "these messages"
+    bare = f", {damage.without_headers} without their headers" if damage.without_headers else ""
+    return f"{damage.lost} of its messages, {kept} can be kept{bare}"
 
 
 def _finding_of_tail(topic: str, file: LogFileCheck, tail: Damage) -> Finding:

@@ -114,10 +114,10 @@ def test_a_file_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
     path.commit(make_segment(0))
     path.close()
     data = bytearray(path.logs()[0].read_bytes())
-    data[9] = 3
+    data[9] = 4
     data[60:64] = crc32(data[:60]).to_bytes(4, "big")
     path.logs()[0].write_bytes(data)
-    with pytest.raises(BackendError, match="format version 3"):
+    with pytest.raises(BackendError, match="format version 4; this nsqtw knows 3"):
         path.open()
     assert path.logs()[0].read_bytes() == data
 

@@ -23,13 +23,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from nsqtw.backends.disk import trim as disk_trim
 from nsqtw.backends.files import Files
 from nsqtw.core.segment import Segment
-from nsqtw.testing.contracts import make_segment, messages, read_all
+from nsqtw.testing.contracts import headers, make_segment, make_segment_with_headers, messages, read_all
 from nsqtw.testing.files import FaultyFiles
 from tests.backends.data_path import DataPath
 
 _SOME = 4
 """Of every so many first crashes one is taken: each has second ones."""
 Messages = dict[int, tuple[int, bytes]]
+Shape = tuple[int, int, int, str | None]
+"""A gap, the number of messages, the size of each, and their channel; None: without headers."""
 
 
 class Unhurried(Files):
@@ -49,6 +51,8 @@ class Life:
         self.files = FaultyFiles(str(directory))
         self.path = DataPath(directory, limit, self.files)
         self.written: Messages = {}
+        self.beside: dict[int, tuple[str, bytes]] = {}
+        """Channel and headers of all that was written."""
         self.stored: set[int] = set()
         self.durable: set[int] = set()
         self.unproven: set[int] = set()
@@ -62,6 +66,7 @@ class Life:
 
     def commit(self, *segments: Segment, durable: bool = False) -> bool:
         self.written.update(messages(segments))
+        self.beside.update(headers(segments))
         error = self.path.commit(*segments, durable=durable)
         if error is None:
             self.stored |= messages(segments).keys()
@@ -107,8 +112,10 @@ class Life:
     def check_opened(self, directory: Path, step: int, *, power_loss: bool) -> None:
         """What is left of a crash after a step is opened, has what it must have, and goes on."""
         path = DataPath(directory, self.path.limit, Unhurried())
-        found = messages(read_all(path.queue))
+        segments = read_all(path.queue)
+        found = messages(segments)
         needed = self.needed(step, power_loss=power_loss)
+        self.check_headers(segments, needed)
         assert needed <= found.keys(), f"lost {sorted(needed - found.keys())} at step {step}"
         assert found.items() <= self.written.items()
         if not power_loss:
@@ -120,6 +127,13 @@ class Life:
         path.queue.trim(end, [])
         assert set(path.sequences()) >= set(range(end, end + 4))
         path.close()
+
+    def check_headers(self, segments: Iterable[Segment], needed: Iterable[int]) -> None:
+        """All that is needed has its headers. Of what is not, a power loss may have left the frames alone."""
+        beside = headers(segments)
+        assert {sequence: beside[sequence] for sequence in needed}.items() <= self.beside.items()
+        for sequence, (channel, encoded) in beside.items():
+            assert channel == self.beside[sequence][0] and encoded in (b"", self.beside[sequence][1])
 
 
 @pytest.fixture
@@ -139,10 +153,15 @@ def life(tmp_path: Path) -> Life:
     assert not life.commit(make_segment(80, 2, size=70), durable=True)
     assert life.commit(make_segment(90, 2, size=90), make_segment(92, 1, size=4000), durable=True)
     life.trim(58, [4, 41])
-    for first in range(100, 140, 2):
+    for first in range(100, 120, 2):
         assert life.commit(make_segment(first, 2, size=75), durable=first % 8 == 0)
+    for first in range(120, 140, 2):
+        channel = "c" if first % 6 == 0 else ""
+        assert life.commit(make_segment_with_headers(first, 2, size=30, channel=channel), durable=first % 8 == 0)
+    life.trim(138, [122])
+    assert life.commit(make_segment_with_headers(140, 2), make_segment(142, 2))
     life.trim(140, [])
-    for first in range(140, 170, 2):
+    for first in range(150, 170, 2):
         assert life.commit(make_segment(first, 2, size=75))
     life.path.reopen()
     assert life.commit(make_segment(200, 5), durable=True)
@@ -288,33 +307,42 @@ class LogAgainstModel(RuleBasedStateMachine):
         directory.mkdir(exist_ok=True)
         self.life = Life(directory, self.limit)
         if before is not None:
-            found = messages(read_all(self.life.path.queue))
+            segments = read_all(self.life.path.queue)
+            found = messages(segments)
             assert found.items() <= before.written.items()
-            self.life.written = before.written
+            self.life.written, self.life.beside = before.written, before.beside
             self.life.stored = set(found)
             self.life.durable = set(found)
             self.life.marks = [(0, frozenset(found), frozenset(found))]
 
-    def segments(self, shapes: list[tuple[int, int, int]]) -> list[Segment]:
+    def segments(self, shapes: list[Shape]) -> list[Segment]:
         segments = []
-        for gap, count, size in shapes:
+        for gap, count, size, channel in shapes:
             self.next += gap
-            segments.append(make_segment(self.next, count, size=size))
+            if channel is None:
+                segments.append(make_segment(self.next, count, size=size))
+            else:
+                segments.append(make_segment_with_headers(self.next, count, size=size, channel=channel))
             self.next += count
         return segments
 
     shapes = st.lists(
-        st.tuples(st.sampled_from([0, 0, 1, 2_000_000]), st.integers(1, 20), st.sampled_from([0, 10, 60, 900])),
+        st.tuples(
+            st.sampled_from([0, 0, 1, 2_000_000]),
+            st.integers(1, 20),
+            st.sampled_from([0, 10, 60, 900]),
+            st.sampled_from([None, None, "", "c"]),
+        ),
         min_size=1,
         max_size=5,
     )
 
     @rule(shapes=shapes, durable=st.booleans())
-    def commit(self, shapes: list[tuple[int, int, int]], durable: bool) -> None:
+    def commit(self, shapes: list[Shape], durable: bool) -> None:
         assert self.life.commit(*self.segments(shapes), durable=durable)
 
     @rule(shapes=shapes, space=st.integers(0, 3000))
-    def commit_on_a_full_disk(self, shapes: list[tuple[int, int, int]], space: int) -> None:
+    def commit_on_a_full_disk(self, shapes: list[Shape], space: int) -> None:
         self.life.files.space = space
         self.life.commit(*self.segments(shapes))
         self.life.files.heal()
@@ -328,7 +356,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         ),
         after=st.integers(0, 2),
     )
-    def commit_with_failures(self, shapes: list[tuple[int, int, int]], operations: list[str], after: int) -> None:
+    def commit_with_failures(self, shapes: list[Shape], operations: list[str], after: int) -> None:
         for operation in operations:
             self.life.files.fail(operation, errno.EIO, after=after)
         before = self.life.stored - self.life.durable
@@ -372,7 +400,9 @@ class LogAgainstModel(RuleBasedStateMachine):
     @invariant()
     def it_has_what_it_must_have(self) -> None:
         queue = self.life.path.queue
-        found = messages(read_all(queue, 0, 5000))
+        segments = read_all(queue, 0, 5000)
+        found = messages(segments)
+        self.life.check_headers(segments, self.life.stored)
         assert self.life.stored <= found.keys()
         assert found.items() <= self.life.written.items()
         assert queue.first <= min(found, default=queue.end)

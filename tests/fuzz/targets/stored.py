@@ -14,6 +14,7 @@ from random import Random
 from nsqtw.backends.disk.format import HEADER_BYTES, Entry, decode_head, encode_entries
 from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.backends.sqlite.schema import FILE as MESSAGES_FILE
+from nsqtw.core.headers import encode_headers
 from nsqtw.errors import NsqtwError
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.tools.fsck.data_path import check_data_path
@@ -129,6 +130,10 @@ def _template(kind: type[Stored], is_clean: bool) -> dict[str, bytes]:
             harness.put(
                 *(b"message %d" % at for at in range(number, number + 3)), delay_ms=60_000 if number % 15 == 0 else 0
             )
+            harness.turn()
+        encoded = [encode_headers({"name": "value", "filler": "x" * 50}), b""]
+        for _ in range(3):
+            harness.topic("t").put([b"message 1", b"message 2"], 0, lambda error: None, encoded)
             harness.turn()
         reader = harness.reader("c", ready=30)
         ids = [message.id for message in reader.read()]

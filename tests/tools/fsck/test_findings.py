@@ -12,14 +12,15 @@ from zlib import crc32
 
 import pytest
 
-from nsqtw.backends.disk.format import HEADER_BYTES, Entry, encode_entries, encode_head, encode_header
+from nsqtw.backends.disk.format import HEADER_BYTES, RECORD_BYTES, Entry, encode_entries, encode_head, encode_header
 from nsqtw.backends.manifest import Manifest, has_interrupted_restore, write_manifest, write_restore_mark
 from nsqtw.backends.positions.store import Positions
 from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, TopicState
 from nsqtw.core.pending import all_rows
 from nsqtw.core.segment import Segment
-from nsqtw.testing.contracts import make_segment, messages, read_all
+from nsqtw.testing.contracts import headers, make_segment, make_segment_with_headers, messages, read_all
+from nsqtw.tools.fsck.command import run
 from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.log_file import ReadOnly
 from nsqtw.tools.fsck.repair import repair
@@ -201,7 +202,7 @@ def test_an_index_that_is_right(data_path: Path) -> None:
 def test_a_topic_of_a_newer_format_is_left_as_it_is(data_path: Path) -> None:
     log = logs(data_path)[-1]
     data = log.read_bytes()
-    header = data[:8] + pack(">H", 3) + data[10:60]
+    header = data[:8] + pack(">H", 4) + data[10:60]
     log.write_bytes(header + pack(">I", crc32(header)) + data[HEADER_BYTES:])
     spoil(logs(data_path)[0], HEADER_BYTES + 50)
     before = content(data_path)
@@ -411,3 +412,24 @@ def test_settings_of_a_policy_that_make_no_sense(data_path: Path) -> None:
     )
     assert saved(data_path).topics[0].cursors[0].policy == {"max_attempts": 5}
     assert findings(data_path) == []
+
+
+def test_damaged_headers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which messages, and that the broker delivers them without; after a repair the file is whole."""
+    opened = DataPath(tmp_path)
+    opened.commit_each(make_segment(0), segment := make_segment_with_headers(1, 3), make_segment_with_headers(4))
+    opened.close()
+    log = logs(tmp_path)[1]
+    spoil(log, HEADER_BYTES + RECORD_BYTES + len(segment.frames) + 5)
+    assert run(str(tmp_path), False) == 1
+    said = capsys.readouterr().out
+    assert "the headers of 3 messages, which are delivered without them; the broker takes it out of the file" in said
+    assert "\nlog files of format version 3, which has headers: t\n" in said
+    [finding] = [finding for finding in findings(tmp_path) if finding.what == "damaged record"]
+    assert (finding.offset, finding.messages) == (HEADER_BYTES, (1, 3))
+    repair_path(tmp_path)
+    assert [finding.what for finding in findings(tmp_path) if "record" in finding.what] == []
+    opened = DataPath(tmp_path)
+    found = headers(read_all(opened.queue))
+    opened.close()
+    assert found == {**dict.fromkeys(range(4), ("", b"")), **headers([make_segment_with_headers(4)])}
