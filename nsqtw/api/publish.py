@@ -41,7 +41,7 @@ _INVALID_DEFER = failure(400, "INVALID_DEFER")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
-_NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
+_NOT_TAKEN: Errors = {429: ["CHANNEL_FULL"], **FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
 """The values of `binary` by meaning."""
@@ -73,7 +73,7 @@ class Publishing(Section):
         errors={
             400: ["INVALID_REQUEST", "MSG_EMPTY", "MISSING_ARG_TOPIC", "INVALID_TOPIC", "INVALID_DEFER"],
             413: ["MSG_TOO_BIG"],
-            **_NO_NEW_TOPIC,
+            **_NOT_TAKEN,
         },
         needs=PUBLISH,
         too_big=_MSG_TOO_BIG,
@@ -105,7 +105,7 @@ class Publishing(Section):
         errors={
             400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"],
             413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
-            **_NO_NEW_TOPIC,
+            **_NOT_TAKEN,
         },
         needs=PUBLISH,
         too_big=_BODY_TOO_BIG,

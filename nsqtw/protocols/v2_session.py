@@ -408,12 +408,12 @@ class V2Session(Session):
             return
         delay_ms = delay_ms_of(params[1], self._options) if verb == b"DPUB" else 0
         topic = self._topic(verb, params[0])
-        publish = Publish(self, self._replies, verb, topic.name, len(payload))
-        self._replies.append(publish)
-        if topic.commits_async:
-            publish.commits_async = True
-            self.async_count += 1
-        topic.put(payload, delay_ms, publish.on_commit)
+        if topic.bounds is None or verb != b"PUB":
+            self._put(verb, topic, payload, delay_ms)
+            return
+        for body in payload:  # of a run of PUBs the first ones may be accepted
+            if self._put(verb, topic, [body], delay_ms).is_last:
+                break
 
     def on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """RDY"""
@@ -432,6 +432,16 @@ class V2Session(Session):
         self._count_idle(now)
 
     # -- inside
+
+    def _put(self, verb: bytes, topic: Topic, payload: list[bytes], delay_ms: int) -> Publish:
+        """Publish to `topic`; the reply is that of one command, or of a run of PUBs."""
+        publish = Publish(self, self._replies, verb, topic.name, len(payload))
+        self._replies.append(publish)
+        if topic.commits_async:
+            publish.commits_async = True
+            self.async_count += 1
+        topic.put(payload, delay_ms, publish.on_commit)
+        return publish
 
     def _count_idle(self, now: float) -> None:
         """Count a command without effect, and rest after too many of them. ClientError."""
