@@ -188,7 +188,7 @@ class Channel(Timer):
         assert self.cursor is not None, "an ephemeral channel has no bounds of a policy"
         if topic.bounds is None:
             topic.bounds = TopicBounds(topic, topic.reader.count)
-        self.bounds = topic.bounds.set(self.name, self.cursor, policy, lambda: self._unfinished_count)
+        self.bounds = topic.bounds.set(self, self.cursor, policy)
 
     # -- what /stats shows
 
@@ -218,6 +218,11 @@ class Channel(Timer):
     def message_count(self) -> int:
         """Messages the topic released to this channel since the process started."""
         return self.topic.released_total - self.joined_total
+
+    @property
+    def unfinished_count(self) -> int:
+        """Messages that wait, are deferred, or in flight."""
+        return self.depth + self.in_flight_count + self.deferred_count
 
     # -- consumers
 
@@ -332,14 +337,14 @@ class Channel(Timer):
         BackendError, and nothing is changed.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
-        before, is_forwards = self._unfinished_count, sequence >= self.cursor.next
+        before, is_forwards = self.unfinished_count, sequence >= self.cursor.next
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         if self.bounds is not None:
             self.bounds.look_soon()
-        more = self._unfinished_count - before
+        more = self.unfinished_count - before
         self.joined_total -= max(0, more)
         self._touch()
         self.wake()
@@ -353,7 +358,7 @@ class Channel(Timer):
             ready, deferred = self.cursor.waiting_below(sequence)
             depth += ready
             rest = deferred + sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed)
-        more = depth + rest - self._unfinished_count
+        more = depth + rest - self.unfinished_count
         return Moved(max(0, -more), max(0, more), depth)
 
     def pause(self) -> None:
@@ -399,6 +404,11 @@ class Channel(Timer):
 
     # -- delivery
 
+    @property
+    def is_to_be_served(self) -> bool:
+        """Whether `serve` is called at the end of this turn."""
+        return self in self.topic.to_serve
+
     def wake(self) -> None:
         """Something changed: serve at the end of this turn, if there is anything to be had."""
         if not self.topic.is_hungry(self) or self.position.available > 0:
@@ -422,16 +432,17 @@ class Channel(Timer):
         try:
             available = self.position.available
             while ready and available > 0:
-                if rate is not None:
-                    available = min(available, rate.available(now))
                 share = -(-available // len(ready))
+                if rate is not None:
+                    tokens = min(available, rate.available(now))
+                    if not tokens:
+                        rate.wait()
+                        return False
+                    share, ready = max(1, tokens // len(ready)), ready[:tokens]
                 delivered = 0
                 for consumer in ready:
                     delivered += self._give(consumer, min(share, consumer.room), now)
                 available = self.position.available
-                if rate is not None and rate.available(now) < 1:
-                    rate.wait()
-                    return False
                 if not delivered:
                     break
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
@@ -460,9 +471,6 @@ class Channel(Timer):
 
     def _give(self, consumer: Consumer, count: int, now: float) -> int:
         """Deliver up to `count` messages to one consumer; how many it were."""
-        rate = self.rate_limit
-        if rate is not None:
-            count = min(count, rate.available(now))
         remaining, on_disk = count, self.position.backend_depth
         try:
             while remaining > 0 and consumer.allowance > 0:
@@ -478,8 +486,6 @@ class Channel(Timer):
                 remaining -= stop - start
                 self._deliver(consumer, segment, start, stop, now)
         finally:
-            if rate is not None:
-                rate.spend(count - remaining)
             self._count(consumer, count - remaining, on_disk)
         return count - remaining
 
@@ -537,6 +543,8 @@ class Channel(Timer):
         from disk, which is what `backend_depth` fell by since it was `on_disk` (nsqd specification 2.10). It falls
         without them, too, when some are lost or wait again.
         """
+        if self.rate_limit is not None:
+            self.rate_limit.spend(count)
         if on_disk:
             count = max(0, count - on_disk + self.position.backend_depth)
         if consumer.zone_local:
@@ -608,10 +616,6 @@ class Channel(Timer):
         self._touch()
         if not self.ephemeral:
             self.topic.change_names(at_once=True)
-
-    @property
-    def _unfinished_count(self) -> int:
-        return self.depth + self.in_flight_count + self.deferred_count
 
     def _schedule(self, due: float) -> None:
         self.topic.context.timers.schedule(due, self)

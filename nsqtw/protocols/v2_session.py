@@ -408,12 +408,15 @@ class V2Session(Session):
             return
         delay_ms = delay_ms_of(params[1], self._options) if verb == b"DPUB" else 0
         topic = self._topic(verb, params[0])
-        if topic.bounds is None or verb != b"PUB":
-            self._put(verb, topic, payload, delay_ms)
+        if topic.bounds is not None and len(payload) > 1 and verb == b"PUB":
+            self._put_each(params, payload, topic, now)
             return
-        for body in payload:  # of a run of PUBs the first ones may be accepted
-            if self._put(verb, topic, [body], delay_ms).is_last:
-                break
+        publish = Publish(self, self._replies, verb, topic.name, len(payload))
+        self._replies.append(publish)
+        if topic.commits_async:
+            publish.commits_async = True
+            self.async_count += 1
+        topic.put(payload, delay_ms, publish.on_commit)
 
     def on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """RDY"""
@@ -433,15 +436,13 @@ class V2Session(Session):
 
     # -- inside
 
-    def _put(self, verb: bytes, topic: Topic, payload: list[bytes], delay_ms: int) -> Publish:
-        """Publish to `topic`; the reply is that of one command, or of a run of PUBs."""
-        publish = Publish(self, self._replies, verb, topic.name, len(payload))
-        self._replies.append(publish)
-        if topic.commits_async:
-            publish.commits_async = True
-            self.async_count += 1
-        topic.put(payload, delay_ms, publish.on_commit)
-        return publish
+    def _put_each(self, params: Sequence[bytes], payload: list[bytes], topic: Topic, now: float) -> None:
+        """A run of PUBs for a topic with bounds: the first ones may be accepted, and nothing after one is refused."""
+        rejected_count = topic.rejected_count
+        for body in payload:
+            self.on_pub(b"PUB", params, [body], now)
+            if topic.rejected_count != rejected_count:
+                return
 
     def _count_idle(self, now: float) -> None:
         """Count a command without effect, and rest after too many of them. ClientError."""

@@ -8,8 +8,9 @@ publishes of a turn, and those of a commit that is on its way. Messages that a p
 
 With `drop_oldest` a channel drops messages after each release until it is within its bounds: first those that wait for
 another delivery, in the order of their turns, then unread ones, oldest first, then deferred ones, those first that are
-due first. So what was published first goes first, and a deferred message goes when nothing else is left. The position
-moves ahead, and the next checkpoint trims the log. Much to be dropped is dropped in several turns.
+due first. So what was published first goes first, and a deferred message goes when nothing else is left. A channel
+that is to be served in this turn drops at the start of the next one what its consumers did not take. The position moves
+ahead, and the next checkpoint trims the log. Much to be dropped is dropped in several turns.
 
 Messages are counted exactly. Bytes are those of frames, 34 for a message beside its body, and are not looked up when
 they are needed: `core.policy.sizes` knows about how many lie between two places of the log, and what has a pending row
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
 from nsqtw.core.policy.sizes import Scan, Sizes
@@ -59,6 +60,20 @@ def bounds_of(policy: ChannelPolicy) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
+class BoundedChannel(Protocol):
+    """A durable channel, as its bounds see it."""
+
+    name: str
+
+    @property
+    def unfinished_count(self) -> int:
+        """Messages that it has, those in flight included."""
+
+    @property
+    def is_to_be_served(self) -> bool:
+        """Whether its consumers are given messages at the end of this turn."""
+
+
 class _Batch:
     """Publishes that were admitted and are not in the log."""
 
@@ -77,16 +92,14 @@ class TopicBounds:
         self._channels: dict[str, ChannelBounds] = {}
         self._batches: list[_Batch] = []
 
-    def set(
-        self, name: str, cursor: Cursor, policy: ChannelPolicy, unfinished_count: Callable[[], int]
-    ) -> ChannelBounds:
+    def set(self, channel: BoundedChannel, cursor: Cursor, policy: ChannelPolicy) -> ChannelBounds:
         """A channel has these bounds from now on."""
-        if name not in self._channels:
-            self._channels[name] = ChannelBounds(
-                self._topic, name, cursor, self._count_between, unfinished_count
-            )
-        self._channels[name].follow(policy)
-        return self._channels[name]
+        bounds = self._channels.get(channel.name)
+        if bounds is None:
+            bounds = ChannelBounds(self._topic, channel, cursor, self._count_between)
+            self._channels[channel.name] = bounds
+        bounds.follow(policy)
+        return bounds
 
     def remove(self, name: str) -> bool:
         """A channel has no bounds any more. Returns whether no channel has."""
@@ -126,22 +139,17 @@ class TopicBounds:
 
 
 class ChannelBounds(Timer):
-    """The bounds of the channel `name`. `unfinished_count` tells how many messages it has, those in flight included."""
+    """The bounds of `channel`, whose position is `cursor`."""
 
     def __init__(
-        self,
-        topic: TopicLog,
-        name: str,
-        cursor: Cursor,
-        count_between: Callable[[int, int], int],
-        unfinished_count: Callable[[], int],
+        self, topic: TopicLog, channel: BoundedChannel, cursor: Cursor, count_between: Callable[[int, int], int]
     ) -> None:
         super().__init__()
-        self.name = name
+        self.name = channel.name
         self._topic = topic
+        self._channel = channel
         self._cursor = cursor
         self._count_between = count_between
-        self._unfinished_count = unfinished_count
         self._policy = NO_CHANNEL_POLICY
         self._sizes: Sizes | None = None
         """None while they are not known, or not needed."""
@@ -192,7 +200,7 @@ class ChannelBounds(Timer):
         if self._policy.max_age:
             self._schedule(now + self._policy.max_age)
         if self._policy.overflow == DROP_OLDEST:
-            due = self._carry_out(self._drop, now)
+            due = now if self._channel.is_to_be_served else self._carry_out(self._drop, now)
             if due is not None:
                 self._schedule(due)
 
@@ -263,7 +271,7 @@ class ChannelBounds(Timer):
 
     def _look_at_oldest(self, now: float) -> float | None:
         """Drop what is too old, or see whether publishes are to be refused. Returns when to look again."""
-        cursor, max_age = self._cursor, self._policy.max_age
+        max_age = self._policy.max_age
         self._too_old = None
         if self._policy.overflow == DROP_OLDEST:
             if not self._drop_old(now):
@@ -271,7 +279,7 @@ class ChannelBounds(Timer):
         elif (oldest := self._oldest(now)) is not None and self._is_old(oldest, now):
             self._too_old = oldest
             return now + min(_SECONDS_WHILE_OLD, max(_SHORTEST_SECONDS, max_age / _LOOKS))
-        if not self._unfinished_count():
+        if not self._channel.unfinished_count:
             return None
         next_look = max_age / _LOOKS
         if (oldest := self._oldest(now)) is not None:
