@@ -162,7 +162,7 @@ class ChannelBounds(Timer):
         log, before = self._topic.log, self._policy.max_bytes
         self._policy, self._too_old = policy, None
         if policy.max_bytes != before:
-            is_empty = self._cursor.next >= log.end
+            is_empty = self._cursor.next >= log.end and not self._cursor.row_count
             self._sizes = Sizes(log.end, policy.max_bytes) if policy.max_bytes and is_empty else None
             self._scan = None
         self.look_soon()

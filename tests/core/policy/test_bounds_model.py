@@ -56,7 +56,7 @@ class Bounds(RuleBasedStateMachine):
         self.model = Backlog()
         self.in_flight: dict[bytes, Message] = {}
 
-    @initialize(page_rows=st.sampled_from([1, 2, 1024]), durability=st.sampled_from(["os", "fsync", "memory"]))
+    @initialize(page_rows=st.sampled_from([1, 2, 1024]), durability=st.sampled_from(["os", "fsync"]))
     def begin(self, page_rows: int, durability: str) -> None:
         self.core = BrokerHarness(page_rows, durability=durability, mem_queue_size=3)
         self._subscribe()
