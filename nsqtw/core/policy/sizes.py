@@ -3,8 +3,8 @@ Bytes of the messages between two places of a log, without reading it.
 
 Theory of operation. A *mark* is a sequence and the bytes of all messages before it, counted from an arbitrary place.
 There is one for about every sixty-fourth of the bound, and one at each end of a gap of sequences. Between two marks
-messages count as equally large. So the bytes between two places are wrong by a sixty-fourth of the bound at most, and
-right where messages have one size.
+messages count as equally large. So the bytes between two places are wrong by a sixty-fourth of the bound at most, or by
+a larger segment that a place is in, and right where messages have one size.
 
 A log that was there before its sizes are asked for is looked through in steps (`Scan`), each of which reads one block:
 about MAX_SAMPLES of them, evenly spaced. What lies between two blocks counts as the messages of the first one do.
@@ -58,7 +58,7 @@ class Sizes:
         if first != sequences[-1]:
             sequences.append(first)
             sizes.append(total)
-        elif len(sizes) > 1 and total - sizes[-2] < self._step:
+        elif len(sizes) > 1 and total + counted - sizes[-2] <= self._step:
             del sequences[-1], sizes[-1]
         sequences.append(first + count)
         sizes.append(total + counted)
