@@ -195,7 +195,8 @@ class ChannelBounds(Timer):
         if self._sizes is not None:
             for segment in segments:
                 size = len(segment.frames)
-                self._sizes.add(segment.first, segment.count, size, size if self._counts(segment) else 0)
+                self._sizes.add(segment.first, segment.end, size if self._counts(segment) else 0)
+                self._sizes.sample(segment.count, size)
             self._sizes.forget_below(self._cursor.next)
         if self._policy.max_age:
             self._schedule(now + self._policy.max_age)
@@ -264,7 +265,7 @@ class ChannelBounds(Timer):
         if cursor.row_count and not self._sizes.message_size:
             rows = cursor.pending_rows(now, deferred=bool(cursor.deferred_count), limit=1)
             for record in filter(None, [topic.log.find(row.sequence) for row in rows]):
-                self._sizes.add_sample(len(record[0].slice(record[1], record[1] + 1)))
+                self._sizes.sample(1, len(record[0].slice(record[1], record[1] + 1)))
         return None
 
     # -- age

@@ -32,7 +32,7 @@ class Sizes:
         self._step = max(1, bound // _MARKS)
         self._sequences = [start]
         self._sizes = [0]
-        self._count = self._size = 0  # of all messages that were added
+        self._count = self._size = 0  # of all messages that were sampled
 
     @property
     def start(self) -> int:
@@ -46,26 +46,24 @@ class Sizes:
 
     @property
     def message_size(self) -> float:
-        """The mean size of a message; 0 when none was added."""
+        """The mean size of a message; 0 when none was sampled."""
         return self._size / self._count if self._count else 0.0
 
-    def add(self, first: int, count: int, size: int, counted: int) -> None:
-        """Messages follow of `size` bytes, of which `counted` are between places."""
-        self._count += count
-        self._size += size
+    def add(self, first: int, end: int, size: int) -> None:
+        """Between these sequences, behind all others, are messages of `size` bytes."""
         sequences, sizes = self._sequences, self._sizes
         total = sizes[-1]
         if first != sequences[-1]:
             sequences.append(first)
             sizes.append(total)
-        elif len(sizes) > 1 and total + counted - sizes[-2] <= self._step:
+        elif len(sizes) > 1 and total + size - sizes[-2] <= self._step:
             del sequences[-1], sizes[-1]
-        sequences.append(first + count)
-        sizes.append(total + counted)
+        sequences.append(end)
+        sizes.append(total + size)
 
-    def add_sample(self, size: int) -> None:
-        """There is a message of `size` bytes, elsewhere."""
-        self._count += 1
+    def sample(self, count: int, size: int) -> None:
+        """There are `count` messages of `size` bytes, for the mean."""
+        self._count += count
         self._size += size
 
     def between(self, start: int, stop: int) -> int:
@@ -118,18 +116,18 @@ class Scan:
         """Read the next block. BackendError."""
         sizes, stop = self.sizes, self._log.end
         start = sizes.end
-        count = size = counted = 0
+        count = counted = 0
         for segment in self._log.read(start, _BLOCK_BYTES):
             first = max(segment.first, start)
             if first < segment.end:
                 of_these = len(segment.slice(first - segment.first, segment.count))
                 of_counted = of_these if self._counts(segment) else 0
-                sizes.add(first, segment.end - first, of_these, of_counted)
-                count, size, counted = count + segment.end - first, size + of_these, counted + of_counted
+                sizes.add(first, segment.end, of_counted)
+                sizes.sample(segment.end - first, of_these)
+                count, counted = count + segment.end - first, counted + of_counted
         if not count:
-            sizes.add(stop, 0, 0, 0)
+            sizes.add(stop, stop, 0)
             return
         first, end = sizes.end, min(stop, start + self._stride)
         if first < end:
-            skipped = self._count(first, end)
-            sizes.add(first, end - first, size * skipped // count, counted * skipped // count)
+            sizes.add(first, end, counted * self._count(first, end) // count)

@@ -20,7 +20,7 @@ def test_the_error_is_a_sixty_fourth_of_the_bound_and_one_segment(
     sizes, exact, sequence = Sizes(100, BOUND), {}, 100
     for gap, count, size in segments:
         sequence += gap
-        sizes.add(sequence, count, size * count, size * count)
+        sizes.add(sequence, sequence + count, size * count)
         exact.update(dict.fromkeys(range(sequence, sequence + count), size))
         sequence += count
     start = data.draw(st.integers(100, sequence))
@@ -34,7 +34,8 @@ def test_the_error_is_a_sixty_fourth_of_the_bound_and_one_segment(
 def test_messages_of_one_size_are_counted_exactly() -> None:
     sizes = Sizes(0, 6400)
     for number in range(1000):
-        sizes.add(10 * number, 10, 340, 340)
+        sizes.add(10 * number, 10 * number + 10, 340)
+        sizes.sample(10, 340)
     sizes.forget_below(500)
     assert sizes.between(777, 9000) == (9000 - 777) * 34
     assert sizes.start <= 500
@@ -60,3 +61,19 @@ def test_a_log_that_was_there_is_looked_through_in_few_reads() -> None:
         scan.step()
     assert len(reads) <= 65
     assert scan.sizes.between(channel.cursor.next, log.end) == 20_001 * 100
+
+
+def test_a_gap_of_sequences_has_no_bytes_and_no_messages() -> None:
+    core = BrokerHarness()
+    channel = core.channel()
+    core.put(*[b"x" * 66] * 10)
+    core.save()
+    core.crash()
+    core.put(*[b"x" * 66] * 10)
+    core.turn()
+    channel, log = core.channel(), core.topic().log
+    scan = Scan(log, channel.cursor.next, BOUND, core.topic().reader.count, lambda segment: True)
+    while not scan.is_done:
+        scan.step()
+    assert scan.sizes.between(channel.cursor.next, log.end) == 20 * 100
+    assert scan.sizes.message_size == 100
