@@ -188,8 +188,12 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"sum by (topic, channel) (nsq_channel_clients{{{_CHANNEL}}})", "{{topic}}/{{channel}}"),),
             ),
             Panel(
-                "Dropped by ephemeral channels",
+                "Dropped messages and refused publishes",
                 (
+                    (
+                        f"sum by (topic) (rate(nsq_topic_rejected_total{{{_TOPIC}}}[$__rate_interval])) > 0",
+                        "{{topic}} refused",
+                    ),
                     (
                         "sum by (topic, channel) "
                         f"(rate(nsq_channel_dropped_total{{{_CHANNEL}}}[$__rate_interval])) > 0",

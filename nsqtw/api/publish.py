@@ -65,7 +65,7 @@ _BAD_PUBLISH = (
     *("INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"),
     *("INVALID_HEADER", "INVALID_TTL", "INVALID_ID", "INVALID_PRIORITY"),
 )
-_NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
+_NOT_TAKEN: Errors = {429: ["CHANNEL_FULL"], **FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
 """The values of `binary` by meaning."""
@@ -97,7 +97,7 @@ class Publishing(Section):
         errors={
             400: [*_BAD_PUBLISH, "MSG_EMPTY", "INVALID_DEFER"],
             413: ["MSG_TOO_BIG"],
-            **_NO_NEW_TOPIC,
+            **_NOT_TAKEN,
         },
         needs=PUBLISH,
         too_big=_MSG_TOO_BIG,
@@ -130,7 +130,7 @@ class Publishing(Section):
         errors={
             400: [*_BAD_PUBLISH, "INVALID_HEADERS"],
             413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
-            **_NO_NEW_TOPIC,
+            **_NOT_TAKEN,
         },
         needs=PUBLISH,
         too_big=_BODY_TOO_BIG,

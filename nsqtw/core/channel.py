@@ -15,8 +15,9 @@ Performance: called once per span and per run of FINs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
+from math import inf
 from random import randrange
 from typing import Any, NamedTuple
 
@@ -30,16 +31,20 @@ from nsqtw.core.latency import Latencies
 from nsqtw.core.log import Log
 from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
+from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds, bounds_of
+from nsqtw.core.policy.rate_limit import RateLimit
+from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.core.position import Position
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import NO_CHANNEL_POLICY, NOTHING_GIVEN, not_used
+from nsqtw.options.policies import NO_CHANNEL_POLICY, NOTHING_GIVEN, ChannelPolicy, not_used
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
+EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
 SAMPLE_RANGE = 100
 READ_COST = 8 * 1024
 """
@@ -67,6 +72,8 @@ class ChannelOwner(TopicLog):
         """Seconds from publish to finish, of all channels there ever were; None when latencies are not measured."""
         self.hungry: dict[Channel, None] = {}
         """Channels that have ready consumers and nothing for them: a release wakes them."""
+        self.bounds: TopicBounds | None = None
+        """The bounds of its channels; None when none has any."""
 
     def delete_channel(self, name: str) -> None:
         """Remove a channel, everything in it, and its consumers."""
@@ -116,6 +123,9 @@ class Channel(Timer):
         self.given_policy = dict(given_policy)
         """The settings that were made while a broker ran."""
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
+        self.rate_limit: RateLimit | None = None
+        self.requeue_delay: RequeueDelay | None = None
+        self.bounds: ChannelBounds | None = None
         self._turn = 0
         self.follow_policy()
 
@@ -141,8 +151,52 @@ class Channel(Timer):
     def _set_policy(self, given: Mapping[str, Any]) -> None:
         """Find the policy in force, and let the parts of the channel that carry it out know."""
         topic = self.topic
-        self.policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
-        self.given_policy = dict(given)
+        policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
+        bounds = bounds_of(policy)
+        if self.ephemeral and bounds:
+            if not bounds.keys().isdisjoint(given):
+                raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
+            bounds = {}
+        self.policy, self.given_policy = policy, dict(given)
+        self._limit_rate(policy.max_rate)
+        self._delay_requeues(policy.requeue_delay, policy.max_requeue_delay)
+        if bounds or self.bounds is not None:
+            self._bound(policy if bounds else None)
+
+    def _limit_rate(self, rate: float) -> None:
+        """`max_rate` may have changed."""
+        limit, timers = self.rate_limit, self.topic.context.timers
+        if limit is None and rate:
+            self.rate_limit = RateLimit(rate, timers, self.wake)
+        elif limit is not None and rate != limit.rate:
+            if rate:
+                limit.rate = rate
+            else:
+                limit.close()
+                self.rate_limit = None
+            self.wake()
+
+    def _delay_requeues(self, first: float, longest: float) -> None:
+        """`requeue_delay` or `max_requeue_delay` may have changed."""
+        if not first:
+            self.requeue_delay = None
+        elif self.requeue_delay is None:
+            self.requeue_delay = RequeueDelay(first, longest, self.topic.context.timers, self._requeue_all)
+        else:
+            self.requeue_delay.first, self.requeue_delay.longest = first, longest
+
+    def _bound(self, policy: ChannelPolicy | None) -> None:
+        """The bounds of the backlog may have changed; None: there are none any more."""
+        topic = self.topic
+        if policy is None:
+            self.bounds = None
+            if topic.bounds is not None and topic.bounds.remove(self.name):
+                topic.bounds = None
+            return
+        assert self.cursor is not None, "an ephemeral channel has no bounds of a policy"
+        if topic.bounds is None:
+            topic.bounds = TopicBounds(topic, topic.reader.count)
+        self.bounds = topic.bounds.set(self, self.cursor, policy)
 
     # -- what /stats shows
 
@@ -161,7 +215,7 @@ class Channel(Timer):
 
     @property
     def dropped_count(self) -> int:
-        """Messages an ephemeral channel had no room for, since it was created."""
+        """Messages an ephemeral channel had no room for, or that a bound dropped, since the process started."""
         return self.position.dropped_count
 
     @property
@@ -172,6 +226,11 @@ class Channel(Timer):
     def message_count(self) -> int:
         """Messages the topic released to this channel since the process started."""
         return self.topic.released_total - self.joined_total
+
+    @property
+    def unfinished_count(self) -> int:
+        """Messages that wait, are deferred, or in flight."""
+        return self.depth + self.in_flight_count + self.deferred_count
 
     # -- consumers
 
@@ -198,7 +257,7 @@ class Channel(Timer):
             if self.ephemeral and not self.consumers:
                 self.topic.delete_channel(self.name)
             elif consumer.in_flight and self.topic.context.options.requeue_on_disconnect:
-                self._requeue_all(consumer)
+                must_wait = self._requeue_left(consumer)
             elif consumer.in_flight:
                 self.departed.append(consumer)
                 must_wait = True
@@ -239,7 +298,7 @@ class Channel(Timer):
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
         else:
-            self.position.requeue(message_id, delivery)
+            self._deliver_again([(message_id, delivery)], now)
         self.requeue_count += 1
         consumer.client.requeue_count += 1
         self.wake()
@@ -252,8 +311,7 @@ class Channel(Timer):
 
     def on_timeout(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
         """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
-        for message_id, delivery in deliveries:
-            self.position.requeue(message_id, delivery)
+        self._deliver_again(deliveries, now)
         self.timeout_count += len(deliveries)
         if not consumer.in_flight and consumer in self.departed:
             self.departed.remove(consumer)
@@ -287,12 +345,14 @@ class Channel(Timer):
         BackendError, and nothing is changed.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
-        before, is_forwards = self._unfinished_count, sequence >= self.cursor.next
+        before, is_forwards = self.unfinished_count, sequence >= self.cursor.next
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
-        more = self._unfinished_count - before
+        if self.bounds is not None:
+            self.bounds.look_soon()
+        more = self.unfinished_count - before
         self.joined_total -= max(0, more)
         self._touch()
         self.wake()
@@ -306,7 +366,7 @@ class Channel(Timer):
             ready, deferred = self.cursor.waiting_below(sequence)
             depth += ready
             rest = deferred + sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed)
-        more = depth + rest - self._unfinished_count
+        more = depth + rest - self.unfinished_count
         return Moved(max(0, -more), max(0, more), depth)
 
     def pause(self) -> None:
@@ -330,6 +390,10 @@ class Channel(Timer):
         """The channel is being deleted: disconnect its consumers, and wait for no timeout any more."""
         self.exiting = True
         self.topic.context.timers.cancel(self)
+        if self.rate_limit is not None:
+            self.rate_limit.close()
+        if self.bounds is not None:
+            self._bound(None)
         self.position.detach()
         for consumer in self.departed:
             consumer.leave(must_wait=False)
@@ -348,6 +412,11 @@ class Channel(Timer):
 
     # -- delivery
 
+    @property
+    def is_to_be_served(self) -> bool:
+        """Whether `serve` is called at the end of this turn."""
+        return self in self.topic.to_serve
+
     def wake(self) -> None:
         """Something changed: serve at the end of this turn, if there is anything to be had."""
         if not self.topic.is_hungry(self) or self.position.available > 0:
@@ -360,6 +429,10 @@ class Channel(Timer):
         """
         if self.paused or self.exiting:
             return False
+        rate = self.rate_limit
+        if rate is not None and rate.available(now) < 1:
+            rate.wait()
+            return False
         ready = self._ready()
         self.topic.set_hungry(self, False)
         for consumer in ready:
@@ -368,6 +441,12 @@ class Channel(Timer):
             available = self.position.available
             while ready and available > 0:
                 share = -(-available // len(ready))
+                if rate is not None:
+                    tokens = min(available, rate.available(now))
+                    if not tokens:
+                        rate.wait()
+                        return False
+                    share, ready = max(1, tokens // len(ready)), ready[:tokens]
                 delivered = 0
                 for consumer in ready:
                     delivered += self._give(consumer, min(share, consumer.room), now)
@@ -472,6 +551,8 @@ class Channel(Timer):
         from disk, which is what `backend_depth` fell by since it was `on_disk` (nsqd specification 2.10). It falls
         without them, too, when some are lost or wait again.
         """
+        if self.rate_limit is not None:
+            self.rate_limit.spend(count)
         if on_disk:
             count = max(0, count - on_disk + self.position.backend_depth)
         if consumer.zone_local:
@@ -481,11 +562,42 @@ class Channel(Timer):
         else:
             self.global_msg_count += count
 
-    def _requeue_all(self, consumer: Consumer) -> None:
-        for message_id, delivery in consumer.in_flight.items():
-            self.position.requeue(message_id, delivery)
+    def _deliver_again(self, deliveries: Iterable[tuple[bytes, Delivery]], now: float) -> None:
+        """These messages were in flight: deliver them again, at once or after the delay of the policy."""
+        position, delays = self.position, self.requeue_delay
+        if delays is None:
+            for message_id, delivery in deliveries:
+                position.requeue(message_id, delivery)
+            return
+        first_due = inf
+        for message_id, delivery in deliveries:
+            due = delays.due(delivery.attempts, now)
+            if due > now:
+                position.defer(message_id, delivery, due)
+                first_due = min(first_due, due)
+            else:
+                position.requeue(message_id, delivery)
+        self.topic.context.timers.schedule(first_due, self)
+
+    def _requeue_left(self, consumer: Consumer) -> bool:
+        """Requeue what a consumer that leaves has in flight. Returns whether that is done later."""
+        if self.requeue_delay is None:
+            self._requeue_all(consumer, 0.0)
+            return False
+        self.departed.append(consumer)
+        self.requeue_delay.take(consumer)
+        return True
+
+    def _requeue_all(self, consumer: Consumer, now: float) -> None:
+        """Requeue what a consumer that has left has in flight."""
+        if self.exiting:
+            return
         self.requeue_count += len(consumer.in_flight)
+        self._deliver_again(consumer.in_flight.items(), now)
         consumer.in_flight.forget()
+        if consumer in self.departed:
+            self.departed.remove(consumer)
+            consumer.leave(must_wait=False)
         self._touch()
         self.wake()
 
@@ -512,10 +624,6 @@ class Channel(Timer):
         self._touch()
         if not self.ephemeral:
             self.topic.change_names(at_once=True)
-
-    @property
-    def _unfinished_count(self) -> int:
-        return self.depth + self.in_flight_count + self.deferred_count
 
     def _schedule(self, due: float) -> None:
         self.topic.context.timers.schedule(due, self)

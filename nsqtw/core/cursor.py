@@ -68,6 +68,8 @@ class Cursor:
         self._is_restored = False  # and has not looked yet at what has become due since it was saved
         self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
         self._replays = 0
+        self.dropped_count = 0
+        """Messages that a bound of the channel dropped, since the process started."""
 
     @property
     def depth(self) -> int:
@@ -88,11 +90,6 @@ class Cursor:
         return max(0, self.depth - in_memory)
 
     @property
-    def dropped_count(self) -> int:
-        """A durable channel drops nothing."""
-        return 0
-
-    @property
     def deferred_count(self) -> int:
         return self._pending.deferred_count
 
@@ -110,13 +107,22 @@ class Cursor:
         return len(self._requeued) + self._pending.due_behind_count
 
     @property
+    def row_count(self) -> int:
+        """Waiting messages that are not unread ones: for another delivery, or deferred."""
+        return self._redelivery_count + self._pending.deferred_count
+
+    @property
     def has_unread(self) -> bool:
         """Whether messages from `next` on could be delivered now."""
         return self._topic.released_total > self.taken_total
 
     def oldest_requeued(self) -> int | None:
         """Return the lowest sequence of the first _OLDEST_OF messages that wait for another delivery."""
-        return min((sequence for _, sequence in islice(self._requeued, _OLDEST_OF)), default=None)
+        return min(self.first_requeued(), default=None)
+
+    def first_requeued(self) -> list[int]:
+        """Return the sequences of the first _OLDEST_OF messages that wait for another delivery."""
+        return [sequence for _, sequence in islice(self._requeued, _OLDEST_OF)]
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
@@ -174,9 +180,7 @@ class Cursor:
         self._touch()
 
     def next_redelivery(self) -> Redelivery | None:
-        if self._pending.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
-            self._pending.read_on()
-            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
+        self._read_due()
         while self._requeued and self._requeued[0][0] <= self.next:
             _, sequence = self._requeued[0]
             record = self._topic.log.find(sequence)
@@ -188,6 +192,37 @@ class Cursor:
             self._topic.lost(sequence)
             self.finish(sequence)
         return None
+
+    def drop_requeued(self, count: int) -> int:
+        """
+        Drop up to `count` messages that wait for another delivery, those first whose turn it is. Returns how many.
+        BackendError.
+        """
+        for dropped in range(count):
+            self._read_due()
+            if not self._requeued:  # or they are being saved
+                return dropped
+            self.finish(self._requeued.popleft()[1])
+            self._count_dropped(1)
+        return count
+
+    def drop_these(self, sequences: set[int]) -> None:
+        """Drop messages that wait for another delivery."""
+        self._requeued = deque([entry for entry in self._requeued if entry[1] not in sequences])
+        for sequence in sequences:
+            self.finish(sequence)
+        self._count_dropped(len(sequences))
+
+    def drop_unread(self, count: int) -> None:
+        """Drop the first `count` messages of the last `next_span`."""
+        self.advance(count)
+        self.dropped_count += count
+
+    def drop_deferred(self, count: int) -> int:
+        """Drop up to `count` deferred messages, those first that are due first. Returns how many. BackendError."""
+        dropped = self._pending.drop_soonest(count)
+        self._count_dropped(dropped)
+        return dropped
 
     def redelivered(self, redelivery: Redelivery) -> None:
         self._pending.hold(redelivery.sequence, redelivery.attempts + 1)
@@ -347,6 +382,18 @@ class Cursor:
             self.hold_deferred(self.next, segment.end - self.next, due)
             self._schedule(due)
         return due <= now
+
+    def _read_due(self) -> None:
+        """Read due rows behind the border when there are few in the queue. BackendError."""
+        if self._pending.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
+            self._pending.read_on()
+            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
+
+    def _count_dropped(self, count: int) -> None:
+        """Messages that wait again, or are deferred, are dropped."""
+        self.dropped_count += count
+        self._restored_count = min(self._restored_count, self._redelivery_count)
+        self._touch()
 
     def _join_queue(self, sequences: list[int], mark: int) -> None:
         self._requeued.extend([(mark, sequence) for sequence in sequences])

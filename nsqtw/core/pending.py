@@ -190,6 +190,15 @@ class PendingStore:
         """Like `take_due`, for rows that were counted as due while they were not in memory."""
         return self.take_due(self._counted_ms)
 
+    def drop_soonest(self, count: int) -> int:
+        """Remove up to `count` deferred rows, those first that are due first. Returns how many. BackendError."""
+        dropped = 0
+        while dropped < count and (self._soon or self.read_on()):
+            if self._soon:
+                self.finish(heappop(self._soon)[1])
+                dropped += 1
+        return dropped
+
     @property
     def is_low(self) -> bool:
         """Whether more rows should be read: few deferred ones are left in memory, and there are others."""

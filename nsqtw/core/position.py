@@ -47,7 +47,7 @@ class Position(Protocol):
 
     @property
     def dropped_count(self) -> int:
-        """Messages that an ephemeral channel had no room for."""
+        """Messages that an ephemeral channel had no room for, or that a bound of a durable one dropped."""
 
     @property
     def holds(self) -> bool:

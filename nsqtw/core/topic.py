@@ -126,9 +126,10 @@ class Topic(ChannelOwner):
     ) -> None:
         """
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
-        as safe as the topic's durability class says, or with a BackendError, Exiting or Draining; HeadersRefused when
-        the backend cannot store `headers` and `channel`. `headers` are the encoded headers of each message
-        (`core.headers`), None when no message has any; `channel` is the only channel that is to have them, "" for all.
+        as safe as the topic's durability class says, or with a BackendError, Exiting, Draining or Overflow;
+        HeadersRefused when the backend cannot store `headers` and `channel`. `headers` are the encoded headers of each
+        message (`core.headers`), None when no message has any; `channel` is the only channel that is to have them, ""
+        for all.
         """
         if self.exiting or not self._owner.is_taking_publishes:
             waiter(Exiting() if self.exiting else self._owner.refusal())
@@ -136,6 +137,11 @@ class Topic(ChannelOwner):
         if (headers is not None or channel) and not self.log.stores_headers:
             waiter(HeadersRefused())
             return
+        if self.bounds is not None:
+            admitted = self.bounds.admit(bodies, waiter, channel, is_first=not self._publish_buffer.waiters)
+            if admitted is None:
+                return
+            waiter = admitted
         if not self._publish_buffer.waiters:
             self._owner.to_commit.append(self)
         if delay_ms and self._backlog.forgets_delays(self._publish_buffer.count()):
@@ -169,6 +175,8 @@ class Topic(ChannelOwner):
                 self._backlog.on_append(segment)
         if self.is_flowing:
             self._release(segments, now)
+        if self.bounds is not None:
+            self.bounds.on_append(segments, now)
         if self.log.is_in_memory:
             self.log.queue.trim(*self.unfinished())
         self.reader.notify()
@@ -488,6 +496,8 @@ class Topic(ChannelOwner):
             if channel.ephemeral:
                 channel.release(kept, now)
             channel.wake()
+        if self.bounds is not None:
+            self.bounds.on_append([], now)
         self.reader.notify()
 
     def _count(self, segments: list[Segment]) -> int:

@@ -32,6 +32,8 @@ class TopicLog:
         self.put_total = 0
         self.message_count = 0
         """Accepted since the process started."""
+        self.rejected_count = 0
+        """Publishes that the bound of a channel refused, since the process started."""
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
         self.dropped = DroppedRanges()

@@ -18,6 +18,7 @@ DETAILS: Final[dict[str, str]] = {
     "BAD_BODY": "The binary body must begin with the number of messages, at least 1, that can fit into it.",
     "BAD_MESSAGE": "A message of the binary body has a wrong size, is empty, too large, or cut off.",
     "BODY_TOO_BIG": "The body is larger than --max-body-size.",
+    "CHANNEL_FULL": "A channel of the topic has as many messages as its policy allows. Repeat the request later.",
     "CHANNEL_NOT_FOUND": "The topic has no channel of this name.",
     "CREDENTIAL_REFUSED": "The secret of the Authorization header is not known.",
     "CREDENTIAL_REQUIRED": "The request needs the header 'Authorization: Bearer SECRET'.",

@@ -19,7 +19,7 @@ import time
 from email.utils import formatdate
 from typing import Any
 
-from nsqtw.errors import CapReached, Draining, Exiting, NsqtwError
+from nsqtw.errors import CapReached, Draining, Exiting, NsqtwError, Overflow
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.errors import DETAILS
 
@@ -41,6 +41,7 @@ _REASONS = {
     408: b"Request Timeout",
     413: b"Request Entity Too Large",
     417: b"Expectation Failed",
+    429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
     503: b"Service Unavailable",
@@ -151,6 +152,11 @@ def cap_reached(error: CapReached) -> Answer:
 def exiting(error: Exiting) -> Answer:
     """The broker takes nothing more, or the topic is going away."""
     return DRAINING if isinstance(error, Draining) else EXITING
+
+
+def channel_full(error: Overflow) -> Answer:
+    """A channel has reached a bound of its policy."""
+    return failure(429, "CHANNEL_FULL", (b"Retry-After", b"1"), detail=f"{error}: repeat the request later")
 
 
 def plain(status: int, message: str) -> Answer:

@@ -408,6 +408,9 @@ class V2Session(Session):
             return
         delay_ms = delay_ms_of(params[1], self._options) if verb == b"DPUB" else 0
         topic = self._topic(verb, params[0])
+        if topic.bounds is not None and len(payload) > 1 and verb == b"PUB":
+            self._put_each(params, payload, topic, now)
+            return
         publish = Publish(self, self._replies, verb, topic.name, len(payload))
         self._replies.append(publish)
         if topic.commits_async:
@@ -432,6 +435,14 @@ class V2Session(Session):
         self._count_idle(now)
 
     # -- inside
+
+    def _put_each(self, params: Sequence[bytes], payload: list[bytes], topic: Topic, now: float) -> None:
+        """A run of PUBs for a topic with bounds: the first ones may be accepted, and nothing after one is refused."""
+        rejected_count = topic.rejected_count
+        for body in payload:
+            self.on_pub(b"PUB", params, [body], now)
+            if topic.rejected_count != rejected_count:
+                return
 
     def _count_idle(self, now: float) -> None:
         """Count a command without effect, and rest after too many of them. ClientError."""

@@ -164,6 +164,13 @@ TOPIC_FAMILIES: tuple[Family[Topic], ...] = (
         attrgetter("message_bytes"),
         _TOPIC,
     ),
+    Family(
+        "nsq_topic_rejected_total",
+        COUNTER,
+        "Publishes that were refused because a channel had reached a bound of its policy.",
+        attrgetter("rejected_count"),
+        _TOPIC,
+    ),
     Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("depth"), _TOPIC),
     Family(
         "nsq_e2e_latency_seconds",
@@ -235,7 +242,7 @@ CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
     Family(
         "nsq_channel_dropped_total",
         COUNTER,
-        "Messages that an ephemeral channel had no room for.",
+        "Messages that an ephemeral channel had no room for, or that a bound dropped.",
         attrgetter("channel.dropped_count"),
         _CHANNEL,
     ),

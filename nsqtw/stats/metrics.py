@@ -88,11 +88,24 @@ def _positive(name: str) -> Callable[[Channel], int | None]:
     return lambda channel: get(channel) or None
 
 
+def _dropped(channel: Channel) -> int | None:
+    """Return how many messages a channel dropped, None for 0 unless it has bounds."""
+    count = channel.dropped_count
+    return count if count or channel.bounds is not None else None
+
+
 TOPIC_METRICS: tuple[Metric[Topic], ...] = (
     Metric("depth", GAUGE, attrgetter("depth"), label="depth", width=5),
     Metric("backend_depth", GAUGE, attrgetter("backend_depth"), label="be-depth", width=5),
     Metric("message_count", COUNTER, attrgetter("message_count"), label="msgs", width=8),
     Metric("message_bytes", COUNTER, attrgetter("message_bytes")),
+    Metric(
+        "rejected_count",
+        COUNTER,
+        lambda topic: None if topic.bounds is None else topic.rejected_count,
+        label="rejected",
+        is_extra=True,
+    ),
     Metric("lost_count", COUNTER, _damage(attrgetter("lost")), label="lost", is_extra=True),
     Metric("damaged_count", COUNTER, _damage(attrgetter("damaged")), label="damaged", is_extra=True),
     Metric("set_aside_count", COUNTER, _damage(attrgetter("set_aside")), label="set-aside", is_extra=True),
@@ -106,7 +119,7 @@ CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
     Metric("zone_local_msg_count", COUNTER, _positive("zone_local_msg_count"), is_pushed=False),
     Metric("region_local_msg_count", COUNTER, _positive("region_local_msg_count"), is_pushed=False),
     Metric("global_msg_count", COUNTER, _positive("global_msg_count"), is_pushed=False),
-    Metric("dropped_count", COUNTER, _positive("dropped_count"), label="dropped", is_extra=True),
+    Metric("dropped_count", COUNTER, _dropped, label="dropped", is_extra=True),
     Metric("requeue_count", COUNTER, attrgetter("requeue_count"), label="re-q", width=5),
     Metric("timeout_count", COUNTER, attrgetter("timeout_count"), label="timeout", width=5),
     Metric("client_count", GAUGE, lambda channel: len(channel.consumers), statsd="clients"),

@@ -179,6 +179,15 @@ def test_a_publish_outside_the_limits_is_refused(
     assert not guarded.stage.broker.topics
 
 
+def test_a_publish_to_a_full_channel_is_refused(guarded: Guarded) -> None:
+    guarded.stage.broker.topic("t").channel("c", guarded.stage.now).set_policy({"max_depth": 1})
+    guarded.put(b"a")
+    guarded.put(b"b")
+    guarded.turn()
+    refusal = "E_PUB_FAILED PUB failed channel c has reached its max_depth"
+    assert guarded.answers == [refusal, "OK"]
+
+
 def test_what_is_no_bytes_is_a_mistake_of_the_author(guarded: Guarded) -> None:
     with pytest.raises(TypeError, match="must be bytes, not str"):
         guarded.put("text")  # type: ignore[arg-type]

@@ -1,0 +1,51 @@
+"""A publish to a topic whose channel has reached a bound, over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.http.broker_fixture import OK, Web
+
+pytestmark = pytest.mark.usefixtures("heads")
+
+
+def bounded(**policy: object) -> Web:
+    web = Web()
+    web.core.channel().set_policy(policy)
+    web.core.turn()
+    return web
+
+
+@pytest.mark.parametrize("target", ["/pub?topic=t", "/pub?topic=t&defer=1000", "/mpub?topic=t"])
+def test_it_is_refused_until_there_is_room(target: str) -> None:
+    web = bounded(max_depth=1)
+    assert web.post("/pub?topic=t", b"first").outcome == OK
+    reply = web.post(target, b"second")
+    assert reply.outcome == (429, "CHANNEL_FULL")
+    assert reply.headers["retry-after"] == "1"
+    assert reply.headers["x-nsqtw-detail"] == "channel c has reached its max_depth: repeat the request later"
+    assert web.bodies() == [b"first"]
+    assert web.post(target, b"second").outcome == OK
+
+
+def test_mpub_is_accepted_as_a_whole_or_not_at_all() -> None:
+    web = bounded(max_bytes=100)
+    assert web.post("/mpub?topic=t", b"1\n2\n3").outcome == (429, "CHANNEL_FULL")
+    assert web.post("/mpub?topic=t", b"1\n2").outcome == OK
+    assert web.core.topic().put_total == 2
+
+
+def test_the_connection_goes_on() -> None:
+    web = bounded(max_depth=1)
+    browser = web.connect()
+    outcomes = [browser.ask("POST", f"/pub?topic={topic}", b"x").outcome for topic in ("t", "t", "other")]
+    assert outcomes == [OK, (429, "CHANNEL_FULL"), OK]
+
+
+def test_what_was_refused_is_counted_in_stats_and_metrics() -> None:
+    web = bounded(max_depth=1)
+    web.post("/pub?topic=t", b"1")
+    web.post("/pub?topic=t", b"2")
+    (topic,) = web.get("/stats?format=json").json["topics"]
+    assert topic["rejected_count"] == 1
+    assert b'nsq_topic_rejected_total{topic="t"} 1' in web.get("/metrics").body
