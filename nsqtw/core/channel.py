@@ -30,13 +30,15 @@ from nsqtw.core.latency import Latencies
 from nsqtw.core.log import Log
 from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
-from nsqtw.core.position import Position
+from nsqtw.core.policy.dead_letters import DeadLetters, Leaving, LetterSource, misfit, uses_dead_letters
+from nsqtw.core.policy.expiry import is_expired, leading_run
+from nsqtw.core.policy.letter import DISCONNECTED, EXPIRED, REQUEUED, TIMED_OUT, TOO_MANY_ATTEMPTS, is_letter
+from nsqtw.core.position import Position, Redelivery
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
-from nsqtw.core.topic_log import TopicLog
-from nsqtw.errors import BackendError, ChannelFull, Exiting
+from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import NO_CHANNEL_POLICY
+from nsqtw.options.policies import DEAD_LETTER, NO_CHANNEL_POLICY
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
@@ -44,8 +46,10 @@ SAMPLE_RANGE = 100
 READ_COST = 8 * 1024
 """
 Bytes that a read of the medium for one message takes from a consumer's allowance in a turn: messages that become due
-can be anywhere in the log, and a read takes a millisecond or two.
+can be anywhere in the log, and a read takes a millisecond or two. So does passing a run of expired messages.
 """
+_HOLD_COST = 256
+"""What a message takes from it that is held for the dead-letter topic, or dropped, instead of being delivered."""
 
 
 class Moved(NamedTuple):
@@ -56,13 +60,15 @@ class Moved(NamedTuple):
     depth: int
 
 
-class ChannelOwner(TopicLog):
+class ChannelOwner(LetterSource):
     """A topic, as its channels see it. `to_serve` are the channels of the broker to serve at the end of the turn."""
 
     def __init__(self, context: Context, name: str, log: Log, to_serve: dict[Channel, None]) -> None:
         super().__init__(context, name, log)
         self.reader = LogReader(self)
         self.to_serve = to_serve
+        self.message_ttl_ns = 0
+        """The time to live of messages whose headers do not say another one; 0: no end."""
         self.latency_histogram = None if context.measure is None else Histogram(LATENCY_BOUNDS)
         """Seconds from publish to finish, of all channels there ever were; None when latencies are not measured."""
         self.hungry: dict[Channel, None] = {}
@@ -100,13 +106,15 @@ class Channel(Timer):
         """Whether the channel's creation is durable."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
-        self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule)
-        self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room)
+        self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule, name)
+        self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room, name)
         self.joined_total = topic.released_total
         self.requeue_count = 0
         self.timeout_count = 0
         self.finish_count = 0
         """FINs of its consumers since the process started."""
+        self.expired_count = 0
+        """Messages that were not delivered because their time to live had ended, since the process started."""
         self.zone_local_msg_count = 0
         self.region_local_msg_count = 0
         self.global_msg_count = 0
@@ -115,6 +123,8 @@ class Channel(Timer):
         self.policy = NO_CHANNEL_POLICY
         self.given_policy: dict[str, Any] = {}
         """The settings that were made while a broker ran."""
+        self.dead_letters: DeadLetters | None = None
+        """The messages on their way to the dead-letter topic; None in a channel that never had one."""
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self._turn = 0
         self.follow_policy()
@@ -123,6 +133,11 @@ class Channel(Timer):
 
     def set_policy(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
+        topic = self.topic
+        policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
+        problem = misfit(policy, topic.name) if uses_dead_letters(policy) else None
+        if problem is not None:
+            raise InvalidPolicy(problem)
         self._set_policy(given)
         self._touch()
 
@@ -135,6 +150,10 @@ class Channel(Timer):
         topic = self.topic
         self.policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
         self.given_policy = dict(given)
+        if self.dead_letters is None and uses_dead_letters(self.policy):
+            self.dead_letters = DeadLetters(topic, self.name, self.position, self.wake)
+        if self.dead_letters is not None:
+            self.dead_letters.follow(self.policy)
 
     # -- what /stats shows
 
@@ -155,6 +174,16 @@ class Channel(Timer):
     def dropped_count(self) -> int:
         """Messages an ephemeral channel had no room for, since it was created."""
         return self.position.dropped_count
+
+    @property
+    def dead_letter_count(self) -> int:
+        """Messages that have left for the dead-letter topic since the process started."""
+        return 0 if self.dead_letters is None else self.dead_letters.count
+
+    @property
+    def leaving(self) -> list[int]:
+        """The sequences of the messages on their way to the dead-letter topic: neither ready nor in flight."""
+        return [] if self.dead_letters is None else self.dead_letters.sequences
 
     @property
     def in_flight_count(self) -> int:
@@ -226,7 +255,9 @@ class Channel(Timer):
         (delivery,) = consumer.in_flight.take((message_id,))
         if delivery is None:
             return self._why_not(message_id)
-        if delay > 0:
+        if self.dead_letters is not None and self.dead_letters.takes(message_id, delivery, REQUEUED):
+            pass
+        elif delay > 0:
             due = now + delay
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
@@ -245,7 +276,7 @@ class Channel(Timer):
     def on_timeout(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
         """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
         for message_id, delivery in deliveries:
-            self.position.requeue(message_id, delivery)
+            self._requeue(message_id, delivery, TIMED_OUT)
         self.timeout_count += len(deliveries)
         if not consumer.in_flight and consumer in self.departed:
             self.departed.remove(consumer)
@@ -283,6 +314,8 @@ class Channel(Timer):
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
+        if self.dead_letters is not None:
+            self.dead_letters.forget(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         more = self._unfinished_count - before
         self.joined_total -= max(0, more)
@@ -314,6 +347,8 @@ class Channel(Timer):
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget()
         self.departed.clear()
+        if self.dead_letters is not None:
+            self.dead_letters.forget()
         self.position.empty()
         self._touch()
         self.wake()
@@ -323,6 +358,8 @@ class Channel(Timer):
         self.exiting = True
         self.topic.context.timers.cancel(self)
         self.position.detach()
+        if self.dead_letters is not None:
+            self.dead_letters.detach()
         for consumer in self.departed:
             consumer.leave(must_wait=False)
         for consumer in list(self.consumers):
@@ -374,7 +411,7 @@ class Channel(Timer):
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
         if available > 0:
-            return wanting and not self.position.is_being_saved
+            return wanting and not self.position.is_being_saved and not self._holds_many
         self.topic.set_hungry(self, wanting)
         return False
 
@@ -394,14 +431,20 @@ class Channel(Timer):
         """Deliver up to `count` messages to one consumer; how many it were."""
         remaining, on_disk = count, self.position.backend_depth
         try:
-            while remaining > 0 and consumer.allowance > 0:
-                if self._redeliver(consumer, now):
-                    remaining -= 1
+            while remaining > 0 and consumer.allowance > 0 and not self._holds_many:
+                redelivered = self._redeliver(consumer, now)
+                if redelivered is not None:
+                    remaining -= redelivered
                     continue
                 span = self.position.next_span(now)
                 if span is None:
                     break
                 segment, start, stop = span
+                if segment.headers is not None or self.topic.message_ttl_ns:
+                    stop, has_expired = self._leading_run(segment, start, stop, now)
+                    if has_expired:
+                        self._expire(consumer, segment, start, stop)
+                        continue
                 stop = segment.fit(start, min(stop, start + remaining), consumer.allowance)
                 self.position.advance(stop - start)
                 remaining -= stop - start
@@ -433,16 +476,22 @@ class Channel(Timer):
         else:
             consumer.deliver_with_headers(frames, segment.headers[start:stop])
 
-    def _redeliver(self, consumer: Consumer, now: float) -> bool:
-        """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
+    def _redeliver(self, consumer: Consumer, now: float) -> int | None:
+        """
+        Deliver the requeued message whose turn has come. Returns how many messages that were: None without one, 0 when
+        it expired or is a dead letter now. A sampled-out one is finished, and counts.
+        """
         reads = self.topic.log.reads
         redelivery = self.position.next_redelivery()
         consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if redelivery is None:
-            return False
+            return None
+        if self._is_past_delivery(redelivery, now):
+            consumer.allowance -= _HOLD_COST
+            return 0
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(redelivery.sequence)
-            return True
+            return 1
         self.position.redelivered(redelivery)
         attempts = redelivery.attempts + 1
         frame = redelivery.segment.redelivery_frame(redelivery.at, attempts)
@@ -456,7 +505,60 @@ class Channel(Timer):
             consumer.deliver(frame)
         else:
             consumer.deliver_with_headers(frame, (redelivery.segment.headers[redelivery.at],))
+        return 1
+
+    # -- messages that are not delivered
+
+    @property
+    def _holds_many(self) -> bool:
+        """Whether so many messages are on their way to the dead-letter topic that no more of them are looked for."""
+        return self.dead_letters is not None and self.dead_letters.room <= 0
+
+    def _leading_run(self, segment: Segment, start: int, stop: int, now: float) -> tuple[int, bool]:
+        """Return the end of the first messages that have expired, or have not; and which of both."""
+        wall_ns = self.topic.context.timestamp_ns(now)
+        return leading_run(segment, start, stop, self.topic.message_ttl_ns, wall_ns)
+
+    def _expire(self, consumer: Consumer, segment: Segment, start: int, stop: int) -> None:
+        """Pass unread messages that have expired."""
+        dead_letters = self.dead_letters if self.policy.expired == DEAD_LETTER else None
+        consumer.allowance -= READ_COST
+        if dead_letters is not None:
+            stop = min(stop, start + dead_letters.room)
+            consumer.allowance -= (stop - start) * _HOLD_COST
+        self.position.advance(stop - start)
+        self.expired_count += stop - start
+        for index in range(start, stop) if dead_letters is not None else ():
+            self._expire_one(segment.first + index, 0, segment, index)
+
+    def _expire_one(self, sequence: int, attempts: int, segment: Segment, index: int) -> None:
+        """Hold an expired message for the dead-letter topic, or finish it."""
+        is_held = self.policy.expired == DEAD_LETTER and not is_letter(segment.headers_of(index))
+        if self.dead_letters is not None and is_held:
+            record = (segment, index) if self.ephemeral else None
+            self.dead_letters.add(Leaving(sequence, attempts, EXPIRED, record))
+        else:
+            self.position.finish(sequence)
+
+    def _is_past_delivery(self, redelivery: Redelivery, now: float) -> bool:
+        """Return whether a requeued message has expired, or was delivered too often; then it is dealt with."""
+        sequence, attempts, segment, index = redelivery
+        topic, dead_letters = self.topic, self.dead_letters
+        if (segment.headers is not None or topic.message_ttl_ns) and is_expired(
+            segment, index, topic.message_ttl_ns, topic.context.timestamp_ns(now)
+        ):
+            self.expired_count += 1
+            self._expire_one(sequence, attempts, segment, index)
+            return True
+        if dead_letters is None or not dead_letters.max_attempts or attempts < dead_letters.max_attempts:
+            return False
+        if is_letter(segment.headers_of(index)):
+            return False
+        record = (segment, index) if self.ephemeral else None
+        dead_letters.add(Leaving(sequence, attempts, TOO_MANY_ATTEMPTS, record))
         return True
+
+    # -- inside
 
     def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:
         """
@@ -473,9 +575,14 @@ class Channel(Timer):
         else:
             self.global_msg_count += count
 
+    def _requeue(self, message_id: bytes, delivery: Delivery, reason: str) -> None:
+        """A delivery failed: the message is ready again, or becomes a dead letter."""
+        if self.dead_letters is None or not self.dead_letters.takes(message_id, delivery, reason):
+            self.position.requeue(message_id, delivery)
+
     def _requeue_all(self, consumer: Consumer) -> None:
         for message_id, delivery in consumer.in_flight.items():
-            self.position.requeue(message_id, delivery)
+            self._requeue(message_id, delivery, DISCONNECTED)
         self.requeue_count += len(consumer.in_flight)
         consumer.in_flight.forget()
         self._touch()

@@ -91,13 +91,14 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
     cursor, topic = channel.cursor, channel.topic
     assert cursor is not None, "an ephemeral channel is not looked into"
     yield from _pending(channel, now, limit, deferred=False)
-    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, topic.context.timestamp_ns(now))
+    wall_ns = topic.context.timestamp_ns(now)
+    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, wall_ns, channel.name)
 
 
 def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
     cursor = channel.cursor
     assert cursor is not None, "an ephemeral channel is not looked into"
-    in_flight = set() if deferred else set(_sequences_in_flight(channel))
+    in_flight = set() if deferred else {*_sequences_in_flight(channel), *channel.leaving}
     for row in cursor.pending_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
         record = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
         if record is not None:
@@ -122,11 +123,17 @@ def _sequences_in_flight(channel: Channel) -> Iterator[int]:
 
 
 def _frames(
-    topic: ChannelOwner, start: int, stop: int, limit: int, replays: int | None = None, wall_ns: int = 0
+    topic: ChannelOwner,
+    start: int,
+    stop: int,
+    limit: int,
+    replays: int | None = None,
+    wall_ns: int = 0,
+    channel: str = "",
 ) -> Iterator[Peeked | None]:
     """
-    Iterate over messages of the log that were not delivered. With `replays`, deferred ones only of a replay and when
-    they are due.
+    Iterate over messages of the log that were not delivered. With `replays`, those that `channel` gets, and deferred
+    ones only of a replay and when they are due.
     """
     walked = 0
     for segment in topic.reader.segments(start, stop):
@@ -134,6 +141,8 @@ def _frames(
             yield None
             return
         walked += len(segment.frames)
+        if replays is not None and not segment.is_for(channel):
+            continue
         if segment.delay_ms and replays is not None and not _is_due_for_replay(segment, replays, wall_ns):
             continue
         for index in islice(range(segment.count), limit + 1):
