@@ -38,7 +38,7 @@ from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import DEAD_LETTER, NO_CHANNEL_POLICY
+from nsqtw.options.policies import NO_CHANNEL_POLICY
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
@@ -521,22 +521,24 @@ class Channel(Timer):
 
     def _expire(self, consumer: Consumer, segment: Segment, start: int, stop: int) -> None:
         """Pass unread messages that have expired."""
-        dead_letters = self.dead_letters if self.policy.expired == DEAD_LETTER else None
+        dead_letters = self.dead_letters
         consumer.allowance -= READ_COST
-        if dead_letters is not None:
-            stop = min(stop, start + dead_letters.room)
-            consumer.allowance -= (stop - start) * _HOLD_COST
+        if dead_letters is None or not dead_letters.takes_expired:
+            self.position.advance(stop - start)
+            self.expired_count += stop - start
+            return
+        stop = min(stop, start + dead_letters.room)
+        consumer.allowance -= (stop - start) * _HOLD_COST
         self.position.advance(stop - start)
-        self.expired_count += stop - start
-        for index in range(start, stop) if dead_letters is not None else ():
+        for index in range(start, stop):
             self._expire_one(segment.first + index, 0, segment, index)
 
     def _expire_one(self, sequence: int, attempts: int, segment: Segment, index: int) -> None:
         """Hold an expired message for the dead-letter topic, or finish it."""
-        is_held = self.policy.expired == DEAD_LETTER and not is_letter(segment.headers_of(index))
-        if self.dead_letters is not None and is_held:
-            record = (segment, index) if self.ephemeral else None
-            self.dead_letters.add(Leaving(sequence, attempts, EXPIRED, record))
+        dead_letters = self.dead_letters
+        self.expired_count += 1
+        if dead_letters is not None and dead_letters.takes_expired and not is_letter(segment.headers_of(index)):
+            dead_letters.add(Leaving(sequence, attempts, EXPIRED, (segment, index) if self.ephemeral else None))
         else:
             self.position.finish(sequence)
 
@@ -547,15 +549,13 @@ class Channel(Timer):
         if (segment.headers is not None or topic.message_ttl_ns) and is_expired(
             segment, index, topic.message_ttl_ns, topic.context.timestamp_ns(now)
         ):
-            self.expired_count += 1
             self._expire_one(sequence, attempts, segment, index)
             return True
         if dead_letters is None or not dead_letters.max_attempts or attempts < dead_letters.max_attempts:
             return False
         if is_letter(segment.headers_of(index)):
             return False
-        record = (segment, index) if self.ephemeral else None
-        dead_letters.add(Leaving(sequence, attempts, TOO_MANY_ATTEMPTS, record))
+        dead_letters.add(Leaving(sequence, attempts, TOO_MANY_ATTEMPTS, (segment, index) if self.ephemeral else None))
         return True
 
     # -- inside

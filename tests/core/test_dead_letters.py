@@ -1,4 +1,4 @@
-"""Dead letters: messages that failed too often are in the dead-letter topic, or else in their channel; never in both."""
+"""Dead letters: a message that failed too often is in the dead-letter topic or in its channel, never in both."""
 
 from __future__ import annotations
 

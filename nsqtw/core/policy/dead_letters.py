@@ -126,6 +126,8 @@ class DeadLetters(Timer):
         """Messages that have left for the dead-letter topic since the process started."""
         self.max_attempts = 0
         """Deliveries after which a message leaves; 0: any number."""
+        self.takes_expired = False
+        """Whether expired messages leave; otherwise they are dropped."""
         self._topic = topic
         self._channel = channel
         self._position = position
@@ -143,10 +145,12 @@ class DeadLetters(Timer):
 
     def follow(self, policy: ChannelPolicy) -> None:
         """The policy of the channel has changed. Without dead letters, what is held is ready again."""
-        self.max_attempts = policy.max_attempts
         self._target = dead_letter_topic(policy, self._topic.name)
         self._misfit = misfit(policy, self._topic.name)
-        self._is_used = uses_dead_letters(policy)
+        # A pattern of the config file may match the topic itself: nothing there becomes a dead letter.
+        self._is_used = uses_dead_letters(policy) and self._target != self._topic.name
+        self.max_attempts = policy.max_attempts if self._is_used else 0
+        self.takes_expired = self._is_used and policy.expired == DEAD_LETTER
         if not self._is_used:
             self._give_all_back()
 
