@@ -30,10 +30,10 @@ from nsqtw.core.latency import Latencies
 from nsqtw.core.log import Log
 from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
-from nsqtw.core.policy.dead_letters import DeadLetters, Leaving, LetterSource, misfit, uses_dead_letters
-from nsqtw.core.policy.expiry import is_expired, leading_run
-from nsqtw.core.policy.letter import DISCONNECTED, EXPIRED, REQUEUED, TIMED_OUT, TOO_MANY_ATTEMPTS, is_letter
-from nsqtw.core.position import Position, Redelivery
+from nsqtw.core.policy.dead_letters import LetterSource, misfit, uses_dead_letters
+from nsqtw.core.policy.letter import DISCONNECTED, REQUEUED, TIMED_OUT
+from nsqtw.core.policy.undelivered import Undelivered
+from nsqtw.core.position import Position
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
@@ -46,10 +46,8 @@ SAMPLE_RANGE = 100
 READ_COST = 8 * 1024
 """
 Bytes that a read of the medium for one message takes from a consumer's allowance in a turn: messages that become due
-can be anywhere in the log, and a read takes a millisecond or two. So does passing a run of expired messages.
+can be anywhere in the log, and a read takes a millisecond or two.
 """
-_HOLD_COST = 256
-"""What a message takes from it that is held for the dead-letter topic, or dropped, instead of being delivered."""
 
 
 class Moved(NamedTuple):
@@ -67,8 +65,6 @@ class ChannelOwner(LetterSource):
         super().__init__(context, name, log)
         self.reader = LogReader(self)
         self.to_serve = to_serve
-        self.message_ttl_ns = 0
-        """The time to live of messages whose headers do not say another one; 0: no end."""
         self.latency_histogram = None if context.measure is None else Histogram(LATENCY_BOUNDS)
         """Seconds from publish to finish, of all channels there ever were; None when latencies are not measured."""
         self.hungry: dict[Channel, None] = {}
@@ -113,8 +109,6 @@ class Channel(Timer):
         self.timeout_count = 0
         self.finish_count = 0
         """FINs of its consumers since the process started."""
-        self.expired_count = 0
-        """Messages that were not delivered because their time to live had ended, since the process started."""
         self.zone_local_msg_count = 0
         self.region_local_msg_count = 0
         self.global_msg_count = 0
@@ -123,8 +117,7 @@ class Channel(Timer):
         self.policy = NO_CHANNEL_POLICY
         self.given_policy: dict[str, Any] = {}
         """The settings that were made while a broker ran."""
-        self.dead_letters: DeadLetters | None = None
-        """The messages on their way to the dead-letter topic; None in a channel that never had one."""
+        self.undelivered = Undelivered(topic, name, self.position, self.wake, ephemeral=self.ephemeral)
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self._turn = 0
         self.follow_policy()
@@ -150,10 +143,7 @@ class Channel(Timer):
         topic = self.topic
         self.policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
         self.given_policy = dict(given)
-        if self.dead_letters is None and uses_dead_letters(self.policy):
-            self.dead_letters = DeadLetters(topic, self.name, self.position, self.wake)
-        if self.dead_letters is not None:
-            self.dead_letters.follow(self.policy)
+        self.undelivered.follow(self.policy)
 
     # -- what /stats shows
 
@@ -178,12 +168,19 @@ class Channel(Timer):
     @property
     def dead_letter_count(self) -> int:
         """Messages that have left for the dead-letter topic since the process started."""
-        return 0 if self.dead_letters is None else self.dead_letters.count
+        dead_letters = self.undelivered.dead_letters
+        return 0 if dead_letters is None else dead_letters.count
+
+    @property
+    def expired_count(self) -> int:
+        """Messages that were not delivered because their time to live had ended, since the process started."""
+        return self.undelivered.expired_count
 
     @property
     def leaving(self) -> list[int]:
         """The sequences of the messages on their way to the dead-letter topic: neither ready nor in flight."""
-        return [] if self.dead_letters is None else self.dead_letters.sequences
+        dead_letters = self.undelivered.dead_letters
+        return [] if dead_letters is None else dead_letters.sequences
 
     @property
     def in_flight_count(self) -> int:
@@ -255,7 +252,7 @@ class Channel(Timer):
         (delivery,) = consumer.in_flight.take((message_id,))
         if delivery is None:
             return self._why_not(message_id)
-        if self.dead_letters is not None and self.dead_letters.takes(message_id, delivery, REQUEUED):
+        if self.undelivered.take_failed(message_id, delivery, REQUEUED):
             pass
         elif delay > 0:
             due = now + delay
@@ -314,8 +311,7 @@ class Channel(Timer):
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
-        if self.dead_letters is not None:
-            self.dead_letters.forget(0 if is_forwards else sequence)
+        self.undelivered.forget(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         more = self._unfinished_count - before
         self.joined_total -= max(0, more)
@@ -347,8 +343,7 @@ class Channel(Timer):
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget()
         self.departed.clear()
-        if self.dead_letters is not None:
-            self.dead_letters.forget()
+        self.undelivered.forget()
         self.position.empty()
         self._touch()
         self.wake()
@@ -358,8 +353,7 @@ class Channel(Timer):
         self.exiting = True
         self.topic.context.timers.cancel(self)
         self.position.detach()
-        if self.dead_letters is not None:
-            self.dead_letters.detach()
+        self.undelivered.detach()
         for consumer in self.departed:
             consumer.leave(must_wait=False)
         for consumer in list(self.consumers):
@@ -387,7 +381,7 @@ class Channel(Timer):
         Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
         allowance of this turn.
         """
-        if self.paused or self.exiting:
+        if self.paused or self.exiting or (self.undelivered.dead_letters is not None and self.undelivered.is_full):
             return False
         ready = self._ready()
         self.topic.set_hungry(self, False)
@@ -411,7 +405,7 @@ class Channel(Timer):
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
         if available > 0:
-            return wanting and not self.position.is_being_saved and not self._holds_many
+            return wanting and not self.position.is_being_saved
         self.topic.set_hungry(self, wanting)
         return False
 
@@ -431,7 +425,7 @@ class Channel(Timer):
         """Deliver up to `count` messages to one consumer; how many it were."""
         remaining, on_disk = count, self.position.backend_depth
         try:
-            while remaining > 0 and consumer.allowance > 0 and not self._holds_many:
+            while remaining > 0 and consumer.allowance > 0:
                 redelivered = self._redeliver(consumer, now)
                 if redelivered is not None:
                     remaining -= redelivered
@@ -441,9 +435,9 @@ class Channel(Timer):
                     break
                 segment, start, stop = span
                 if segment.headers is not None or self.topic.message_ttl_ns:
-                    stop, has_expired = self._leading_run(segment, start, stop, now)
-                    if has_expired:
-                        self._expire(consumer, segment, start, stop)
+                    cost, stop = self.undelivered.pass_expired(segment, start, stop, now)
+                    if cost:
+                        consumer.allowance -= cost
                         continue
                 stop = segment.fit(start, min(stop, start + remaining), consumer.allowance)
                 self.position.advance(stop - start)
@@ -486,8 +480,9 @@ class Channel(Timer):
         consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if redelivery is None:
             return None
-        if self._is_past_delivery(redelivery, now):
-            consumer.allowance -= _HOLD_COST
+        cost = self.undelivered.take_redelivery(redelivery, now)
+        if cost:
+            consumer.allowance -= cost
             return 0
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(redelivery.sequence)
@@ -507,59 +502,6 @@ class Channel(Timer):
             consumer.deliver_with_headers(frame, (redelivery.segment.headers[redelivery.at],))
         return 1
 
-    # -- messages that are not delivered
-
-    @property
-    def _holds_many(self) -> bool:
-        """Whether so many messages are on their way to the dead-letter topic that no more of them are looked for."""
-        return self.dead_letters is not None and self.dead_letters.room <= 0
-
-    def _leading_run(self, segment: Segment, start: int, stop: int, now: float) -> tuple[int, bool]:
-        """Return the end of the first messages that have expired, or have not; and which of both."""
-        wall_ns = self.topic.context.timestamp_ns(now)
-        return leading_run(segment, start, stop, self.topic.message_ttl_ns, wall_ns)
-
-    def _expire(self, consumer: Consumer, segment: Segment, start: int, stop: int) -> None:
-        """Pass unread messages that have expired."""
-        dead_letters = self.dead_letters
-        consumer.allowance -= READ_COST
-        if dead_letters is None or not dead_letters.takes_expired:
-            self.position.advance(stop - start)
-            self.expired_count += stop - start
-            return
-        stop = min(stop, start + dead_letters.room)
-        consumer.allowance -= (stop - start) * _HOLD_COST
-        self.position.advance(stop - start)
-        for index in range(start, stop):
-            self._expire_one(segment.first + index, 0, segment, index)
-
-    def _expire_one(self, sequence: int, attempts: int, segment: Segment, index: int) -> None:
-        """Hold an expired message for the dead-letter topic, or finish it."""
-        dead_letters = self.dead_letters
-        self.expired_count += 1
-        if dead_letters is not None and dead_letters.takes_expired and not is_letter(segment.headers_of(index)):
-            dead_letters.add(Leaving(sequence, attempts, EXPIRED, (segment, index) if self.ephemeral else None))
-        else:
-            self.position.finish(sequence)
-
-    def _is_past_delivery(self, redelivery: Redelivery, now: float) -> bool:
-        """Return whether a requeued message has expired, or was delivered too often; then it is dealt with."""
-        sequence, attempts, segment, index = redelivery
-        topic, dead_letters = self.topic, self.dead_letters
-        if (segment.headers is not None or topic.message_ttl_ns) and is_expired(
-            segment, index, topic.message_ttl_ns, topic.context.timestamp_ns(now)
-        ):
-            self._expire_one(sequence, attempts, segment, index)
-            return True
-        if dead_letters is None or not dead_letters.max_attempts or attempts < dead_letters.max_attempts:
-            return False
-        if is_letter(segment.headers_of(index)):
-            return False
-        dead_letters.add(Leaving(sequence, attempts, TOO_MANY_ATTEMPTS, (segment, index) if self.ephemeral else None))
-        return True
-
-    # -- inside
-
     def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:
         """
         Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have read
@@ -577,7 +519,7 @@ class Channel(Timer):
 
     def _requeue(self, message_id: bytes, delivery: Delivery, reason: str) -> None:
         """A delivery failed: the message is ready again, or becomes a dead letter."""
-        if self.dead_letters is None or not self.dead_letters.takes(message_id, delivery, reason):
+        if not self.undelivered.take_failed(message_id, delivery, reason):
             self.position.requeue(message_id, delivery)
 
     def _requeue_all(self, consumer: Consumer) -> None:

@@ -59,6 +59,9 @@ class Letters(NamedTuple):
 class LetterSource(TopicLog):
     """A topic, as the dead letters of its channels see it."""
 
+    message_ttl_ns = 0
+    """The time to live of messages whose headers do not say another one; 0: no end."""
+
     def save(self, waiter: Waiter) -> None:
         """Have a checkpoint saved that has everything up to now; then the waiter is called."""
         raise NotImplementedError
