@@ -15,13 +15,14 @@ Performance: called once per request.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
-from nsqtw.http.endpoints import AN_OK, FAILED, TOPIC, Errors, Parameter, Section, endpoint
+from nsqtw.http.endpoints import AN_OK, CHANNEL, FAILED, TOPIC, Errors, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, exiting, failure, text
@@ -38,10 +39,11 @@ _MSG_EMPTY = failure(400, "MSG_EMPTY")
 _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _INVALID_TOPIC = failure(400, "INVALID_TOPIC")
 _INVALID_DEFER = failure(400, "INVALID_DEFER")
+_CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
-_NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
+_NO_NEW_TOPIC: Errors = {404: ["CHANNEL_NOT_FOUND"], **FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
 """The values of `binary` by meaning."""
@@ -66,7 +68,7 @@ class Publishing(Section):
         "/pub",
         "Publish a message",
         required=(TOPIC,),
-        optional=(_DEFER,),
+        optional=(_DEFER, CHANNEL),
         body="the message",
         max_body="max_msg_size",
         success=AN_OK,
@@ -89,8 +91,11 @@ class Publishing(Section):
             return _MSG_EMPTY
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
+        if len(params) == 1:
+            self._put(request, topic, [body])
+            return None
         delay_ms = self._delay_ms(params["defer"]) if "defer" in params else 0
-        self._put(request, topic, [body], delay_ms)
+        self._put(request, topic, [body], delay_ms, _only_channel(topic, params))
         return None
 
     @endpoint(
@@ -98,7 +103,7 @@ class Publishing(Section):
         "/mpub",
         "Publish messages",
         required=(TOPIC,),
-        optional=(_IS_BINARY,),
+        optional=(_IS_BINARY, CHANNEL),
         body="a message a line; with binary=true int32 count, and int32 size before each",
         max_body="max_body_size",
         success=AN_OK,
@@ -125,12 +130,18 @@ class Publishing(Section):
                 return INVALID_REQUEST
         if not messages:
             return OK
-        self._put(request, topic, messages, 0)
+        self._put(request, topic, messages, 0, _only_channel(topic, params))
         return None
 
-    def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
+    def _put(
+        self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int = 0, channel: str = ""
+    ) -> None:
         topic.put(
-            messages, delay_ms, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING)
+            messages,
+            delay_ms,
+            request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING),
+            None,
+            channel,
         )
         self._pump.on_read(request.size)
 
@@ -161,6 +172,14 @@ class Publishing(Section):
         if not 0 <= delay_ns <= whole_nanoseconds(self._broker.options.longest_delay):
             raise Refused(_INVALID_DEFER)
         return -(-delay_ns // _NS_PER_MS)
+
+
+def _only_channel(topic: Topic, params: Mapping[str, str]) -> str:
+    """Return the name of the only channel that is to have the messages; "" for all. Refused."""
+    channel = params.get("channel", "")
+    if "channel" in params and channel not in topic.channels:
+        raise Refused(_CHANNEL_NOT_FOUND)
+    return channel
 
 
 def text_messages(body: bytes, limits: Limits) -> list[bytes]:

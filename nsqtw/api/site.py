@@ -30,6 +30,7 @@ from nsqtw.api.context import ApiContext, Identity, SectionClass
 from nsqtw.api.drain import DrainApi
 from nsqtw.api.log import LogReading
 from nsqtw.api.publish import Publishing
+from nsqtw.api.redrive import Redriving
 from nsqtw.api.replay import Replay
 from nsqtw.api.stats import Inspection
 from nsqtw.core.broker import Broker
@@ -77,6 +78,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         Administration,
         LogReading,
         Replay,
+        Redriving,
         Configuration,
         Backup,
         DrainApi,

@@ -28,6 +28,7 @@ from nsqtw.cluster.model import (
     NodeStats,
     NodeTopic,
     Percentile,
+    RedriveProgress,
     Retention,
     Seek,
     TopicStats,
@@ -112,6 +113,12 @@ def seek_in(document: JsonObject, node: str) -> Seek:
     """Return the result of /v2/channel/seek. ServerFailed."""
     counts = {name: _integer(document, name) for name in ("position", "skipped", "replayed", "depth")}
     return Seek(node=node, **counts)
+
+
+def redrive_in(document: JsonObject, node: str) -> RedriveProgress:
+    """Return the progress of /v2/channel/redrive. ServerFailed."""
+    counts = {name: _integer(document, name) for name in ("total", "redriven", "passed")}
+    return RedriveProgress(node=node, state=_text(document, "state"), error=_text(document, "error"), **counts)
 
 
 def with_outdated_marked(nodes: Iterable[Node]) -> tuple[Node, ...]:

@@ -33,6 +33,8 @@ from nsqtw.core.topic import Topic
 from nsqtw.errors import Exiting
 
 RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
+DRY_RUN = "dry run"
+STATES = (RUNNING, DONE, STOPPED, FAILED, DRY_RUN)
 BATCH = 500
 """Letters that are put back together, at most."""
 RETRY_SECONDS = 1.0
@@ -96,15 +98,7 @@ class Redrive(Timer):
 
     def progress(self) -> dict[str, Any]:
         """Return how far it is."""
-        return {
-            "state": self.state,
-            "total": self.total,
-            "redriven": self.redriven,
-            "passed": self.passed,
-            "rate": self._rate,
-            "started": self._started_at,
-            "error": self.error,
-        }
+        return _progress(self.state, self.total, self.redriven, self.passed, self._rate, self._started_at, self.error)
 
     def stop(self) -> None:
         """End it before it is done, after the batch that is being stored."""
@@ -246,6 +240,25 @@ class Redrive(Timer):
 
     def _soon(self) -> None:
         self._topic.context.timers.schedule(0.0, self)
+
+
+def preview(letters: Channel, rate: int) -> dict[str, Any]:
+    """Return the progress of a redrive that has not begun: how many messages it would look at."""
+    return _progress(DRY_RUN, letters.depth, 0, 0, rate, 0, "")
+
+
+def _progress(
+    state: str, total: int, redriven: int, passed: int, rate: int, started: int, error: str
+) -> dict[str, Any]:
+    return {
+        "state": state,
+        "total": total,
+        "redriven": redriven,
+        "passed": passed,
+        "rate": rate,
+        "started": started,
+        "error": error,
+    }
 
 
 class Redrives:
