@@ -188,13 +188,13 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"sum by (topic, channel) (nsq_channel_clients{{{_CHANNEL}}})", "{{topic}}/{{channel}}"),),
             ),
             Panel(
-                "Dropped by ephemeral channels",
-                (
+                "Dropped by ephemeral channels, dead letters, expired",
+                tuple(
                     (
-                        "sum by (topic, channel) "
-                        f"(rate(nsq_channel_dropped_total{{{_CHANNEL}}}[$__rate_interval])) > 0",
-                        "{{topic}}/{{channel}}",
-                    ),
+                        f"sum by (topic, channel) (rate(nsq_channel_{name}_total{{{_CHANNEL}}}[$__rate_interval])) > 0",
+                        f"{{{{topic}}}}/{{{{channel}}}} {legend}",
+                    )
+                    for name, legend in (("dropped", "dropped"), ("dead_lettered", "dead"), ("expired", "expired"))
                 ),
                 "cps",
                 width=12,
