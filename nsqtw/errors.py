@@ -8,6 +8,7 @@ All errors that nsqtw raises deliberately, in one tree.
     ├── Exiting              the topic or channel is being deleted, or the broker stops
     │   └── Draining         ... the broker delivers what it has and takes nothing more
     ├── ChannelFull          the channel has max_channel_consumers
+    ├── ChannelNotFound      a message is for one channel only, which the topic does not have
     ├── CapReached           the maximum of topics, channels or registrations is reached
     ├── InvalidName          no topic or channel can have this name
     ├── InvalidHeaders       a message cannot have these headers: one line for the publisher
@@ -116,6 +117,13 @@ class Draining(Exiting):
 
 class ChannelFull(NsqtwError):
     """The channel already has `max-channel-consumers` consumers."""
+
+
+class ChannelNotFound(NsqtwError):
+    """A message is for one channel only, and the topic has no channel of that name."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(f"there is no channel {channel}")
 
 
 class CapReached(NsqtwError):

@@ -188,16 +188,23 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"sum by (topic, channel) (nsq_channel_clients{{{_CHANNEL}}})", "{{topic}}/{{channel}}"),),
             ),
             Panel(
-                "Dropped messages and refused publishes",
+                "Dropped, dead and expired messages, refused publishes",
                 (
                     (
                         f"sum by (topic) (rate(nsq_topic_rejected_total{{{_TOPIC}}}[$__rate_interval])) > 0",
                         "{{topic}} refused",
                     ),
-                    (
-                        "sum by (topic, channel) "
-                        f"(rate(nsq_channel_dropped_total{{{_CHANNEL}}}[$__rate_interval])) > 0",
-                        "{{topic}}/{{channel}}",
+                    *(
+                        (
+                            "sum by (topic, channel) "
+                            f"(rate(nsq_channel_{name}_total{{{_CHANNEL}}}[$__rate_interval])) > 0",
+                            f"{{{{topic}}}}/{{{{channel}}}} {legend}",
+                        )
+                        for name, legend in (
+                            ("dropped", "dropped"),
+                            ("dead_lettered", "dead"),
+                            ("expired", "expired"),
+                        )
                     ),
                 ),
                 "cps",

@@ -29,7 +29,7 @@ from nsqtw.api.message_headers import EndsEarly, encode, headers_of_request, mes
 from nsqtw.core.headers import ID, PRIORITIES
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
-from nsqtw.http.endpoints import AN_OK, FAILED, TOPIC, Endpoint, Errors, Parameter, Section, endpoint
+from nsqtw.http.endpoints import AN_OK, CHANNEL, FAILED, TOPIC, Endpoint, Errors, Parameter, Section, endpoint
 from nsqtw.http.query import parameters, read_parameters, truth
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, exiting, failure, text
@@ -51,6 +51,7 @@ _INVALID_HEADERS = failure(400, "INVALID_HEADERS")
 _ID_OF_MANY = failure(
     400, "INVALID_ID", detail="An id is that of one message: use /pub, or /mpub with headers=true and ids in the body."
 )
+_CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
@@ -65,7 +66,12 @@ _BAD_PUBLISH = (
     *("INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"),
     *("INVALID_HEADER", "INVALID_TTL", "INVALID_ID", "INVALID_PRIORITY"),
 )
-_NOT_TAKEN: Errors = {429: ["CHANNEL_FULL"], **FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
+_NOT_TAKEN: Errors = {
+    404: ["CHANNEL_NOT_FOUND"],
+    429: ["CHANNEL_FULL"],
+    **FAILED,
+    503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"],
+}
 
 _TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
 """The values of `binary` by meaning."""
@@ -90,7 +96,7 @@ class Publishing(Section):
         "/pub",
         "Publish a message",
         required=(TOPIC,),
-        optional=(_DEFER, _TTL, _ID, _PRIORITY),
+        optional=(_DEFER, CHANNEL, _TTL, _ID, _PRIORITY),
         body="the message",
         max_body="max_msg_size",
         success=AN_OK,
@@ -113,8 +119,11 @@ class Publishing(Section):
             return _MSG_EMPTY
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
+        if len(params) == 1:
+            self._put(request, topic, [body], 0, headers)
+            return None
         delay_ms = self._delay_ms(params["defer"]) if "defer" in params else 0
-        self._put(request, topic, [body], delay_ms, headers)
+        self._put(request, topic, [body], delay_ms, headers, _only_channel(topic, params))
         return None
 
     @endpoint(
@@ -122,7 +131,7 @@ class Publishing(Section):
         "/mpub",
         "Publish messages",
         required=(TOPIC,),
-        optional=(_IS_BINARY, _HAS_HEADERS, _TTL, _PRIORITY),
+        optional=(_IS_BINARY, CHANNEL, _HAS_HEADERS, _TTL, _PRIORITY),
         body="a message a line; with binary=true int32 count, and int32 size before each; with headers=true, too, NSQH,"
         " int32 count, and before each message its headers, with int32 size before both",
         max_body="max_body_size",
@@ -150,7 +159,8 @@ class Publishing(Section):
                 return INVALID_REQUEST
         if not messages:
             return OK
-        self._put(request, topic, messages, 0, None if headers is None else [headers] * len(messages))
+        encoded = None if headers is None else [headers] * len(messages)
+        self._put(request, topic, messages, 0, encoded, _only_channel(topic, params))
         return None
 
     def _publish_with_headers(self, request: HttpRequest, common: Mapping[str, str]) -> Answer | None:
@@ -164,7 +174,8 @@ class Publishing(Section):
             messages, headers = messages_with_headers(request.body[: limits.max_body_size], limits, common)
         except ClientError as error:
             raise _refused(error, request.body, limits) from None
-        self._put(request, topic, messages, 0, headers if any(headers) else None)
+        encoded = headers if any(headers) else None
+        self._put(request, topic, messages, 0, encoded, _only_channel(topic, params))
         return None
 
     def handler_of_head(self, endpoint: Endpoint) -> HandlerOfHead:
@@ -201,13 +212,15 @@ class Publishing(Section):
         topic: Topic,
         messages: list[bytes],
         delay_ms: int,
-        headers: Sequence[bytes] | None,
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
     ) -> None:
         topic.put(
             messages,
             delay_ms,
             request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING),
             headers,
+            channel,
         )
         self._pump.on_read(request.size)
 
@@ -238,6 +251,14 @@ class Publishing(Section):
         if not 0 <= delay_ns <= whole_nanoseconds(self._broker.options.longest_delay):
             raise Refused(_INVALID_DEFER)
         return -(-delay_ns // _NS_PER_MS)
+
+
+def _only_channel(topic: Topic, params: Mapping[str, str]) -> str:
+    """Return the name of the only channel that is to have the messages; "" for all. Refused."""
+    channel = params.get("channel", "")
+    if "channel" in params and channel not in topic.channels:
+        raise Refused(_CHANNEL_NOT_FOUND)
+    return channel
 
 
 def text_messages(body: bytes, limits: Limits) -> list[bytes]:

@@ -31,6 +31,7 @@ from nsqtw.api.drain import DrainApi
 from nsqtw.api.log import LogReading
 from nsqtw.api.policies import Policies
 from nsqtw.api.publish import Publishing
+from nsqtw.api.redrive import Redriving
 from nsqtw.api.replay import Replay
 from nsqtw.api.stats import Inspection
 from nsqtw.core.broker import Broker
@@ -79,6 +80,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         Policies,
         LogReading,
         Replay,
+        Redriving,
         Configuration,
         Backup,
         DrainApi,

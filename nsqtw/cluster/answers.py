@@ -29,6 +29,7 @@ from nsqtw.cluster.model import (
     NodeStats,
     NodeTopic,
     Percentile,
+    RedriveProgress,
     Retention,
     Seek,
     TopicStats,
@@ -122,6 +123,12 @@ def policy_in(document: JsonObject, node: str) -> NodePolicy:
         _text(_checked(setting, dict, name), "source")
     given = _typed(document, "set", dict, {})
     return NodePolicy(node=node, settings=settings, given=given, unused=_texts(document, "unused"))
+
+
+def redrive_in(document: JsonObject, node: str) -> RedriveProgress:
+    """Return the progress of /v2/channel/redrive. ServerFailed."""
+    counts = {name: _integer(document, name) for name in ("total", "redriven", "passed")}
+    return RedriveProgress(node=node, state=_text(document, "state"), error=_text(document, "error"), **counts)
 
 
 def with_outdated_marked(nodes: Iterable[Node]) -> tuple[Node, ...]:

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from nsqtw.client.message_headers import mpub_body
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
-from nsqtw.cluster.answers import messages_in, policy_in, seek_in
+from nsqtw.cluster.answers import messages_in, policy_in, redrive_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
-from nsqtw.cluster.model import Node, NodeMessages, NodePolicy, Partial, Seek
+from nsqtw.cluster.model import Node, NodeMessages, NodePolicy, Partial, RedriveProgress, Seek
 from nsqtw.errors import ClusterError, InvalidHeaders, NoServerAnswered, UnknownObject, Unsupported
 
 V = TypeVar("V")
@@ -28,7 +28,8 @@ MAX_MESSAGES = 1000
 """The messages of a node that one query returns at most."""
 
 _SEEK = "/v2/channel/seek"
-_ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND")
+_REDRIVE = "/v2/channel/redrive"
+_ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND", "DEAD_LETTERS_NOT_FOUND", "REDRIVE_NOT_FOUND")
 """Answers of a node that does not have what another node has."""
 
 
@@ -77,6 +78,31 @@ class Cluster(Changes, Maintenance):
             return await self.requests.read(answer, lambda document: seek_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
+
+    async def redrive(
+        self, topic: str, channel: str, parameters: Mapping[str, str], *, node: str = ""
+    ) -> Partial[tuple[RedriveProgress, ...]]:
+        """
+        Put the dead letters of a channel back; `parameters` are `rate`, `max`, `dry_run` and `stop` of the nodes.
+        Unsupported.
+        """
+
+        async def ask(target: Node) -> RedriveProgress:
+            about = {"topic": topic, "channel": channel, **parameters}
+            answer = await self.requests.post(NSQD, self.request_address(target), _REDRIVE, about)
+            return await self.requests.read(answer, lambda document: redrive_in(document, target.http_address))
+
+        return await self._on_nodes(topic, node, ask)
+
+    async def redrive_progress(self, topic: str, channel: str) -> Partial[tuple[RedriveProgress, ...]]:
+        """Return how far the last redrive of a channel is. Unsupported."""
+
+        async def ask(target: Node) -> RedriveProgress:
+            about = {"topic": topic, "channel": channel}
+            answer = await self.requests.get(NSQD, self.request_address(target), _REDRIVE, about)
+            return await self.requests.read(answer, lambda document: redrive_in(document, target.http_address))
+
+        return await self._on_nodes(topic, "", ask)
 
     async def publish(self, topic: str, body: bytes, *, node: str = "") -> str:
         """Publish a message to one node, unless named one that has the topic, else any. Return the node."""

@@ -308,6 +308,23 @@ class NodeMessages:
 
 
 @attrs.frozen(kw_only=True)
+class RedriveProgress:
+    """How far a redrive of a channel is on one node: counts of messages, and the state of /v2/channel/redrive."""
+
+    node: str
+    state: str
+    total: int
+    redriven: int
+    passed: int
+    error: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it goes on."""
+        return self.state == "running"
+
+
+@attrs.frozen(kw_only=True)
 class Seek:
     """A move of a channel on one node. `skipped` and `replayed` are counts of messages."""
 

@@ -17,6 +17,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import Waiting
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic_log import TopicLog
+from nsqtw.errors import BackendError
 
 
 class Backlog:
@@ -26,12 +27,23 @@ class Backlog:
         self._topic = topic
         self.waiting = list(waiting)
         """Runs of deferred messages, ascending."""
+        self._may_be_directed = bool(self.waiting)
+        """Whether a run may be for one channel only, which its segments know."""
+        self._last_channel = ""
+        """The only channel that gets the last run."""
 
     def on_append(self, segment: Segment) -> None:
         """Deferred messages were appended to the log."""
         runs, run = self.waiting, Waiting(segment.first, segment.count, segment.delay_ms)
         last = runs[-1] if runs else None
-        if last is not None and (last.first + last.count, last.delay_ms) == (run.first, run.delay_ms):
+        is_same_channel, self._last_channel = segment.channel == self._last_channel, segment.channel
+        if segment.channel:
+            self._may_be_directed = True
+        if (
+            last is not None
+            and is_same_channel
+            and (last.first + last.count, last.delay_ms) == (run.first, run.delay_ms)
+        ):
             runs[-1] = Waiting(last.first, last.count + run.count, run.delay_ms)
         else:
             runs.append(run)
@@ -39,6 +51,7 @@ class Backlog:
     def forget(self) -> None:
         """The whole backlog is released or dropped."""
         self.waiting.clear()
+        self._may_be_directed = False
 
     def hold_back(self, channels: Iterable[Channel], now: float, *, since_publish: bool = False) -> None:
         """
@@ -48,8 +61,13 @@ class Backlog:
         timers = self._topic.context.timers
         for waiting in self.waiting:
             due = (self._published(waiting, now) if since_publish else now) + waiting.delay_ms / 1000
+            only_channel = self._channel_of(waiting) if self._may_be_directed else ""
             for channel in channels:
-                if channel.cursor is not None:
+                if channel.cursor is None:
+                    continue
+                if only_channel and only_channel != channel.name:
+                    channel.cursor.drop(waiting.count)
+                else:
                     channel.cursor.hold_deferred(waiting.first, waiting.count, due)
                     timers.schedule(due, channel)
         self.forget()
@@ -100,6 +118,15 @@ class Backlog:
         return fitting, rest
 
     # -- inside
+
+    def _channel_of(self, waiting: Waiting) -> str:
+        """Return the only channel that gets these messages, "" for all; also when that cannot be read."""
+        try:
+            record = self._topic.log.find(waiting.first)
+        except BackendError as error:
+            self._topic.read_failed(error)
+            record = None
+        return "" if record is None else record[0].channel
 
     def _published(self, waiting: Waiting, now: float) -> float:
         """Return when the last of these deferred messages was published, in the clock of `now`."""

@@ -120,6 +120,10 @@ class Broker(TopicOwner):
         if not topic.log.is_in_memory:
             topic.change_names(at_once=True)
 
+    def save(self, waiter: Waiter) -> None:
+        """Have a checkpoint saved that has everything up to now; then the waiter is called."""
+        self.checkpointer.ask(waiter)
+
     def open_log(self, name: str) -> Log:
         """The log of a topic. BackendError."""
         in_memory = is_ephemeral(name)

@@ -32,12 +32,14 @@ from nsqtw.core.log import Log
 from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds, bounds_of
+from nsqtw.core.policy.dead_letters import LetterSource, misfit, uses_dead_letters
+from nsqtw.core.policy.letter import DISCONNECTED, REQUEUED, TIMED_OUT
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
+from nsqtw.core.policy.undelivered import Undelivered
 from nsqtw.core.position import Position
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
-from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
 from nsqtw.options.policies import NO_CHANNEL_POLICY, NOTHING_GIVEN, ChannelPolicy, not_used
@@ -61,7 +63,7 @@ class Moved(NamedTuple):
     depth: int
 
 
-class ChannelOwner(TopicLog):
+class ChannelOwner(LetterSource):
     """A topic, as its channels see it. `to_serve` are the channels of the broker to serve at the end of the turn."""
 
     def __init__(self, context: Context, name: str, log: Log, to_serve: dict[Channel, None]) -> None:
@@ -107,8 +109,8 @@ class Channel(Timer):
         """Whether the channel's creation is durable."""
         self.consumers: list[Consumer] = []
         self.departed: list[Consumer] = []
-        self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule)
-        self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room)
+        self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule, name)
+        self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room, name)
         self.joined_total = topic.released_total
         self.requeue_count = 0
         self.timeout_count = 0
@@ -122,6 +124,7 @@ class Channel(Timer):
         self.policy = NO_CHANNEL_POLICY
         self.given_policy = dict(given_policy)
         """The settings that were made while a broker ran."""
+        self.undelivered = Undelivered(topic, name, self.position, self.wake, ephemeral=self.ephemeral)
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self.rate_limit: RateLimit | None = None
         self.requeue_delay: RequeueDelay | None = None
@@ -133,6 +136,11 @@ class Channel(Timer):
 
     def set_policy(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
+        topic = self.topic
+        policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
+        problem = misfit(policy, topic.name) if uses_dead_letters(policy) else None
+        if problem is not None:
+            raise InvalidPolicy(problem)
         self._set_policy(given)
         self._touch()
 
@@ -158,6 +166,7 @@ class Channel(Timer):
                 raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
             bounds = {}
         self.policy, self.given_policy = policy, dict(given)
+        self.undelivered.follow(policy)
         self._limit_rate(policy.max_rate)
         self._delay_requeues(policy.requeue_delay, policy.max_requeue_delay)
         if bounds or self.bounds is not None:
@@ -217,6 +226,23 @@ class Channel(Timer):
     def dropped_count(self) -> int:
         """Messages an ephemeral channel had no room for, or that a bound dropped, since the process started."""
         return self.position.dropped_count
+
+    @property
+    def dead_letter_count(self) -> int:
+        """Messages that have left for the dead-letter topic since the process started."""
+        dead_letters = self.undelivered.dead_letters
+        return 0 if dead_letters is None else dead_letters.count
+
+    @property
+    def expired_count(self) -> int:
+        """Messages that were not delivered because their time to live had ended, since the process started."""
+        return self.undelivered.expired_count
+
+    @property
+    def leaving(self) -> list[int]:
+        """The sequences of the messages on their way to the dead-letter topic: neither ready nor in flight."""
+        dead_letters = self.undelivered.dead_letters
+        return [] if dead_letters is None else dead_letters.sequences
 
     @property
     def in_flight_count(self) -> int:
@@ -293,12 +319,14 @@ class Channel(Timer):
         (delivery,) = consumer.in_flight.take((message_id,))
         if delivery is None:
             return self._why_not(message_id)
-        if delay > 0:
+        if self.undelivered.take_failed(message_id, delivery, REQUEUED):
+            pass
+        elif delay > 0:
             due = now + delay
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
         else:
-            self._deliver_again([(message_id, delivery)], now)
+            self._deliver_again([(message_id, delivery)], now, REQUEUED)
         self.requeue_count += 1
         consumer.client.requeue_count += 1
         self.wake()
@@ -311,7 +339,7 @@ class Channel(Timer):
 
     def on_timeout(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
         """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
-        self._deliver_again(deliveries, now)
+        self._deliver_again(deliveries, now, TIMED_OUT)
         self.timeout_count += len(deliveries)
         if not consumer.in_flight and consumer in self.departed:
             self.departed.remove(consumer)
@@ -349,6 +377,7 @@ class Channel(Timer):
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
+        self.undelivered.forget(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         if self.bounds is not None:
             self.bounds.look_soon()
@@ -382,6 +411,7 @@ class Channel(Timer):
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget()
         self.departed.clear()
+        self.undelivered.forget()
         self.position.empty()
         self._touch()
         self.wake()
@@ -395,6 +425,7 @@ class Channel(Timer):
         if self.bounds is not None:
             self._bound(None)
         self.position.detach()
+        self.undelivered.detach()
         for consumer in self.departed:
             consumer.leave(must_wait=False)
         for consumer in list(self.consumers):
@@ -427,7 +458,7 @@ class Channel(Timer):
         Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
         allowance of this turn.
         """
-        if self.paused or self.exiting:
+        if self.paused or self.exiting or (self.undelivered.dead_letters is not None and self.undelivered.is_full):
             return False
         rate = self.rate_limit
         if rate is not None and rate.available(now) < 1:
@@ -482,13 +513,19 @@ class Channel(Timer):
         remaining, on_disk = count, self.position.backend_depth
         try:
             while remaining > 0 and consumer.allowance > 0:
-                if self._redeliver(consumer, now):
-                    remaining -= 1
+                redelivered = self._redeliver(consumer, now)
+                if redelivered is not None:
+                    remaining -= redelivered
                     continue
                 span = self.position.next_span(now)
                 if span is None:
                     break
                 segment, start, stop = span
+                if segment.headers is not None or self.topic.message_ttl_ns:
+                    cost, stop = self.undelivered.pass_expired(segment, start, stop, now)
+                    if cost:
+                        consumer.allowance -= cost
+                        continue
                 stop = segment.fit(start, min(stop, start + remaining), consumer.allowance)
                 self.position.advance(stop - start)
                 remaining -= stop - start
@@ -520,16 +557,23 @@ class Channel(Timer):
         else:
             consumer.deliver_with_headers(frames, segment.headers[start:stop])
 
-    def _redeliver(self, consumer: Consumer, now: float) -> bool:
-        """Deliver the requeued message whose turn has come, if any. A sampled-out one is finished, and counts."""
+    def _redeliver(self, consumer: Consumer, now: float) -> int | None:
+        """
+        Deliver the requeued message whose turn has come. Returns how many messages that were: None without one, 0 when
+        it expired or is a dead letter now. A sampled-out one is finished, and counts.
+        """
         reads = self.topic.log.reads
         redelivery = self.position.next_redelivery()
         consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
         if redelivery is None:
-            return False
+            return None
+        cost = self.undelivered.take_redelivery(redelivery, now)
+        if cost:
+            consumer.allowance -= cost
+            return 0
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
             self.position.finish(redelivery.sequence)
-            return True
+            return 1
         self.position.redelivered(redelivery)
         attempts = redelivery.attempts + 1
         frame = redelivery.segment.redelivery_frame(redelivery.at, attempts)
@@ -543,7 +587,7 @@ class Channel(Timer):
             consumer.deliver(frame)
         else:
             consumer.deliver_with_headers(frame, (redelivery.segment.headers[redelivery.at],))
-        return True
+        return 1
 
     def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:
         """
@@ -562,22 +606,24 @@ class Channel(Timer):
         else:
             self.global_msg_count += count
 
-    def _deliver_again(self, deliveries: Iterable[tuple[bytes, Delivery]], now: float) -> None:
-        """These messages were in flight: deliver them again, at once or after the delay of the policy."""
-        position, delays = self.position, self.requeue_delay
-        if delays is None:
-            for message_id, delivery in deliveries:
-                position.requeue(message_id, delivery)
-            return
+    def _deliver_again(self, deliveries: Iterable[tuple[bytes, Delivery]], now: float, reason: str) -> None:
+        """
+        These deliveries failed: the messages are delivered again, at once or after the delay of the policy, or become
+        dead letters.
+        """
+        position, delays, take_failed = self.position, self.requeue_delay, self.undelivered.take_failed
         first_due = inf
         for message_id, delivery in deliveries:
-            due = delays.due(delivery.attempts, now)
+            if take_failed(message_id, delivery, reason):
+                continue
+            due = now if delays is None else delays.due(delivery.attempts, now)
             if due > now:
                 position.defer(message_id, delivery, due)
                 first_due = min(first_due, due)
             else:
                 position.requeue(message_id, delivery)
-        self.topic.context.timers.schedule(first_due, self)
+        if first_due < inf:
+            self.topic.context.timers.schedule(first_due, self)
 
     def _requeue_left(self, consumer: Consumer) -> bool:
         """Requeue what a consumer that leaves has in flight. Returns whether that is done later."""
@@ -593,7 +639,7 @@ class Channel(Timer):
         if self.exiting:
             return
         self.requeue_count += len(consumer.in_flight)
-        self._deliver_again(consumer.in_flight.items(), now)
+        self._deliver_again(consumer.in_flight.items(), now, DISCONNECTED)
         consumer.in_flight.forget()
         if consumer in self.departed:
             self.departed.remove(consumer)

@@ -12,6 +12,7 @@ Performance: called once for each topic that changed in a second.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 from nsqtw.core.checkpoint import Checkpoint, NamedTopic
@@ -220,10 +221,27 @@ class Checkpointer:
                 break
             taken.append(topic)
             count += 1 + len(topic.channels)
-        for topic in taken:
-            del self._touched[topic]
+        self._take(taken)
         self._left -= len(taken)
-        return taken
+        return taken + self._take_partners(taken)
+
+    def _take(self, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            del self._touched[topic]
+
+    def _take_partners(self, taken: list[Topic]) -> list[Topic]:
+        """Return the topics that must be saved together with those that are taken (see `Topic.saved_with`)."""
+        partners: dict[Topic, None] = {}
+        found = [topic for topic in taken if topic.saved_with]
+        while found:
+            for partner in found.pop().saved_with:
+                if partner in self._touched and partner not in partners:
+                    partners[partner] = None
+                    found.append(partner)
+        if partners:
+            self._left -= len(partners.keys() & islice(self._touched, self._left))
+            self._take(partners)
+        return [*partners]
 
     def _end_of(self, topic: Topic, *, failed: bool) -> None:
         """Whatever breaks in there, the others come to their end, and this one is saved again."""

@@ -21,6 +21,9 @@ Deferred messages that are released ahead of `next` have pending rows, so their 
 channel that was moved has no rows beyond its new position: below `_replays`, which is the value of `released` at the
 move, it takes deferred messages from the log too, none before its time, counted from its publish.
 
+A *directed* segment is for one channel only. The cursors of all others pass it: its messages count as taken when they
+are passed, or, deferred ones, when they are released; at once by a cursor that has nothing else to read.
+
 `changes()` returns what must be saved since the last call. A row that was created and finished in between leaves no
 trace in it.
 """
@@ -49,12 +52,15 @@ _OLDEST_OF = 1000
 
 class Cursor:
     """
-    The position of one durable channel of `topic`. A new one starts at `released`. `pages` has its pending rows that
-    are not in memory; None: all are in memory. `look_at` schedules a call of `on_timer`.
+    The position of one durable channel of `topic`, whose name is `channel`. A new one starts at `released`. `pages` has
+    its pending rows that are not in memory; None: all are in memory. `look_at` schedules a call of `on_timer`.
     """
 
-    def __init__(self, topic: TopicLog, pages: Pages | None, look_at: Callable[[float], None]) -> None:
+    def __init__(
+        self, topic: TopicLog, pages: Pages | None, look_at: Callable[[float], None], channel: str = ""
+    ) -> None:
         self._topic = topic
+        self._channel = channel
         self._schedule = look_at
         self._clock = topic.context.pending_clock
         self._page_rows = topic.context.page_rows
@@ -127,8 +133,19 @@ class Cursor:
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
             if segment.delay_ms:
-                self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
+                if segment.is_for(self._channel):
+                    self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
+                else:
+                    self.drop(segment.count)
         return self.next_due(now)
+
+    def pass_directed(self, segments: list[Segment], start: int) -> None:
+        """`segments` are released, from `start` on. Pass those for other channels if everything before is read."""
+        for segment in segments if self.next >= start else ():
+            if segment.is_for(self._channel):
+                break
+            self._pass_over(segment, segment.end)
+            self._touch()
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
         """Released messages that are to wait until `due`."""
@@ -137,7 +154,7 @@ class Cursor:
         self._touch()
 
     def drop(self, count: int) -> None:
-        """The topic dropped released messages that this cursor has not reached."""
+        """Released messages that this cursor has not reached were dropped, or are not for its channel."""
         self.taken_total += count
         self._touch()
 
@@ -160,10 +177,14 @@ class Cursor:
             dropped, kept_from = self._topic.dropped.at_or_above(self.next, released)
             if dropped <= self.next:
                 self.next = max(self.next, kept_from)
+            elif segment.channel and segment.channel != self._channel:
+                self._pass_over(segment, min(segment.end, dropped))
+                if self.taken_total >= most_taken:
+                    return None  # the rest in the next turn
             elif segment.delay_ms and not self._is_due_for_replay(segment, now):
                 self.next = segment.end
                 if self.taken_total >= most_taken:
-                    return None  # the rest in the next turn
+                    return None
             else:
                 return Span(segment, self.next - segment.first, min(segment.end, dropped) - segment.first)
         # Right unless messages were lost on the medium: then this is where the count is mended.
@@ -231,6 +252,10 @@ class Cursor:
     def finish(self, sequence: int) -> None:
         if self._pending.finish(sequence):
             self._touch()
+
+    def hold(self, sequence: int, attempts: int) -> None:
+        self._pending.hold(sequence, attempts)
+        self._touch()
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         sequence = _sequence(message_id, delivery)
@@ -368,6 +393,12 @@ class Cursor:
         self._ahead = self._topic.log.following(self.next)
         self._ahead.reverse()
         return self._ahead[-1] if self._ahead else None
+
+    def _pass_over(self, segment: Segment, stop: int) -> None:
+        """Pass messages for another channel. Deferred ones that are no replay were counted when they were released."""
+        if not segment.delay_ms or self.next < self._replays:
+            self.taken_total = min(self.taken_total + stop - self.next, self._topic.released_total)
+        self.next = stop
 
     def _is_due_for_replay(self, segment: Segment, now: float) -> bool:
         """

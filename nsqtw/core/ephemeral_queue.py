@@ -23,14 +23,18 @@ _OLDEST_OF = 1000
 
 
 class EphemeralQueue:
-    """The position of one ephemeral channel. `room` tells how many messages its ready consumers could take now."""
+    """
+    The position of one ephemeral channel, whose name is `channel`. `room` tells how many messages its ready consumers
+    could take now.
+    """
 
     backend_depth = 0
     holds = False
     is_being_saved = False
 
-    def __init__(self, mem_queue_size: int, room: Callable[[], int]) -> None:
+    def __init__(self, mem_queue_size: int, room: Callable[[], int], channel: str = "") -> None:
         self.dropped_count = 0
+        self._channel = channel
         self._mem_queue_size = mem_queue_size
         self._room = room
         self._unread: deque[Span] = deque()
@@ -62,6 +66,8 @@ class EphemeralQueue:
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
+            if segment.channel and segment.channel != self._channel:
+                continue
             if segment.delay_ms:
                 due = now + segment.delay_ms / 1000
                 for index in range(segment.count):
@@ -99,6 +105,9 @@ class EphemeralQueue:
 
     def finish(self, sequence: int) -> None:
         """Nothing to do: messages in flight have no rows."""
+
+    def hold(self, sequence: int, attempts: int) -> None:
+        """Nothing to do: nothing of it survives the process."""
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         self._requeue(_redeliveries(message_id, delivery))

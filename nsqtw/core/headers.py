@@ -57,13 +57,13 @@ _LENGTH: Final = struct.Struct(">H")
 def encode_headers(headers: Mapping[str, str], *, may_be_reserved: bool = False) -> bytes:
     """
     Encode the headers of one message. Upper-case names become lower-case. InvalidHeaders, one line; also for a name
-    with RESERVED_PREFIX, unless the broker writes it.
+    with RESERVED_PREFIX, unless the broker writes it. What the broker adds does not count against the limits.
     """
     parts: list[bytes] = []
     names = {name.lower(): value for name, value in headers.items()}
     if len(names) != len(headers):
         raise InvalidHeaders("two headers have the same name")
-    if len(names) > MAX_COUNT:
+    if len(names) > MAX_COUNT and not may_be_reserved:
         raise InvalidHeaders(f"{len(names)} headers, at most {MAX_COUNT} are allowed")
     for name in sorted(names):
         value = names[name]
@@ -86,7 +86,7 @@ def encode_headers(headers: Mapping[str, str], *, may_be_reserved: bool = False)
             raise InvalidHeaders(f"header {name!r} has {len(data)} bytes, at most {MAX_BYTES} are allowed")
         parts += (bytes((len(name),)), name.encode(), _LENGTH.pack(len(data)), data)
     encoded = b"".join(parts)
-    if len(encoded) > MAX_BYTES:
+    if len(encoded) > MAX_BYTES and not may_be_reserved:
         raise InvalidHeaders(f"the headers have {len(encoded)} bytes, at most {MAX_BYTES} are allowed")
     return encoded
 

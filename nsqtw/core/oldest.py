@@ -71,7 +71,7 @@ class Ages:
         return min(times.values())
 
     def _look_up(self, channel: Channel, sequence: int, *, passes: bool) -> int | None:
-        """Read the message at `sequence`, or the one after it; `passes` deferred ones."""
+        """Read the message at `sequence`, or the one after it; `passes` deferred ones and those of other channels."""
         log, released = channel.topic.log, channel.topic.released
         for _ in range(MAX_SEGMENTS):
             if not log.has_in_memory(sequence):
@@ -85,7 +85,7 @@ class Ages:
             if not segments or segments[0].first >= released:
                 return None
             segment = segments[0]
-            if not (passes and segment.delay_ms):
+            if not passes or (segment.is_for(channel.name) and not segment.delay_ms):
                 index = max(0, sequence - segment.first)
                 return timestamp_ns_of(segment.frames, segment.offsets[index])
             sequence = segment.end

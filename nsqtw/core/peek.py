@@ -104,7 +104,7 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
 def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
     cursor = channel.cursor
     assert cursor is not None, "an ephemeral channel is not looked into"
-    in_flight = set() if deferred else set(_sequences_in_flight(channel))
+    in_flight = set() if deferred else {*_sequences_in_flight(channel), *channel.leaving}
     for row in cursor.pending_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
         record = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
         if record is not None:
@@ -140,8 +140,8 @@ def _frames(
     channel: str = "",
 ) -> Iterator[Peeked | None]:
     """
-    Iterate over messages of the log that were not delivered. With `replays`, deferred ones only of a replay and when
-    they are due; with `channel`, none that only another channel gets.
+    Iterate over messages of the log that were not delivered. With `replays`, those that `channel` gets, and deferred
+    ones only of a replay and when they are due.
     """
     walked = 0
     for segment in topic.reader.segments(start, stop):
@@ -149,9 +149,9 @@ def _frames(
             yield None
             return
         walked += len(segment.frames)
-        if segment.delay_ms and replays is not None and not _is_due_for_replay(segment, replays, wall_ns):
+        if replays is not None and not segment.is_for(channel):
             continue
-        if channel and segment.channel not in ("", channel):
+        if segment.delay_ms and replays is not None and not _is_due_for_replay(segment, replays, wall_ns):
             continue
         for index in islice(range(segment.count), limit + 1):
             yield _peeked(segment, index, 0)

@@ -83,6 +83,9 @@ class Position(Protocol):
     def finish(self, sequence: int) -> None:
         """A redelivered message is finished."""
 
+    def hold(self, sequence: int, attempts: int) -> None:
+        """Keep a message unfinished that is not to be delivered, until `finish` or `requeue`."""
+
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         """Deliver a message that was in flight again."""
 

@@ -7,6 +7,9 @@ saved state gets everything in the log for its first channel; the log of an ephe
 invalidates the rows of its cursors. A topic that has messages and released none may have waited for channels that an
 nsqlookupd knows (`Topic.hold`): with an nsqlookupd configured it waits again.
 
+A message that has moved to another topic (a dead letter, for example) is stored there before the checkpoint is saved
+that finishes it; the messages beyond the checkpoint tell (`core.policy.moves`).
+
 `nsqd.dat` may name topics and channels that were not saved: an nsqd left them, or the saved state was lost. They are
 created. A channel of a topic whose state was lost starts at the oldest message kept, which may repeat messages and
 loses none; a channel of a saved topic starts where a new one does. Saved state is used as it is, pauses too.
@@ -23,6 +26,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import Checkpoint, CursorState, NamedTopic, SavedState, TopicState, Waiting
 from nsqtw.core.log import Log
 from nsqtw.core.pending import all_rows
+from nsqtw.core.policy.moves import Moves
 from nsqtw.core.positions import IPositions
 from nsqtw.core.retention import Ages, Mark, limits_of
 from nsqtw.core.segment import SEQUENCE_MASK, Segment
@@ -52,6 +56,8 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
     if IDamagedBackend.providedBy(broker.backend):
         broker.backend.expect({topic.name: topic.end for topic in saved.topics})
     logs = {name: broker.open_log(name) for name in durable}
+    states: dict[str, TopicState] = {}
+    moves = Moves()
     broker.sequences.start(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
         if name not in saved_topics:
@@ -70,10 +76,13 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
             _report_loss(broker, name, log, saved_end, backlog - _backlog_of(state))
         elif name in saved_topics and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), backlog):
             _recount(state, log, broker.positions)
-        _count_beyond(state, log, broker.options)
+        _count_beyond(state, log, broker.options, moves)
+        states[name] = state
+    moves.finish(states, broker.positions)
+    for name, state in states.items():
         if not broker.options.keep_deferred:
             _forget_delays(state)
-        topic = broker.topics[name] = Topic(broker, name, log)
+        topic = broker.topics[name] = Topic(broker, name, logs[name])
         if broker.options.lookupd_tcp_address and state.put_total and not state.released_total:
             topic.hold()
         topic.restore(state, now)
@@ -174,8 +183,8 @@ def _report_loss(broker: Broker, topic: str, log: Log, saved_end: int, count: in
     broker.log(level, text, topic=topic, end=log.end, saved_end=saved_end, count=count)
 
 
-def _count_beyond(state: TopicState, log: Log, options: Options) -> None:
-    """Add to `state` what the log has beyond the end that was saved."""
+def _count_beyond(state: TopicState, log: Log, options: Options, moves: Moves) -> None:
+    """Add to `state` what the log has beyond the end that was saved. `moves` learns of messages that have moved."""
     limits = limits_of(state.name, (state.retention_time, state.retention_bytes), options)
     runs, ages = SequenceRanges(state.end, state.runs), Ages(limits, state.end, map(Mark._make, state.marks))
     runs.truncate(log.end)
@@ -184,6 +193,7 @@ def _count_beyond(state: TopicState, log: Log, options: Options) -> None:
         for segment in read:
             runs.add(segment.first, segment.count)
             ages.on_append(segment)
+        moves.read(read)
         state.put_total += sum(segment.count for segment in read)
         state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
         state.end = read[-1].end

@@ -191,6 +191,10 @@ class Segment:
         """The same messages with another delay."""
         return Segment(self.first, self.count, delay_ms, self.frames, self.headers, self.channel)
 
+    def is_for(self, channel: str) -> bool:
+        """Return whether a channel gets the messages."""
+        return not self.channel or self.channel == channel
+
     def headers_of(self, index: int) -> bytes:
         """The encoded headers of one message."""
         return NO_HEADERS if self.headers is None else self.headers[index]

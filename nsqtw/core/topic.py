@@ -24,15 +24,16 @@ from nsqtw.core.damage import DamageLedger
 from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
+from nsqtw.core.policy.dead_letters import Letters
 from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
-from nsqtw.errors import BackendError, Exiting, HeadersRefused, InvalidPolicy
+from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused, InvalidPolicy
 from nsqtw.interfaces import OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.options.policies import NO_TOPIC_POLICY, not_used
-from nsqtw.options.topics import EARLIEST
+from nsqtw.options.topics import DURABILITIES, EARLIEST
 
 
 class TopicOwner(Context):
@@ -54,6 +55,14 @@ class TopicOwner(Context):
         """Channels that may have something to deliver at the end of this turn."""
         self.touched: dict[Topic, None] = {}
         """Topics that changed since the last checkpoint."""
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic of that name, created when there is none. NsqtwError."""
+        raise NotImplementedError
+
+    def save(self, waiter: Waiter) -> None:
+        """Have a checkpoint saved that has everything up to now; then the waiter is called."""
+        raise NotImplementedError
 
     def delete_topic(self, name: str, waiter: Waiter | None = None) -> None:
         """Remove a topic with all its channels and messages."""
@@ -90,14 +99,24 @@ class Topic(ChannelOwner):
         """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
         self.policy = NO_TOPIC_POLICY
+        self.message_ttl_ns = 0
         self.given_policy: dict[str, Any] = {}
         """The settings that were made while a broker ran."""
         self._follow_policy()
         self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
+        self._has_directed = False
+        """Whether messages were published for one channel only since the process started."""
         self._publish_buffer = PublishBuffer(owner)
         self._backlog = Backlog(self)
         self._in_checkpoint: list[tuple[Channel, CursorState]] = []
+        self.saved_with: set[Topic] = set()
+        """
+        Topics with which messages were exchanged since the last checkpoint: one transaction saves what has changed of
+        this topic and of them.
+        """
+        self._saved_with: set[Topic] = set()
+        """What `saved_with` was when the current checkpoint was made."""
         self._named: NamedTopic | None = None
 
     # -- what /stats shows
@@ -127,9 +146,9 @@ class Topic(ChannelOwner):
         """
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
         as safe as the topic's durability class says, or with a BackendError, Exiting, Draining or Overflow;
-        HeadersRefused when the backend cannot store `headers` and `channel`. `headers` are the encoded headers of each
-        message (`core.headers`), None when no message has any; `channel` is the only channel that is to have them, ""
-        for all.
+        ChannelNotFound; HeadersRefused when the backend cannot store `headers` and `channel`. `headers` are the encoded
+        headers of each message (`core.headers`), None when no message has any; `channel` is the only channel that is to
+        have them, "" for all.
         """
         if self.exiting or not self._owner.is_taking_publishes:
             waiter(Exiting() if self.exiting else self._owner.refusal())
@@ -137,6 +156,11 @@ class Topic(ChannelOwner):
         if (headers is not None or channel) and not self.log.stores_headers:
             waiter(HeadersRefused())
             return
+        if channel:
+            if channel not in self.channels:
+                waiter(ChannelNotFound(channel))
+                return
+            self._has_directed = True
         if self.bounds is not None:
             admitted = self.bounds.admit(bodies, waiter, channel, is_first=not self._publish_buffer.waiters)
             if admitted is None:
@@ -321,6 +345,8 @@ class Topic(ChannelOwner):
     def exit(self) -> None:
         """The topic is being deleted: its publishers and consumers are told."""
         self.exiting = True
+        for topic in self.saved_with:
+            topic.saved_with.discard(self)
         self._publish_buffer.forget()
         for waiter in self.take_waiters():
             waiter(Exiting())
@@ -359,6 +385,41 @@ class Topic(ChannelOwner):
                 if count > 0:
                     cursor.drop(count)
 
+    # -- dead letters
+
+    def save(self, waiter: Waiter) -> None:
+        """LetterSource API"""
+        self._owner.save(waiter)
+
+    def put_dead_letters(self, letters: Letters, waiter: Waiter, now: float) -> None:
+        """LetterSource API"""
+        topic = self._owner.topic(letters.topic)
+        needed = "fsync" if self.durability == "fsync" else "os"
+        if not topic.ephemeral and DURABILITIES.index(topic.durability) < DURABILITIES.index(needed):
+            topic.set_durability(needed)
+
+        def put(error: Exception | None) -> None:
+            if error is not None:
+                waiter(error)
+            else:
+                topic.put(letters.bodies, 0, self.move_waiter(topic, waiter), letters.headers)
+
+        if is_ephemeral(letters.channel) or topic.channel(letters.channel, now).is_saved:
+            put(None)
+        else:  # a crash must not leave a letter without the channel that is to have it
+            self._owner.save(put)
+
+    def move_waiter(self, topic: Topic, waiter: Waiter) -> Waiter:
+        """Return the waiter of a publish that moves messages between this topic and another one."""
+
+        def stored(error: Exception | None) -> None:
+            if error is None:
+                self.saved_with.add(topic)
+                topic.saved_with.add(self)
+            waiter(error)
+
+        return stored
+
     # -- saving
 
     def named(self) -> NamedTopic:
@@ -396,6 +457,7 @@ class Topic(ChannelOwner):
         self.dropped.forget_below(self.reader.kept_from)
         state.dropped = self.dropped.state()
         self._in_checkpoint.clear()
+        self._saved_with, self.saved_with = self.saved_with, set()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
                 cursor = channel.cursor.changes(channel.name, channel.first_deliveries())
@@ -415,7 +477,9 @@ class Topic(ChannelOwner):
                 channel.cursor.end_checkpoint(cursor, failed=failed)
         self._in_checkpoint.clear()
         if failed:
+            self.saved_with |= self._saved_with
             self.touch()
+        self._saved_with = set()
 
     def restore(self, state: TopicState, now: float) -> None:
         """
@@ -453,6 +517,7 @@ class Topic(ChannelOwner):
     def _set_policy(self, given: Mapping[str, Any]) -> None:
         """Find the policy in force. InvalidPolicy, and nothing is changed."""
         self.policy = self._owner.options.topic_policy_of(self.name, given)
+        self.message_ttl_ns = _ns(self.policy.message_ttl)
         self.given_policy = dict(given)
 
     def _follow_policy(self) -> None:
@@ -469,7 +534,7 @@ class Topic(ChannelOwner):
 
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""
-        count = self.put_total - self.released_total
+        count, start = self.put_total - self.released_total, self.released
         self.released, self.released_total = self.log.end, self.put_total
         self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
         deferring = bool(self._backlog.waiting)
@@ -480,9 +545,18 @@ class Topic(ChannelOwner):
                 channel.release(segments, now)
                 if channel.ephemeral:
                     channel.wake()
+        if self._has_directed:
+            self._pass_directed(segments, start)
         if self.hungry:
             self.to_serve.update(self.hungry)
             self.hungry.clear()
+
+    def _pass_directed(self, segments: list[Segment], start: int) -> None:
+        """Have the channels pass what was released, from `start` on, for others only."""
+        for channel in self.channels.values():
+            channel.joined_total += sum(segment.count for segment in segments if not segment.is_for(channel.name))
+            if channel.cursor is not None:
+                channel.cursor.pass_directed(segments, start)
 
     def _release_kept(self, kept: list[Segment], now: float) -> None:
         """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
@@ -509,3 +583,7 @@ class Topic(ChannelOwner):
         self.message_count += count
         self.message_bytes += size - BODY_AT * count
         return count
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

@@ -39,6 +39,7 @@ _REASONS = {
     404: b"Not Found",
     405: b"Method Not Allowed",
     408: b"Request Timeout",
+    409: b"Conflict",
     413: b"Request Entity Too Large",
     417: b"Expectation Failed",
     429: b"Too Many Requests",

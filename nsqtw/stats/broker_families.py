@@ -240,6 +240,20 @@ CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
         _CHANNEL,
     ),
     Family(
+        "nsq_channel_dead_lettered_total",
+        COUNTER,
+        "Messages that were moved to the dead-letter topic.",
+        attrgetter("channel.dead_letter_count"),
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_expired_total",
+        COUNTER,
+        "Messages that were not delivered because their time to live had ended.",
+        attrgetter("channel.expired_count"),
+        _CHANNEL,
+    ),
+    Family(
         "nsq_channel_dropped_total",
         COUNTER,
         "Messages that an ephemeral channel had no room for, or that a bound dropped.",

@@ -120,6 +120,8 @@ CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
     Metric("region_local_msg_count", COUNTER, _positive("region_local_msg_count"), is_pushed=False),
     Metric("global_msg_count", COUNTER, _positive("global_msg_count"), is_pushed=False),
     Metric("dropped_count", COUNTER, _dropped, label="dropped", is_extra=True),
+    Metric("dead_letter_count", COUNTER, _positive("dead_letter_count"), label="dead", is_extra=True),
+    Metric("expired_count", COUNTER, _positive("expired_count"), label="expired", is_extra=True),
     Metric("requeue_count", COUNTER, attrgetter("requeue_count"), label="re-q", width=5),
     Metric("timeout_count", COUNTER, attrgetter("timeout_count"), label="timeout", width=5),
     Metric("client_count", GAUGE, lambda channel: len(channel.consumers), statsd="clients"),

@@ -127,6 +127,7 @@ def test_headers_are_shown_to_a_reader_who_asks() -> None:
 def test_messages_for_one_channel_are_left_out() -> None:
     one = web()
     one.post("/pub?topic=t", b"a")
+    one.core.channel("c")
     one.core.topic().put([b"again"], 0, lambda error: None, [encode_headers({"k": "v"})], channel="c")
     one.core.turn()
     first = one.get("/v2/topic/log?topic=t&headers=true")

@@ -234,6 +234,13 @@ def test_a_seek_to_nonsense_names_what_can_be_given(on_nsqd: Nsqtw, topic: str) 
     )
 
 
+def test_a_redrive_without_dead_letters(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    done = on_nsqd("channel", "redrive", topic, "c")
+    assert done.code == 3
+    assert "There is no dead-letter topic, or it has no channel of this name." in done.err
+
+
 def test_a_seek_into_the_future_is_refused(on_nsqd: Nsqtw, topic: str) -> None:
     done = on_nsqd("seek", topic, "c", "--yes", "--", "-1h")
     assert (done.code, done.err) == (2, "nsqtw: TO '-1h' is in the future; 1h is that long ago\n")

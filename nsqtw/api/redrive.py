@@ -1,0 +1,139 @@
+"""
+/v2/channel/redrive: putting the dead letters of a channel back.
+
+    POST /v2/channel/redrive?topic=&channel=&rate=&max=&dry_run=    begin
+    POST /v2/channel/redrive?topic=&channel=&stop=true              end it before it is done
+    GET  /v2/channel/redrive?topic=&channel=                        how far the last one is
+
+Each answers {"state", "total", "redriven", "passed", "rate", "started", "error"}. `core.policy.redrive` has the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsqtw.api.context import ApiContext
+from nsqtw.core.channel import Channel
+from nsqtw.core.policy.dead_letters import dead_letter_topic
+from nsqtw.core.policy.redrive import RUNNING, STATES, Redrive, Redrives, preview
+from nsqtw.core.topic import Topic
+from nsqtw.errors import ChannelFull, Exiting
+from nsqtw.http.endpoints import CHANNEL, CHANNEL_WORDS, JSON, TOPIC, Parameter, Section, endpoint
+from nsqtw.http.names import Parameters, channel_named
+from nsqtw.http.query import parameters, truth, whole_number
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import EXITING, Answer, Refused, document, failure
+
+_PATH = "/v2/channel/redrive"
+_EPHEMERAL_CHANNEL = failure(400, "EPHEMERAL_CHANNEL")
+_DEAD_LETTERS_NOT_FOUND = failure(404, "DEAD_LETTERS_NOT_FOUND")
+_REDRIVE_NOT_FOUND = failure(404, "REDRIVE_NOT_FOUND")
+_CHANNEL_HAS_CONSUMERS = failure(409, "CHANNEL_HAS_CONSUMERS")
+_REDRIVE_RUNS = failure(409, "REDRIVE_RUNS")
+
+_RATE = Parameter("rate", {"type": "integer", "minimum": 1, "description": "messages a second"})
+_MAX = Parameter("max", {"type": "integer", "minimum": 1, "description": "messages that are put back, at most"})
+_DRY_RUN = Parameter(
+    "dry_run", {"type": "boolean", "default": False, "description": "only answer how many messages are there"}
+)
+_STOP = Parameter("stop", {"type": "boolean", "default": False, "description": "end the redrive that runs"})
+_NUMBERS = ("total", "redriven", "passed", "rate", "started")
+_PROGRESS: dict[str, Any] = {
+    JSON: {
+        "type": "object",
+        "properties": {
+            "state": {"type": "string", "enum": list(STATES)},
+            **{name: {"type": "integer"} for name in _NUMBERS},
+            "error": {"type": "string"},
+        },
+        "required": ["state", *_NUMBERS, "error"],
+    }
+}
+_NOT_FOUND = ("TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND")
+
+
+class Redriving(Section):
+    """Puts dead letters of a broker back to their channels."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._broker = context.broker
+        self._pump = context.pump
+        self._redrives = Redrives()
+
+    @endpoint(
+        "POST",
+        _PATH,
+        "Put the dead letters of a channel back, or stop that",
+        required=(TOPIC, CHANNEL),
+        optional=(_RATE, _MAX, _DRY_RUN, _STOP),
+        success=_PROGRESS,
+        errors={
+            400: [*CHANNEL_WORDS, "EPHEMERAL_CHANNEL", "INVALID_RATE", "INVALID_MAX"]
+            + ["INVALID_DRY_RUN", "INVALID_STOP"],
+            404: [*_NOT_FOUND, "DEAD_LETTERS_NOT_FOUND", "REDRIVE_NOT_FOUND"],
+            409: ["CHANNEL_HAS_CONSUMERS", "REDRIVE_RUNS"],
+            503: ["EXITING"],
+        },
+    )
+    def redrive(self, request: HttpRequest) -> Answer:
+        """POST /v2/channel/redrive"""
+        params = parameters(request.query)
+        channel = self._channel(params)
+        if truth(params, _STOP.name):
+            found = self._last(channel)
+            found.stop()
+            self._pump.wake()
+            return document(found.progress())
+        rate, limit = whole_number(params, _RATE.name, 0, 1), whole_number(params, _MAX.name, 0, 1)
+        is_dry_run = truth(params, _DRY_RUN.name)
+        letter_topic, letters = self._letters(channel)
+        if is_dry_run:
+            return document(preview(letters, rate))
+        last = self._redrives.get(channel)
+        if last is not None and last.state == RUNNING:
+            return _REDRIVE_RUNS
+        if letters.consumers:
+            return _CHANNEL_HAS_CONSUMERS
+        if self._broker.stopping:
+            return EXITING
+        topic = self._broker.topics[channel.topic.name]
+        try:
+            begun = Redrive(topic, channel, letter_topic, letters, rate, limit, self._pump.now())
+        except (Exiting, ChannelFull):
+            return EXITING
+        self._redrives.add(channel, begun)
+        self._pump.wake()
+        return document(begun.progress())
+
+    @endpoint(
+        "GET",
+        _PATH,
+        "How far the last redrive of a channel is",
+        required=(TOPIC, CHANNEL),
+        success=_PROGRESS,
+        errors={400: [*CHANNEL_WORDS, "EPHEMERAL_CHANNEL"], 404: [*_NOT_FOUND, "REDRIVE_NOT_FOUND"]},
+    )
+    def progress(self, request: HttpRequest) -> Answer:
+        """GET /v2/channel/redrive"""
+        return document(self._last(self._channel(parameters(request.query))).progress())
+
+    def _channel(self, params: Parameters) -> Channel:
+        channel = channel_named(self._broker, params)
+        if channel.ephemeral:
+            raise Refused(_EPHEMERAL_CHANNEL)
+        return channel
+
+    def _last(self, channel: Channel) -> Redrive:
+        """Return the last redrive of a channel. Refused."""
+        found = self._redrives.get(channel)
+        if found is None:
+            raise Refused(_REDRIVE_NOT_FOUND)
+        return found
+
+    def _letters(self, channel: Channel) -> tuple[Topic, Channel]:
+        """Return the dead-letter topic of a channel, and the channel of the same name there. Refused."""
+        letter_topic = self._broker.topics.get(dead_letter_topic(channel.policy, channel.topic.name))
+        letters = None if letter_topic is None else letter_topic.channels.get(channel.name)
+        if letter_topic is None or letters is None or letter_topic is channel.topic:
+            raise Refused(_DEAD_LETTERS_NOT_FOUND)
+        return letter_topic, letters

@@ -1,0 +1,313 @@
+"""
+Dead letters of one channel: messages that failed too often, or expired, on their way to the dead-letter topic.
+
+Theory of operation. A message takes these steps, in batches, one at a time:
+
+    held        it has a pending row, and is neither ready nor in flight
+    saved       a checkpoint has the row
+    stored      the dead-letter topic has committed the letter
+    finished    the row is removed, in the same turn
+
+If the process dies before *stored*, the row makes the message ready again, and its attempts make it a dead letter. If
+the process dies later, the row may be in positions.db still, and the letter is in the log of its topic: beyond the end
+that was saved of this topic, because the checkpoint that has the new end also has the row removed
+(`TopicLog.saved_with`). `core.policy.moves` finds it there at the start, and removes the row before anything is
+delivered. It needs a row for that, and so the row is saved first.
+
+If a step fails, the messages are held and the step is tried again, RETRY_SECONDS later.
+
+A dead letter that fails in the dead-letter topic is delivered again: it is not moved any further.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from nsqtw.core.in_flight import FIRST, Delivery
+from nsqtw.core.policy.letter import is_letter, letter_headers
+from nsqtw.core.position import Position
+from nsqtw.core.segment import BODY_AT, Segment, sequence_of
+from nsqtw.core.timers import Timer
+from nsqtw.core.topic_log import TopicLog
+from nsqtw.errors import BackendError, NsqtwError
+from nsqtw.interfaces import Waiter
+from nsqtw.names import EPHEMERAL, is_ephemeral, is_valid_name
+from nsqtw.options.policies import DEAD_LETTER, ChannelPolicy
+
+RETRY_SECONDS = 1.0
+MAX_BATCH = 1000
+"""Letters that are published together, at most;"""
+MAX_BATCH_BYTES = 1024 * 1024
+"""and the size of their bodies, about."""
+MAX_HELD = 10_000
+"""A channel with so many held messages looks for no more of them."""
+SUFFIX: Final = ".dead"
+
+
+class Letters(NamedTuple):
+    """Letters for a topic of this name. `channel` is the channel that they come from."""
+
+    topic: str
+    channel: str
+    bodies: list[bytes]
+    headers: list[bytes]
+
+
+class LetterSource(TopicLog):
+    """A topic, as the dead letters of its channels see it."""
+
+    message_ttl_ns = 0
+    """The time to live of messages whose headers do not say another one; 0: no end."""
+
+    def save(self, waiter: Waiter) -> None:
+        """Have a checkpoint saved that has everything up to now; then the waiter is called."""
+        raise NotImplementedError
+
+    def put_dead_letters(self, letters: Letters, waiter: Waiter, now: float) -> None:
+        """Publish to the dead-letter topic, which is made when there is none. NsqtwError when that is not possible."""
+        raise NotImplementedError
+
+
+class Leaving(NamedTuple):
+    """A held message. `record` is its segment and its index there, in a channel that cannot find it in the log."""
+
+    sequence: int
+    attempts: int
+    reason: str
+    record: tuple[Segment, int] | None
+
+
+class State(Enum):
+    """The step of the batch."""
+
+    IDLE = auto()
+    SAVING = auto()
+    SAVED = auto()
+    STORING = auto()
+    FAILED = auto()
+    BACKING_OFF = auto()
+    """The next batch begins RETRY_SECONDS after the last one failed."""
+
+
+def dead_letter_topic(policy: ChannelPolicy, topic: str) -> str:
+    """Return the name of the dead-letter topic for the channels of a topic."""
+    if policy.dead_letter_topic:
+        return policy.dead_letter_topic
+    if is_ephemeral(topic):
+        return topic.removesuffix(EPHEMERAL) + SUFFIX + EPHEMERAL
+    return topic + SUFFIX
+
+
+def uses_dead_letters(policy: ChannelPolicy) -> bool:
+    """Return whether messages may become dead letters."""
+    return bool(policy.max_attempts) or policy.expired == DEAD_LETTER
+
+
+def misfit(policy: ChannelPolicy, topic: str) -> str | None:
+    """Return why a dead-letter topic cannot be that of a topic, in one line; None if it can."""
+    name = dead_letter_topic(policy, topic)
+    if not is_valid_name(name):
+        return f"topic {name!r} for dead letters has an invalid name: set dead_letter_topic to another one"
+    if name == topic:
+        return f"dead_letter_topic {name!r} is the topic itself: set it to another one"
+    if is_ephemeral(name) and not is_ephemeral(topic):
+        return f"dead_letter_topic {name!r} is ephemeral, and topic {topic!r} is not: set it to a durable one"
+    return None
+
+
+class DeadLetters(Timer):
+    """
+    The held messages of `channel`, whose messages are in `position`. `on_room` is called when messages have left.
+    """
+
+    def __init__(self, topic: LetterSource, channel: str, position: Position, on_room: Callable[[], None]) -> None:
+        super().__init__()
+        self.count = 0
+        """Messages that have left for the dead-letter topic since the process started."""
+        self.max_attempts = 0
+        """Deliveries after which a message leaves; 0: any number."""
+        self.takes_expired = False
+        """Whether expired messages leave; otherwise they are dropped."""
+        self._topic = topic
+        self._channel = channel
+        self._position = position
+        self._on_room = on_room
+        self._target = ""
+        self._misfit: str | None = None
+        self._is_used = False
+        self._held: deque[Leaving] = deque()
+        self._batch: list[Leaving] = []
+        self._letters: dict[int, tuple[bytes, bytes]] = {}
+        """Bodies and headers of the batch by sequence."""
+        self._state = State.IDLE
+        self._reported = ""
+        """The failure that was logged last."""
+
+    def follow(self, policy: ChannelPolicy) -> None:
+        """The policy of the channel has changed. Without dead letters, what is held is ready again."""
+        self._target = dead_letter_topic(policy, self._topic.name)
+        self._misfit = misfit(policy, self._topic.name)
+        # A pattern of the config file may match the topic itself: nothing there becomes a dead letter.
+        self._is_used = uses_dead_letters(policy) and self._target != self._topic.name
+        self.max_attempts = policy.max_attempts if self._is_used else 0
+        self.takes_expired = self._is_used and policy.expired == DEAD_LETTER
+        if not self._is_used:
+            self._give_all_back()
+
+    @property
+    def room(self) -> int:
+        """How many messages may be added by a channel that looks for them."""
+        return MAX_HELD - len(self._held)
+
+    @property
+    def sequences(self) -> list[int]:
+        """The sequences of all held messages."""
+        return [leaving.sequence for leaving in (*self._batch, *self._held)]
+
+    def takes(self, message_id: bytes, delivery: Delivery, reason: str) -> bool:
+        """Return whether a message that failed is a dead letter now. It is out of its consumer's table."""
+        if not self.max_attempts or delivery.attempts < self.max_attempts:
+            return False
+        sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
+        segment = delivery.segment
+        record = None if segment is None else (segment, sequence - segment.first)
+        self.add(Leaving(sequence, delivery.attempts, reason, record))
+        return True
+
+    def add(self, leaving: Leaving) -> None:
+        """Hold a message, and move it soon."""
+        self._position.hold(leaving.sequence, leaving.attempts)
+        self._held.append(leaving)
+        if self._state is State.IDLE:
+            self._topic.context.timers.schedule(0.0, self)
+
+    def forget(self, start: int = 0) -> None:
+        """The channel has forgotten its messages from the sequence `start` on."""
+        self._held = deque(leaving for leaving in self._held if leaving.sequence < start)
+        self._batch = [leaving for leaving in self._batch if leaving.sequence < start]
+
+    def detach(self) -> None:
+        """The channel is being deleted."""
+        self.forget()
+        self._topic.context.timers.cancel(self)
+        self._on_room = _do_nothing
+
+    def on_timer(self, now: float) -> float | None:
+        """Timer API: take the next step."""
+        if self._state is State.FAILED:
+            self._state = State.BACKING_OFF
+            return now + RETRY_SECONDS
+        if self._state is State.SAVED:
+            self._store(now)
+        elif self._state in (State.IDLE, State.BACKING_OFF):
+            self._state = State.IDLE
+            self._begin()
+        return None
+
+    # -- the steps
+
+    def _begin(self) -> None:
+        """Collect a batch, and have its rows saved."""
+        size = 0
+        try:
+            while self._held and len(self._batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
+                size += self._collect(self._held[0])
+                self._held.popleft()
+        except BackendError as error:
+            self._fail(error)
+            return
+        if self._batch:
+            self._state = State.SAVING
+            self._topic.save(self._saved)
+
+    def _collect(self, leaving: Leaving) -> int:
+        """Add a message to the batch. Returns the size of its body. BackendError."""
+        record = leaving.record or self._topic.log.find(leaving.sequence)
+        if record is None:
+            self._topic.lost(leaving.sequence)
+            self._position.finish(leaving.sequence)
+            return 0
+        segment, index = record
+        if is_letter(segment.headers_of(index)):
+            self._give_back(leaving)
+            return 0
+        body = segment.slice(index, index + 1)[BODY_AT:]
+        headers = letter_headers(segment, index, self._topic.name, self._channel, leaving.attempts, leaving.reason)
+        self._letters[leaving.sequence] = body, headers
+        self._batch.append(leaving)
+        return len(body)
+
+    def _saved(self, error: Exception | None) -> None:
+        """Waiter API: the rows are saved, or that failed."""
+        if error is not None:
+            self._fail(error)
+            return
+        self._state = State.SAVED
+        self._topic.context.timers.schedule(0.0, self)
+
+    def _store(self, now: float) -> None:
+        """Publish the batch."""
+        contents = [self._letters[leaving.sequence] for leaving in self._batch]
+        if not contents:
+            self._end()
+            return
+        letters = Letters(self._target, self._channel, [body for body, _ in contents], [of for _, of in contents])
+        self._state = State.STORING
+        try:
+            if self._misfit is not None:
+                raise BackendError(self._misfit)
+            self._topic.put_dead_letters(letters, self._stored, now)
+        except NsqtwError as error:
+            self._fail(error)
+
+    def _stored(self, error: Exception | None) -> None:
+        """Waiter API: the letters are stored, or that failed."""
+        if error is not None:
+            self._fail(error)
+            return
+        for leaving in self._batch:
+            self._position.finish(leaving.sequence)
+        self.count += len(self._batch)
+        self._reported = ""
+        self._end()
+
+    def _end(self) -> None:
+        self._batch = []
+        self._letters.clear()
+        self._state = State.IDLE
+        if self._held:
+            self._topic.context.timers.schedule(0.0, self)
+        self._on_room()
+
+    def _fail(self, error: Exception) -> None:
+        self._held.extendleft(reversed(self._batch))
+        self._batch = []
+        self._letters.clear()
+        self._state = State.FAILED
+        self._topic.context.timers.schedule(0.0, self)
+        if not self._is_used:
+            self._give_all_back()
+        if self._held and str(error) != self._reported:
+            self._reported = str(error)
+            text = "CHANNEL({channel}): dead letters cannot go to topic {target}, will try again - {error}"
+            self._topic.context.log(
+                "error", text, topic=self._topic.name, channel=self._channel, target=self._target, error=error
+            )
+
+    def _give_all_back(self) -> None:
+        while self._held:
+            self._give_back(self._held.popleft())
+
+    def _give_back(self, leaving: Leaving) -> None:
+        """A message is ready again."""
+        segment = None if leaving.record is None else leaving.record[0]
+        delivery = Delivery(0.0, 0.0, 0, leaving.sequence, leaving.attempts, segment)
+        self._position.requeue(b"", delivery)
+        self._on_room()
+
+
+def _do_nothing() -> None:
+    """The `on_room` of a detached object."""

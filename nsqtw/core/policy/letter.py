@@ -1,0 +1,105 @@
+"""
+Dead letters as messages: the headers that a message gets on its way to the dead-letter topic and back.
+
+    letter          the message's own headers      nsq-dead-reason     requeued | timed out | disconnected |
+                                                                        too many attempts | expired
+                                                    nsq-dead-topic      where it failed
+                                                    nsq-dead-channel
+                                                    nsq-dead-attempts   deliveries
+                                                    nsq-dead-timestamp  time of its publish, in ns
+                                                    nsq-dead-id         its id
+    redriven        the message's own headers      nsq-redrives        how often it was put back
+                                                    nsq-redrive-topic   the dead-letter topic
+                                                    nsq-redrive-id      id of the letter
+
+`ttl` and `id` would take effect again in the dead-letter topic: a letter has them as nsq-dead-header-ttl and
+nsq-dead-header-id. They are restored when it is put back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nsqtw.core.headers import ID, TTL, decode_headers, encode_headers
+from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
+
+REQUEUED: Final = "requeued"
+TIMED_OUT: Final = "timed out"
+DISCONNECTED: Final = "disconnected"
+TOO_MANY_ATTEMPTS: Final = "too many attempts"
+"""The reason when it is not known how the last delivery failed: before a restart, or under another policy."""
+EXPIRED: Final = "expired"
+
+REASON: Final = "nsq-dead-reason"
+TOPIC: Final = "nsq-dead-topic"
+CHANNEL: Final = "nsq-dead-channel"
+ATTEMPTS: Final = "nsq-dead-attempts"
+TIMESTAMP: Final = "nsq-dead-timestamp"
+MESSAGE_ID: Final = "nsq-dead-id"
+REDRIVES: Final = "nsq-redrives"
+REDRIVE_TOPIC: Final = "nsq-redrive-topic"
+REDRIVE_ID: Final = "nsq-redrive-id"
+
+_DEAD: Final = "nsq-dead-"
+_SET_ASIDE: Final = "nsq-dead-header-"
+_ACTIVE: Final = (ID, TTL)
+"""Headers that have an effect on a publish."""
+_IS_LETTER: Final = MESSAGE_ID.encode()
+_WAS_LETTER: Final = REDRIVE_ID.encode()
+
+
+def is_letter(headers: bytes) -> bool:
+    """Return whether a message with these encoded headers is a dead letter."""
+    return _IS_LETTER in headers and MESSAGE_ID in decode_headers(headers)
+
+
+def letter_headers(segment: Segment, index: int, topic: str, channel: str, attempts: int, reason: str) -> bytes:
+    """Return the encoded headers of the letter for a message that failed in a channel."""
+    frame = segment.slice(index, index + 1)
+    headers = decode_headers(segment.headers_of(index))
+    for name in _ACTIVE:
+        if name in headers:
+            headers[_SET_ASIDE + name] = headers.pop(name)
+    headers[REASON] = reason
+    headers[TOPIC] = topic
+    headers[CHANNEL] = channel
+    headers[ATTEMPTS] = str(attempts)
+    headers[TIMESTAMP] = str(timestamp_ns_of(frame))
+    headers[MESSAGE_ID] = frame[ID_AT:BODY_AT].decode()
+    return encode_headers(headers, may_be_reserved=True)
+
+
+def redriven_headers(encoded: bytes, letter_topic: str, letter_id: bytes) -> bytes:
+    """Return the encoded headers of a message that is put back; `encoded` are those of its letter."""
+    letter = decode_headers(encoded)
+    headers = {name: value for name, value in letter.items() if not name.startswith(_DEAD)}
+    for name in _ACTIVE:
+        if _SET_ASIDE + name in letter:
+            headers[name] = letter[_SET_ASIDE + name]
+    headers[REDRIVES] = str(int(letter.get(REDRIVES, "0")) + 1)
+    headers[REDRIVE_TOPIC] = letter_topic
+    headers[REDRIVE_ID] = letter_id.decode()
+    return encode_headers(headers, may_be_reserved=True)
+
+
+def is_letter_of(encoded: bytes, topic: str, channel: str) -> bool:
+    """Return whether a message is a dead letter of that channel."""
+    if not is_letter(encoded):
+        return False
+    headers = decode_headers(encoded)
+    return (headers.get(TOPIC), headers.get(CHANNEL)) == (topic, channel)
+
+
+def origin(encoded: bytes, only_channel: str) -> tuple[str, str, int] | None:
+    """
+    Return the message that a stored one replaces: its topic, the channel in which it is finished, its sequence.
+    `only_channel` is the only one that gets the stored message. None for any other message.
+    """
+    if is_letter(encoded):
+        headers = decode_headers(encoded)
+        return headers.get(TOPIC, ""), headers.get(CHANNEL, ""), sequence_of(headers[MESSAGE_ID].encode())
+    if only_channel and _WAS_LETTER in encoded:
+        headers = decode_headers(encoded)
+        if REDRIVE_ID in headers:
+            return headers.get(REDRIVE_TOPIC, ""), only_channel, sequence_of(headers[REDRIVE_ID].encode())
+    return None

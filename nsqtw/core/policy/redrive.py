@@ -1,0 +1,277 @@
+"""
+Redrive: the dead letters of a channel are put back to it, and to no other channel.
+
+Theory of operation. A redrive is the consumer of the channel of the same name in the dead-letter topic, and takes these
+steps, a batch at a time:
+
+    read        the channel delivers letters; those of other channels, and messages that are no letters, are finished
+    saved       a checkpoint has the letters as messages in flight
+    stored      the topic has committed them as messages for the one channel
+    finished    the letters, in the same turn
+
+A crash has the same effects as on the way of a dead letter (`core.policy.dead_letters`): `core.policy.moves` finds what
+was stored, and finishes the letters. A redrive itself ends with the process, and can be begun again.
+
+It ends when all letters are through that were ready at its start: those with a sequence below the end of their topic
+then. A message that fails again becomes a letter beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+from nsqtw.core.channel import Channel
+from nsqtw.core.client import Client
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.headers import NO_HEADERS
+from nsqtw.core.policy.letter import is_letter_of, redriven_headers
+from nsqtw.core.segment import BODY_AT, ID_AT, sequence_of
+from nsqtw.core.timers import Timer
+from nsqtw.core.topic import Topic
+from nsqtw.errors import Exiting
+
+RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
+DRY_RUN = "dry run"
+STATES = (RUNNING, DONE, STOPPED, FAILED, DRY_RUN)
+BATCH = 500
+"""Letters that are put back together, at most."""
+RETRY_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
+"""Time after which a channel that delivered nothing is looked at."""
+_MSG_TIMEOUT = 86_400.0
+_SUBSCRIBED: Final = 3
+
+
+class _Step(Enum):
+    IDLE = auto()
+    READING = auto()
+    SAVING = auto()
+    SAVED = auto()
+    STORING = auto()
+    FAILED = auto()
+
+
+class _Letter(NamedTuple):
+    id: bytes
+    body: bytes
+    headers: bytes
+
+
+class Redrive(Timer):
+    """
+    A redrive to `channel` of `topic`, from the channel `letters` of `letter_topic`. At most `rate` messages a second
+    and `limit` messages are put back; 0 for any number.
+    """
+
+    def __init__(
+        self, topic: Topic, channel: Channel, letter_topic: Topic, letters: Channel, rate: int, limit: int, now: float
+    ) -> None:
+        super().__init__()
+        self.state = RUNNING
+        self.error = ""
+        """Why the last step failed; empty when it did not."""
+        self.total = letters.depth
+        self.redriven = 0
+        self.passed = 0
+        """Messages that were finished and not put back."""
+        self._topic = topic
+        self._channel = channel
+        self._letter_topic = letter_topic
+        self._letters = letters
+        self._rate = rate
+        self._limit = limit
+        self._began = self._now = now
+        self._end_sequence = letter_topic.released
+        self._started_at = topic.context.timestamp_ns(now) // 10**9
+        self._step = _Step.IDLE
+        self._is_stopping = False
+        self._read: list[_Letter] = []
+        self._batch: list[_Letter] = []
+        client = Client("127.0.0.1:0", self._started_at, "redrive", "nsqd", "nsqd/redrive", state=_SUBSCRIBED)
+        timers = topic.context.timers
+        self._consumer = Consumer(client, timers, self._on_frames, self._on_disconnect, _MSG_TIMEOUT)
+        self._consumer.deliver_with_headers = self._on_letters
+        letters.subscribe(self._consumer)
+        timers.schedule(now, self)
+
+    def progress(self) -> dict[str, Any]:
+        """Return how far it is."""
+        return _progress(self.state, self.total, self.redriven, self.passed, self._rate, self._started_at, self.error)
+
+    def stop(self) -> None:
+        """End it before it is done, after the batch that is being stored."""
+        self._is_stopping = True
+        self._soon()
+
+    def on_timer(self, now: float) -> float | None:
+        """Timer API: take the next step."""
+        self._now = now
+        if self.state != RUNNING or self._step is _Step.STORING:
+            return None
+        if self._is_stopping:
+            self._end(STOPPED)
+        elif self._channel.exiting:
+            self._end(FAILED, "the channel is deleted")
+        elif self._step is _Step.FAILED:
+            self._step = _Step.SAVED
+            return now + RETRY_SECONDS
+        elif self._step is _Step.SAVED:
+            self._store()
+        elif self._step is _Step.READING:
+            return self._sort(now)
+        elif self._step is _Step.IDLE:
+            return self._ask(now)
+        return None
+
+    # -- the steps
+
+    def _ask(self, now: float) -> float | None:
+        """Have the channel deliver a batch. Returns when to look what it delivered."""
+        count = min(BATCH, self.total - self.redriven - self.passed)
+        if self._limit:
+            count = min(count, self._limit - self.redriven)
+        if count <= 0:
+            self._end(DONE)
+            return None
+        if self._rate:
+            due = self.redriven - (now - self._began) * self._rate
+            if due > 0:
+                return now + due / self._rate
+            count = min(count, max(1, int(-due)))
+        self._step = _Step.READING
+        self._letters.set_ready(self._consumer, count)
+        return now + _LOOK_SECONDS
+
+    def _sort(self, now: float) -> float | None:
+        """Take what the channel delivered: the batch is what is to be put back."""
+        if not self._read:
+            if not self._letters.position.available:
+                self._end(DONE)
+                return None
+            self.error = "the channel of the dead letters delivers nothing: it is paused, or cannot be read"
+            return now + RETRY_SECONDS
+        self.error = ""
+        self._letters.set_ready(self._consumer, 0)
+        read, self._read = self._read, []
+        later = [letter for letter in read if sequence_of(letter.id) >= self._end_sequence]
+        for letter in later:
+            self._letters.requeue(self._consumer, letter.id, 0.0, now)
+        if later:
+            read = read[: len(read) - len(later)]
+            self.total = self.redriven + self.passed + len(read)
+        topic, channel = self._topic.name, self._channel.name
+        self._batch = [letter for letter in read if is_letter_of(letter.headers, topic, channel)]
+        others = [letter.id for letter in read if not is_letter_of(letter.headers, topic, channel)]
+        self._letters.finish(self._consumer, others, now)
+        self.passed += len(others)
+        if self._batch:
+            self._step = _Step.SAVING
+            self._topic.save(self._saved)
+            return None
+        self._step = _Step.IDLE
+        return self._ask(now)
+
+    def _saved(self, error: Exception | None) -> None:
+        """Waiter API: the letters are saved as in flight, or that failed."""
+        if self.state != RUNNING:
+            return
+        if error is not None:
+            self.error = str(error)
+            self._step = _Step.FAILED
+        else:
+            self._step = _Step.SAVED
+        self._soon()
+
+    def _store(self) -> None:
+        """Put the batch back."""
+        self._step = _Step.STORING
+        name = self._letter_topic.name
+        headers = [redriven_headers(letter.headers, name, letter.id) for letter in self._batch]
+        waiter = self._topic.move_waiter(self._letter_topic, self._stored)
+        self._topic.put([letter.body for letter in self._batch], 0, waiter, headers, self._channel.name)
+
+    def _stored(self, error: Exception | None) -> None:
+        """Waiter API: the messages are stored, or that failed."""
+        if isinstance(error, Exiting):
+            self._end(STOPPED, str(error))
+            return
+        if error is not None:
+            self.error = str(error)
+            self._step = _Step.FAILED
+        else:
+            self.error = ""
+            self._letters.finish(self._consumer, [letter.id for letter in self._batch], self._now)
+            self.redriven += len(self._batch)
+            self._batch = []
+            self._step = _Step.IDLE
+        self._soon()
+
+    def _end(self, state: str, error: str = "") -> None:
+        """It is over. Letters that were read and not put back are ready again."""
+        self.state = state
+        self.error = error or self.error
+        for message_id in [message_id for message_id, _ in self._consumer.in_flight.items()]:
+            self._letters.requeue(self._consumer, message_id, 0.0, self._now)
+        self._letters.leave(self._consumer)
+        self._topic.context.timers.cancel(self)
+        self._read, self._batch = [], []
+
+    # -- the consumer
+
+    def _on_frames(self, frames: bytes) -> None:
+        """Messages none of which has headers."""
+        self._on_letters(frames, ())
+
+    def _on_letters(self, frames: bytes, headers: Sequence[bytes]) -> None:
+        offset, number = 0, 0
+        while offset < len(frames):
+            end = offset + 4 + int.from_bytes(frames[offset : offset + 4], "big")
+            frame = frames[offset:end]
+            of_letter = headers[number] if headers else NO_HEADERS
+            self._read.append(_Letter(frame[ID_AT:BODY_AT], frame[BODY_AT:], of_letter))
+            offset, number = end, number + 1
+        self._soon()
+
+    def _on_disconnect(self) -> None:
+        if self.state == RUNNING:
+            self._end(FAILED, "the channel of the dead letters is deleted")
+
+    def _soon(self) -> None:
+        self._topic.context.timers.schedule(0.0, self)
+
+
+def preview(letters: Channel, rate: int) -> dict[str, Any]:
+    """Return the progress of a redrive that has not begun: how many messages it would look at."""
+    return _progress(DRY_RUN, letters.depth, 0, 0, rate, 0, "")
+
+
+def _progress(
+    state: str, total: int, redriven: int, passed: int, rate: int, started: int, error: str
+) -> dict[str, Any]:
+    return {
+        "state": state,
+        "total": total,
+        "redriven": redriven,
+        "passed": passed,
+        "rate": rate,
+        "started": started,
+        "error": error,
+    }
+
+
+class Redrives:
+    """The last redrive of each channel."""
+
+    def __init__(self) -> None:
+        self._of: dict[Channel, Redrive] = {}
+
+    def get(self, channel: Channel) -> Redrive | None:
+        """Return the last redrive of a channel; None if there was none."""
+        return self._of.get(channel)
+
+    def add(self, channel: Channel, redrive: Redrive) -> None:
+        """A redrive has begun."""
+        self._of = {other: of for other, of in self._of.items() if not other.exiting}
+        self._of[channel] = redrive

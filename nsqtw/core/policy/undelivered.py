@@ -1,0 +1,123 @@
+"""
+The messages of a channel that are not delivered, or not any more: expired ones, and those that become dead letters.
+
+Each message is looked at when its turn to be delivered has come, and when a delivery has failed. Passing messages takes
+time like delivering them: what the methods return as a cost is taken from the allowance of the consumer that was to
+have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nsqtw.core.in_flight import Delivery
+from nsqtw.core.policy.dead_letters import DeadLetters, Leaving, LetterSource, uses_dead_letters
+from nsqtw.core.policy.expiry import is_expired, leading_run
+from nsqtw.core.policy.letter import EXPIRED, TOO_MANY_ATTEMPTS, is_letter
+from nsqtw.core.position import Position, Redelivery
+from nsqtw.core.segment import SEGMENT_BYTES, Segment
+from nsqtw.options.policies import ChannelPolicy
+
+RUN_COST = 8 * 1024
+"""Bytes that a run of expired messages takes from a consumer's allowance in a turn,"""
+MESSAGE_COST = 256
+"""and a message that is held, or was requeued."""
+
+
+class Undelivered:
+    """The undelivered messages of `channel` of `topic`. See `DeadLetters` for `on_room`."""
+
+    def __init__(
+        self, topic: LetterSource, channel: str, position: Position, on_room: Callable[[], None], *, ephemeral: bool
+    ) -> None:
+        self.expired_count = 0
+        """Messages whose time to live had ended when their turn came, since the process started."""
+        self.dead_letters: DeadLetters | None = None
+        """The messages on their way to the dead-letter topic; None in a channel that never could have one."""
+        self._topic = topic
+        self._channel = channel
+        self._position = position
+        self._on_room = on_room
+        self._ephemeral = ephemeral
+
+    def follow(self, policy: ChannelPolicy) -> None:
+        """The policy of the channel has changed."""
+        if self.dead_letters is None and uses_dead_letters(policy):
+            self.dead_letters = DeadLetters(self._topic, self._channel, self._position, self._on_room)
+        if self.dead_letters is not None:
+            self.dead_letters.follow(policy)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many messages are held that the channel is to deliver nothing until some have left."""
+        return self.dead_letters is not None and self.dead_letters.room <= 0
+
+    def take_failed(self, message_id: bytes, delivery: Delivery, reason: str) -> bool:
+        """Return whether a message whose delivery failed becomes a dead letter. It is out of its consumer's table."""
+        return self.dead_letters is not None and self.dead_letters.takes(message_id, delivery, reason)
+
+    def take_redelivery(self, redelivery: Redelivery, now: float) -> int:
+        """Take a requeued message that has expired, or was delivered too often. Returns the cost, 0 for any other."""
+        sequence, attempts, segment, index = redelivery
+        dead_letters, ttl_ns = self.dead_letters, self._topic.message_ttl_ns
+        if segment.headers is not None or ttl_ns:
+            if is_expired(segment, index, ttl_ns, self._topic.context.timestamp_ns(now)):
+                self._expire(sequence, attempts, segment, index)
+                return self._cost(MESSAGE_COST)
+        if dead_letters is None or not dead_letters.max_attempts or attempts < dead_letters.max_attempts:
+            return 0
+        if is_letter(segment.headers_of(index)):
+            return 0
+        dead_letters.add(Leaving(sequence, attempts, TOO_MANY_ATTEMPTS, self._record(segment, index)))
+        return self._cost(MESSAGE_COST)
+
+    def pass_expired(self, segment: Segment, start: int, stop: int, now: float) -> tuple[int, int]:
+        """
+        Pass the first of the next unread messages, if they have expired. Returns the cost, 0 if they have not, and the
+        end of those that have not.
+        """
+        wall_ns = self._topic.context.timestamp_ns(now)
+        stop, has_expired = leading_run(segment, start, stop, self._topic.message_ttl_ns, wall_ns)
+        if not has_expired:
+            return 0, stop
+        dead_letters = self.dead_letters
+        if dead_letters is None or not dead_letters.takes_expired:
+            self._position.advance(stop - start)
+            self.expired_count += stop - start
+            return RUN_COST, stop
+        stop = min(stop, start + max(1, dead_letters.room))
+        self._position.advance(stop - start)
+        for index in range(start, stop):
+            self._expire(segment.first + index, 0, segment, index)
+        return self._cost(RUN_COST + (stop - start) * MESSAGE_COST), stop
+
+    def forget(self, start: int = 0) -> None:
+        """The channel has forgotten its messages from the sequence `start` on."""
+        if self.dead_letters is not None:
+            self.dead_letters.forget(start)
+
+    def detach(self) -> None:
+        """The channel is being deleted."""
+        self._on_room = _do_nothing
+        if self.dead_letters is not None:
+            self.dead_letters.detach()
+
+    def _expire(self, sequence: int, attempts: int, segment: Segment, index: int) -> None:
+        """Hold an expired message for the dead-letter topic, or finish it."""
+        dead_letters = self.dead_letters
+        self.expired_count += 1
+        if dead_letters is not None and dead_letters.takes_expired and not is_letter(segment.headers_of(index)):
+            dead_letters.add(Leaving(sequence, attempts, EXPIRED, self._record(segment, index)))
+        else:
+            self._position.finish(sequence)
+
+    def _cost(self, cost: int) -> int:
+        """Return a cost, or all that there is in a turn when no more messages are to be held."""
+        return SEGMENT_BYTES if self.is_full else cost
+
+    def _record(self, segment: Segment, index: int) -> tuple[Segment, int] | None:
+        return (segment, index) if self._ephemeral else None
+
+
+def _do_nothing() -> None:
+    """The `on_room` of a detached object."""

@@ -1,0 +1,152 @@
+"""Publishes for one channel, and putting dead letters back, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nsqtw.core.policy.redrive import BATCH
+from tests.http.broker_fixture import DONE, OK, Web
+
+_PATH = "/v2/channel/redrive?topic=t&channel=c"
+
+
+@pytest.fixture
+def web() -> Web:
+    web = Web()
+    web.post("/topic/create?topic=t")
+    for name in ("c", "other"):
+        assert web.post(f"/channel/create?topic=t&channel={name}").outcome == DONE
+    web.core.channel("c").set_policy({"max_attempts": 1})
+    return web
+
+
+def fail(web: Web, *bodies: bytes) -> None:
+    """Publish messages that become dead letters."""
+    for body in bodies:
+        assert web.post("/pub?topic=t&channel=c", body).outcome == OK
+    reader = web.core.reader()
+    for message in reader.read():
+        reader.requeue(message.id)
+    reader.leave()
+    for _ in range(5):
+        web.pump.wake()
+        web.turn()
+
+
+def end(web: Web) -> dict[str, Any]:
+    for _ in range(20):
+        web.pump.wake()
+        web.turn()
+    progress: dict[str, Any] = web.get(_PATH).json
+    return progress
+
+
+def bodies(web: Web, channel: str, topic: str = "t") -> list[bytes]:
+    return web.core.reader(channel, topic).bodies()
+
+
+# -- publishes
+
+
+@pytest.mark.parametrize("path", ["/pub?topic=t&channel=c", "/mpub?topic=t&channel=c"])
+def test_a_publish_for_one_channel(web: Web, path: str) -> None:
+    assert web.post(path, b"m").outcome == OK
+    assert bodies(web, "c") == [b"m"]
+    assert bodies(web, "other") == []
+
+
+@pytest.mark.parametrize("path", ["/pub?topic=t&channel=x", "/mpub?topic=t&channel=x"])
+def test_a_publish_for_a_channel_that_does_not_exist(web: Web, path: str) -> None:
+    assert web.post(path, b"m").outcome == (404, "CHANNEL_NOT_FOUND")
+    assert bodies(web, "c") == []
+
+
+# -- redrive
+
+
+def test_dead_letters_are_put_back(web: Web) -> None:
+    fail(web, b"1", b"2")
+    dry = web.post(f"{_PATH}&dry_run=true").json
+    assert (dry["state"], dry["total"]) == ("dry run", 2)
+    begun = web.post(_PATH).json
+    assert (begun["state"], begun["total"], begun["redriven"]) == ("running", 2, 0)
+    progress = end(web)
+    assert (progress["state"], progress["redriven"], progress["passed"]) == ("done", 2, 0)
+    assert bodies(web, "c") == [b"1", b"2"]
+    assert bodies(web, "other") == []
+
+
+def test_its_numbers(web: Web) -> None:
+    fail(web, b"1", b"2", b"3")
+    begun = web.post(f"{_PATH}&rate=1000&max=2").json
+    assert begun["rate"] == 1000
+    web.core.now += 1
+    progress = end(web)
+    assert (progress["state"], progress["redriven"]) == ("done", 2)
+    assert BATCH > 3
+
+
+def test_it_is_stopped(web: Web) -> None:
+    fail(web, b"1", b"2")
+    web.post(f"{_PATH}&rate=1")
+    assert web.post(_PATH).outcome == (409, "REDRIVE_RUNS")
+    assert web.post(f"{_PATH}&stop=true").status == 200
+    assert end(web)["state"] == "stopped"
+    assert web.post(_PATH).status == 200
+
+
+def test_a_consumer_of_the_dead_letters_prevents_it(web: Web) -> None:
+    fail(web, b"1")
+    reader = web.core.reader("c", "t.dead", ready=0)
+    reply = web.post(_PATH)
+    assert reply.outcome == (409, "CHANNEL_HAS_CONSUMERS")
+    assert reply.headers["x-nsqtw-detail"] == (
+        "The channel of the dead letters has consumers: a redrive must be the only one."
+    )
+    reader.leave()
+    assert web.post(_PATH).status == 200
+
+
+def test_there_is_nothing_to_put_back(web: Web) -> None:
+    assert web.post(_PATH).outcome == (404, "DEAD_LETTERS_NOT_FOUND")
+    assert web.get(_PATH).outcome == (404, "REDRIVE_NOT_FOUND")
+    assert web.post(f"{_PATH}&stop=true").outcome == (404, "REDRIVE_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome"),
+    [
+        ("channel=c", (400, "MISSING_ARG_TOPIC")),
+        ("topic=t", (400, "MISSING_ARG_CHANNEL")),
+        ("topic=x&channel=c", (404, "TOPIC_NOT_FOUND")),
+        ("topic=t&channel=x", (404, "CHANNEL_NOT_FOUND")),
+        ("topic=t&channel=c&rate=0", (400, "INVALID_RATE")),
+        ("topic=t&channel=c&max=-1", (400, "INVALID_MAX")),
+        ("topic=t&channel=c&dry_run=yes", (400, "INVALID_DRY_RUN")),
+        ("topic=t&channel=c&stop=1", (400, "INVALID_STOP")),
+    ],
+)
+def test_wrong_parameters(web: Web, query: str, outcome: tuple[int, str]) -> None:
+    fail(web, b"1")
+    assert web.post(f"/v2/channel/redrive?{query}").outcome == outcome
+
+
+def test_an_ephemeral_channel_has_none(web: Web) -> None:
+    web.post("/channel/create?topic=t&channel=e%23ephemeral")
+    assert web.post("/v2/channel/redrive?topic=t&channel=e%23ephemeral").outcome == (400, "EPHEMERAL_CHANNEL")
+
+
+def test_the_statistics_have_what_was_used(web: Web) -> None:
+    fail(web, b"1")
+    web.core.topic().set_policy({"message_ttl": 1.0})
+    web.post("/pub?topic=t", b"2")
+    web.core.now += 1
+    assert bodies(web, "c") == []
+    (topic,) = web.get("/stats?format=json&topic=t").json["topics"]
+    c, other = topic["channels"]
+    assert (c["dead_letter_count"], c["expired_count"]) == (1, 1)
+    assert not {"dead_letter_count", "expired_count"} & other.keys()
+    metrics = web.get("/metrics").body.decode()
+    assert 'nsq_channel_dead_lettered_total{channel="c",topic="t"} 1.0' in metrics.replace("', '", "','")

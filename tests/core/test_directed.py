@@ -1,0 +1,160 @@
+"""Directed segments: messages for one channel of a topic, which all others pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from nsqtw.core.oldest import OldestMessages
+from nsqtw.core.peek import peek_channel
+from nsqtw.errors import ChannelNotFound
+from tests.core.harness import BrokerHarness
+
+
+def put(core: BrokerHarness, *bodies: bytes, channel: str = "a", delay_ms: int = 0) -> list[Exception | None]:
+    answers: list[Exception | None] = []
+    core.topic().put(bodies, delay_ms, answers.append, None, channel)
+    core.turn()
+    return answers
+
+
+def depths(core: BrokerHarness) -> dict[str, tuple[int, int]]:
+    return {name: (channel.depth, channel.deferred_count) for name, channel in core.topic().channels.items()}
+
+
+@pytest.fixture
+def core() -> BrokerHarness:
+    core = BrokerHarness()
+    core.channel("a")
+    core.channel("b")
+    core.save()
+    return core
+
+
+def test_only_the_named_channel_gets_the_messages(core: BrokerHarness) -> None:
+    assert put(core, b"1", b"2") == [None]
+    assert depths(core) == {"a": (2, 0), "b": (0, 0)}
+    assert core.reader("b").bodies() == []
+    assert core.reader("a").bodies() == [b"1", b"2"]
+    assert [core.topic().channels[name].message_count for name in "ab"] == [2, 0]
+
+
+def test_a_channel_that_is_behind_counts_them_until_it_has_passed_them(core: BrokerHarness) -> None:
+    core.put(b"1")
+    put(core, b"2")
+    core.put(b"3")
+    core.turn()
+    assert depths(core) == {"a": (3, 0), "b": (3, 0)}
+    reader = core.reader("b", ready=1)
+    (first,) = reader.read()
+    assert first.body == b"1"
+    reader.finish(first.id)
+    assert reader.bodies() == [b"3"]
+    assert depths(core)["b"] == (0, 0)
+
+
+def test_a_channel_that_has_read_everything_passes_them_at_once(core: BrokerHarness) -> None:
+    put(core, b"1")
+    core.save()
+    assert [channel.next for channel in core.positions.saved.topics[0].cursors if channel.name == "b"] == [
+        core.topic().released
+    ]
+
+
+def test_a_start_after_a_crash_gives_them_to_the_named_channel_only(core: BrokerHarness) -> None:
+    put(core, b"1")
+    core.put(b"2")
+    core.turn()
+    core.crash()
+    assert core.reader("b").bodies() == [b"2"]
+    assert core.reader("a").bodies() == [b"1", b"2"]
+    assert depths(core) == {"a": (0, 0), "b": (0, 0)}
+
+
+def test_deferred_ones_wait_in_the_named_channel_only(core: BrokerHarness) -> None:
+    put(core, b"1", delay_ms=5000)
+    assert depths(core) == {"a": (0, 1), "b": (0, 0)}
+    core.save()
+    core.crash()
+    assert depths(core) == {"a": (0, 1), "b": (0, 0)}
+    core.wait(5)
+    assert core.reader("a").bodies() == [b"1"]
+    assert core.reader("b").bodies() == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_paused_topic_keeps_deferred_ones_for_the_named_channel(core: BrokerHarness, restarts: bool) -> None:
+    core.topic().pause()
+    put(core, b"1", channel="a", delay_ms=1000)
+    put(core, b"2", channel="b", delay_ms=1000)
+    if restarts:
+        core.save()
+        core.crash()
+    core.topic().unpause(core.now)
+    core.turn()
+    assert depths(core) == {"a": (0, 1), "b": (0, 1)}
+    core.wait(1)
+    assert core.reader("a").bodies() == [b"1"]
+    assert core.reader("b").bodies() == [b"2"]
+    assert depths(core) == {"a": (0, 0), "b": (0, 0)}
+
+
+def test_an_ephemeral_channel_passes_them(core: BrokerHarness) -> None:
+    reader = core.reader("e#ephemeral")
+    put(core, b"1")
+    put(core, b"2", channel="e#ephemeral")
+    assert reader.bodies() == [b"2"]
+    assert reader.channel.depth == 0
+    assert core.reader("a").bodies() == [b"1"]
+
+
+def test_a_replay_passes_them_again() -> None:
+    core = BrokerHarness(retention_time=3600.0)
+    core.channel("a")
+    b = core.channel("b")
+    put(core, b"1")
+    put(core, b"deferred", delay_ms=1000)
+    core.put(b"2")
+    core.turn()
+    reader = core.reader("b")
+    assert reader.bodies() == [b"2"]
+    core.save()
+    b.seek(core.topic().reader.kept_from)
+    assert reader.bodies() == [b"2"]
+    assert (b.depth, b.deferred_count) == (0, 0)
+
+
+def test_a_channel_that_does_not_exist_is_refused(core: BrokerHarness) -> None:
+    (error,) = put(core, b"1", channel="x")
+    assert isinstance(error, ChannelNotFound)
+    assert str(error) == "there is no channel x"
+    assert core.topic().message_count == 0
+
+
+def test_nobody_gets_messages_for_a_channel_that_is_deleted_meanwhile(core: BrokerHarness) -> None:
+    answers: list[Exception | None] = []
+    core.topic().put((b"1",), 0, answers.append, None, "a")
+    core.topic().delete_channel("a")
+    core.turn()
+    assert answers == [None]
+    assert depths(core) == {"b": (0, 0)}
+
+
+def test_looking_at_a_channel_does_not_show_those_of_others(core: BrokerHarness) -> None:
+    core.put(b"1")
+    put(core, b"2")
+    core.turn()
+    found = peek_channel(core.channel("b"), "ready", 10, core.now)
+    assert [message.body for message in found.messages] == [b"1"]
+
+
+def test_the_oldest_message_of_a_channel_is_one_that_it_gets(core: BrokerHarness) -> None:
+    core.topic().pause()
+    put(core, b"1")
+    core.wait(10)
+    core.put(b"2")
+    core.turn()
+    core.wait(5)
+    core.topic().unpause(core.now)
+    ages = OldestMessages().ages()
+    assert ages.age(core.channel("a"), core.now) == pytest.approx(15)
+    assert ages.age(core.channel("b"), core.now) == pytest.approx(5)
