@@ -64,7 +64,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
             )
             state = _from_the_oldest(state, log)
         _add_channels(broker, state, asked)
-        backlog, saved_end = _backlog_of(state), state.end
+        backlog, saved_end, lost_from = _backlog_of(state), state.end, _lost_from(state, log)
         repair(state, log, broker.positions)
         if saved_end > log.end and backlog > _backlog_of(state):
             _report_loss(broker, name, log, saved_end, backlog - _backlog_of(state))
@@ -77,6 +77,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         if broker.options.lookupd_tcp_address and state.put_total and not state.released_total:
             topic.hold()
         topic.restore(state, now)
+        _remember_ids(topic, log, saved_end, lost_from, now)
     for asked in named_topics.values():
         _add_ephemeral(broker, asked, now)
     broker.quotas.are_on = True
@@ -184,6 +185,25 @@ def _count_beyond(state: TopicState, log: Log, options: Options) -> None:
         state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
         state.end = read[-1].end
     state.runs, state.marks = runs.state(), [*ages.state()]
+
+
+def _lost_from(state: TopicState, log: Log) -> int:
+    """
+    Return where the messages begin that were saved as stored and are lost. An empty log has lost nothing but what some
+    channel had not reached: the rest was finished, and its files are gone.
+    """
+    return log.end if log.queue.first < log.queue.end else max(log.end, _start(state))
+
+
+def _remember_ids(topic: Topic, log: Log, saved_end: int, lost_from: int, now: float) -> None:
+    """Know the publishers' ids of the messages beyond the end that was saved, and of none that was lost."""
+    if topic.deduplication is None:
+        return
+    if saved_end > lost_from:
+        topic.context.positions.forget_publisher_ids(topic.name, lost_from)
+    while read := log.queue.read(saved_end, _READ_BYTES):
+        topic.deduplication.restore(read, now)
+        saved_end = read[-1].end
 
 
 def _forget_delays(state: TopicState) -> None:

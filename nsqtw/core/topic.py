@@ -21,6 +21,7 @@ from nsqtw.core.channel import Channel, ChannelOwner
 from nsqtw.core.checkpoint import CursorState, NamedChannel, NamedTopic, TopicState
 from nsqtw.core.context import Context
 from nsqtw.core.damage import DamageLedger
+from nsqtw.core.deduplication import Deduplication
 from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
@@ -28,7 +29,7 @@ from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import OperatorLog, Waiter
+from nsqtw.interfaces import Assigned, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.options.topics import EARLIEST
@@ -91,14 +92,21 @@ class Topic(ChannelOwner):
         self.policy = owner.options.topic_policy_of(name)
         self.given_policy: dict[str, Any] = {}
         """The settings that were made while a broker ran."""
+        self.deduplication: Deduplication | None = None
         self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
         self._publish_buffer = PublishBuffer(owner)
         self._backlog = Backlog(self)
         self._in_checkpoint: list[tuple[Channel, CursorState]] = []
         self._named: NamedTopic | None = None
+        self._carry_out_policy()
 
     # -- what /stats shows
+
+    @property
+    def deduplicated_count(self) -> int | None:
+        """Messages that repeated others and were not stored; None without a `dedupe_window`."""
+        return None if self.deduplication is None else self.deduplication.repeat_count
 
     @property
     def is_write_behind(self) -> bool:
@@ -121,12 +129,14 @@ class Topic(ChannelOwner):
         waiter: Waiter,
         headers: Sequence[bytes] | None = None,
         channel: str = "",
+        assigned: Assigned | None = None,
     ) -> None:
         """
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
         as safe as the topic's durability class says, or with a BackendError, Exiting or Draining. `headers` are the
         encoded headers of each message (`core.headers`), None when no message has any; `channel` is the only channel
-        that is to have them, "" for all.
+        that is to have them, "" for all. `assigned` is told the ids of the messages. A message that repeats another one
+        (`Deduplication`) is taken as the others are, and not stored.
         """
         if self.exiting or not self._owner.is_taking_publishes:
             waiter(Exiting() if self.exiting else self._owner.refusal())
@@ -135,11 +145,13 @@ class Topic(ChannelOwner):
             self._owner.to_commit.append(self)
         if delay_ms and self._backlog.forgets_delays(self._publish_buffer.count()):
             delay_ms = 0
+        if assigned is not None:
+            self._publish_buffer.want_ids(len(bodies), assigned)
         self._publish_buffer.add(bodies, delay_ms, waiter, headers, channel)
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """Return the publishes since the last call as segments with their position in the log."""
-        segments = self._publish_buffer.seal(timestamp_ns)
+        segments = self._publish_buffer.seal(timestamp_ns, self.deduplication)
         if self.ephemeral and not self.is_flowing:
             segments, rest = self._backlog.fitting(segments)
             self._count(rest)
@@ -157,6 +169,8 @@ class Topic(ChannelOwner):
     def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
         """These are in the log now (`pinned`: will be); let the channels have them."""
         self.put_total += self._count(segments)
+        if self.deduplication is not None:
+            self.deduplication.accept()
         self.log.append(segments, pinned=pinned)
         self.reader.on_append(segments, now)
         for segment in segments:
@@ -276,6 +290,7 @@ class Topic(ChannelOwner):
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
         self.policy = self._owner.options.topic_policy_of(self.name, given)
         self.given_policy = dict(given)
+        self._carry_out_policy()
         self.touch()
 
     def follow_options(self, now: float) -> None:
@@ -285,6 +300,7 @@ class Topic(ChannelOwner):
         """
         self.reader.retention_policy.give(self.reader.retention_policy.topic_limits, now)
         self.policy = self._owner.options.topic_policy_of(self.name, self.given_policy)
+        self._carry_out_policy()
         for channel in self.channels.values():
             channel.follow_policy()
         self.reader.notify()
@@ -382,6 +398,9 @@ class Topic(ChannelOwner):
         self.reader.save_into(state, self._owner.timestamp_ns(now) // 10**6)
         self.dropped.forget_below(self.reader.kept_from)
         state.dropped = self.dropped.state()
+        if self.deduplication is not None:
+            state.publisher_ids = self.deduplication.unsaved()
+            state.dedupe_window_ms = self.deduplication.window_ms
         self._in_checkpoint.clear()
         for channel in self.channels.values():
             if channel.cursor is not None and channel.cursor.touched:
@@ -401,6 +420,8 @@ class Topic(ChannelOwner):
             if channel.cursor is not None:
                 channel.cursor.end_checkpoint(cursor, failed=failed)
         self._in_checkpoint.clear()
+        if self.deduplication is not None:
+            self.deduplication.end_checkpoint(failed=failed)
         if failed:
             self.touch()
 
@@ -433,6 +454,16 @@ class Topic(ChannelOwner):
         self.touch()
 
     # -- inside
+
+    def _carry_out_policy(self) -> None:
+        """Let the parts of the topic that carry its policy out know it. An ephemeral topic keeps no ids."""
+        window = 0.0 if self.ephemeral else self.policy.dedupe_window
+        if not window:
+            self.deduplication = None
+        elif self.deduplication is None:
+            self.deduplication = Deduplication(self._owner, self.name, window)
+        else:
+            self.deduplication.set_window(window)
 
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""

@@ -1,6 +1,9 @@
 """
 The tables of `positions.db`, and how those of an older nsqtw become these.
 
+Publishers' ids are ordered by their hash within a topic: a row is found, and rows that are too old are removed, by the
+primary key alone.
+
 Held rows are found in two orders: by sequence, when files are trimmed, and by when they are due, when a channel wants
 the next ones. The index of the second order has all of a row in it, so reading a page touches nothing else.
 """
@@ -9,10 +12,20 @@ from __future__ import annotations
 
 import sqlite3
 
-VERSION = 4
+VERSION = 5
 """The version of the schema below: raise it with every change, and keep reading the versions before."""
 
 _PENDING_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
+
+_DEDUPE_TABLE = """
+CREATE TABLE dedupe (
+    topic INTEGER NOT NULL,
+    hash BLOB NOT NULL,                 -- 16 bytes
+    published_ms INTEGER NOT NULL,      -- in the clock of due_ms
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (topic, hash)
+) WITHOUT ROWID
+"""
 
 _SCHEMA = f"""
 CREATE TABLE broker (
@@ -59,6 +72,7 @@ CREATE TABLE held (
     PRIMARY KEY (cursor, sequence)
 ) WITHOUT ROWID;
 {_PENDING_INDEX};                          -- since version 3
+{_DEDUPE_TABLE};
 """
 
 _MIGRATIONS = {
@@ -78,6 +92,7 @@ _MIGRATIONS = {
         ALTER TABLE topic ADD COLUMN runs BLOB NOT NULL DEFAULT x'';
         ALTER TABLE cursor ADD COLUMN replays INTEGER NOT NULL DEFAULT 0
     """,
+    4: _DEDUPE_TABLE,
 }
 """
 The statements from one version to the next. From 2 they read all pending rows, once: about a second for a million.
