@@ -20,7 +20,7 @@ Ids are kept as hashes of 16 bytes. Times are milliseconds of the pending clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from nsqtw.core.checkpoint import PublisherId
@@ -183,9 +183,3 @@ def _part_of(run: Run, keep: list[int]) -> Run:
     delay_ms, channel, bodies, headers = run
     of_kept = None if headers is None else [headers[index] for index in keep]
     return delay_ms, channel, [bodies[index] for index in keep], of_kept
-
-
-def numbered(segments: Iterable[Segment]) -> Iterator[int]:
-    """Iterate over the sequences of all messages."""
-    for segment in segments:
-        yield from range(segment.first, segment.end)

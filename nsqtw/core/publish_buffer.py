@@ -11,9 +11,10 @@ Performance: called once per publish command.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from nsqtw.core.context import Context
-from nsqtw.core.deduplication import Deduplication, Run, numbered
+from nsqtw.core.deduplication import Deduplication, Run
 from nsqtw.core.segment import SEQUENCE_BITS, Segment, cuts, encode, sizes_of
 from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.interfaces import Assigned, Waiter
@@ -79,24 +80,9 @@ class PublishBuffer:
         Return the bodies of this turn as segments, without repeats. BackendError when no block of sequences can be
         reserved, or it cannot be found out what repeats what.
         """
-        runs, wanted_ids = self._runs, self._wanted_ids
-        self.forget()
-        if deduplication is None and not wanted_ids:
-            return self._encode(runs, timestamp_ns)
-        places: Sequence[int] | None = None
-        if deduplication is not None:
-            runs, places = deduplication.sift(runs, timestamp_ns)
-        segments = self._encode(runs, timestamp_ns)
-        sequences = [*numbered(segments)]
-        if deduplication is not None:
-            deduplication.sealed(sequences)
-        node = self._context.node_id << SEQUENCE_BITS
-        for start, stop, assigned in wanted_ids:
-            wanted = range(start, stop) if places is None else places[start:stop]
-            assigned([node | (sequences[place] if place >= 0 else ~place) for place in wanted])
-        return segments
-
-    def _encode(self, runs: list[Run], timestamp_ns: int) -> list[Segment]:
+        if deduplication is not None or self._wanted_ids:
+            return self._seal_with_ids(timestamp_ns, deduplication)
+        runs, self._runs, self._earlier = self._runs, [], 0
         node_id = self._context.node_id
         segments: list[Segment] = []
         for delay_ms, channel, bodies, headers in runs:
@@ -118,6 +104,24 @@ class PublishBuffer:
         self._runs = []
         self._wanted_ids = []
         self._earlier = 0
+
+    def _seal_with_ids(self, timestamp_ns: int, deduplication: Deduplication | None) -> list[Segment]:
+        """Leave out repeats, and tell ids."""
+        runs, wanted_ids = self._runs, self._wanted_ids
+        self.forget()
+        places: Sequence[int] | None = None
+        if deduplication is not None:
+            runs, places = deduplication.sift(runs, timestamp_ns)
+        self._runs = runs
+        segments = self.seal(timestamp_ns)
+        sequences = [*chain.from_iterable(range(segment.first, segment.end) for segment in segments)]
+        if deduplication is not None:
+            deduplication.sealed(sequences)
+        node = self._context.node_id << SEQUENCE_BITS
+        for start, stop, assigned in wanted_ids:
+            wanted = range(start, stop) if places is None else places[start:stop]
+            assigned([node | (sequences[place] if place >= 0 else ~place) for place in wanted])
+        return segments
 
     def _take_sequences(self, count: int) -> int:
         if self._next_sequence + count > self._block_end:
