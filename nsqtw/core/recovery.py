@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import islice, takewhile
+from operator import attrgetter
 
 from attrs import evolve
 
@@ -189,10 +191,10 @@ def _count_beyond(state: TopicState, log: Log, options: Options) -> None:
 
 def _lost_from(state: TopicState, log: Log) -> int:
     """
-    Return where the messages begin that were saved as stored and are lost. An empty log has lost nothing but what some
-    channel had not reached: the rest was finished, and its files are gone.
+    Return where the messages begin that were saved as stored and are lost. What all channels had reached is not: it was
+    finished, mostly, and trimmed.
     """
-    return log.end if log.queue.first < log.queue.end else max(log.end, _start(state))
+    return max(log.end, _start(state))
 
 
 def _remember_ids(topic: Topic, log: Log, saved_end: int, lost_from: int, now: float) -> None:
@@ -269,10 +271,20 @@ def _count_unread(state: TopicState, log: Log) -> None:
     while sequence < state.end and (read := log.queue.read(sequence, _READ_BYTES)):
         sequence = read[-1].end
         for segment in read:
-            state.put_total += max(0, min(segment.end, state.end) - max(segment.first, state.released))
+            state.put_total += _unreleased(segment, state)
             for cursor in state.cursors:
                 stop = min(cursor.replays, state.released) if segment.delay_ms else state.released
                 cursor.taken_total -= _unread(segment, cursor.next, stop, state)
+
+
+def _unreleased(segment: Segment, state: TopicState) -> int:
+    """Return how many messages of a segment wait for their release. Of deferred ones some may be cancelled."""
+    low, high = max(segment.first, state.released), min(segment.end, state.end)
+    if not segment.delay_ms:
+        return max(0, high - low)
+    place = max(0, bisect_right(state.waiting, low, key=_first) - 1)
+    runs = takewhile(lambda run: run.first < high, islice(state.waiting, place, None))
+    return sum(max(0, min(run.first + run.count, high) - max(run.first, low)) for run in runs)
 
 
 def _unread(segment: Segment, start: int, stop: int, state: TopicState) -> int:
@@ -294,3 +306,6 @@ def _forget_messages(state: TopicState, log: Log) -> None:
         cursor.emptied = cursor.pending_count > 0
         cursor.pending_count = 0
         cursor.first_deliveries.clear()
+
+
+_first = attrgetter("first")

@@ -14,7 +14,7 @@ Performance: called once per publish command and per segment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from nsqtw.core.backlog import Backlog
 from nsqtw.core.channel import Channel, ChannelOwner
@@ -33,6 +33,14 @@ from nsqtw.interfaces import Assigned, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.options.topics import EARLIEST
+
+
+class Cancelled(NamedTuple):
+    """The places from which a deferred message was removed."""
+
+    is_released: bool
+    """False: no channel was given it, and none will be."""
+    channels: list[str]
 
 
 class TopicOwner(Context):
@@ -307,6 +315,21 @@ class Topic(ChannelOwner):
         self.touch()
         if not self._given_durability and self.durability != self._owner.options.durability_of(self.name):
             self.set_durability("")
+
+    def cancel(self, sequence: int, now: float, channel: str = "") -> Cancelled | None:
+        """
+        Remove a deferred message that is not due, from all channels or from one of them. What a consumer has deferred
+        by REQ stays. None when no channel has it and it does not wait for its release. BackendError. Between two
+        checkpoints; the next one makes it durable.
+        """
+        if sequence >= self.released:
+            if channel or not self._backlog.cancel(sequence):
+                return None
+            self.put_total -= 1
+            self.touch()
+            return Cancelled(is_released=False, channels=[])
+        names = [name for name, one in self.channels.items() if channel in ("", name) and one.cancel(sequence, now)]
+        return Cancelled(is_released=True, channels=names) if names else None
 
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""

@@ -53,7 +53,11 @@ def test_messages_without_an_id_are_all_stored(harness: DeduplicatingHarness) ->
 def test_only_the_id_counts(harness: DeduplicatingHarness) -> None:
     reader = harness.reader()
     answers: list[Exception | None] = []
-    headers = [encode_headers({"id": "1", "a": "b"}), encode_headers({"idea": "1"}), encode_headers({"x": "\x02id"[1:]})]
+    headers = [
+        encode_headers({"id": "1", "a": "b"}),
+        encode_headers({"idea": "1"}),
+        encode_headers({"x": "\x02id"[1:]}),
+    ]
     harness.topic().put([b"a", b"b", b"c"], 0, answers.append, headers)
     harness.publish(("1", b"another body"), ("2", b"d"))
     assert reader.bodies() == [b"a", b"b", b"c", b"d"]
