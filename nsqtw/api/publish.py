@@ -4,6 +4,7 @@ POST /pub and /mpub.
     /pub                  the body is one message
     /mpub                 LF-separated messages; empty lines are none, CR is data
     /mpub?binary=true     int32 count | count x (int32 size | size bytes)      big-endian; what follows is ignored
+    ...&ids=true          answers {"ids": [...]}, of all messages in their order
 
 A publish is answered when its messages are as safe as the broker's durability class says. The order of the checks is
 nsqd's (nsqd specification 3.6, 3.7), with one difference: a chunked binary body whose messages do not end within
@@ -15,16 +16,29 @@ Performance: called once per request.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
+from nsqtw.api.log_position import TIME, parse_time
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
-from nsqtw.http.endpoints import AN_OK, FAILED, TOPIC, Errors, Parameter, Section, endpoint
-from nsqtw.http.query import parameters
+from nsqtw.http.endpoints import AN_OK, FAILED, JSON, TOPIC, Errors, Parameter, Section, endpoint
+from nsqtw.http.query import parameters, truth
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, exiting, failure, text
+from nsqtw.http.responses import (
+    EXITING,
+    INVALID_REQUEST,
+    OK,
+    Answer,
+    Refused,
+    cap_reached,
+    document,
+    exiting,
+    failure,
+    text,
+)
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
 from nsqtw.options.types import whole_nanoseconds
@@ -38,12 +52,25 @@ _MSG_EMPTY = failure(400, "MSG_EMPTY")
 _MISSING_TOPIC = failure(400, "MISSING_ARG_TOPIC")
 _INVALID_TOPIC = failure(400, "INVALID_TOPIC")
 _INVALID_DEFER = failure(400, "INVALID_DEFER")
+_INVALID_DELIVER_AT = failure(400, "INVALID_DELIVER_AT")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
+_DELIVER_AT = Parameter("deliver_at", TIME)
+_IDS = Parameter("ids", {"type": "boolean", "default": False, "description": "answer the ids of the messages"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
 _NO_NEW_TOPIC: Errors = {**FAILED, 503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"]}
 
-_TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
+_OK_OR_IDS = {
+    **AN_OK,
+    JSON: {
+        "type": "object",
+        "properties": {"ids": {"type": "array", "items": {"type": "string"}}},
+        "required": ["ids"],
+    },
+}
+
+_DURABILITY = {word: (b"X-Nsqtw-Durability", word.encode()) for word in DURABILITIES}
+_TAKEN = {word: text(b"OK", field) for word, field in _DURABILITY.items()}
 """The values of `binary` by meaning."""
 
 _NS_PER_MS = 10**6
@@ -66,12 +93,15 @@ class Publishing(Section):
         "/pub",
         "Publish a message",
         required=(TOPIC,),
-        optional=(_DEFER,),
+        optional=(_DEFER, _DELIVER_AT, _IDS),
         body="the message",
         max_body="max_msg_size",
-        success=AN_OK,
+        success=_OK_OR_IDS,
         errors={
-            400: ["INVALID_REQUEST", "MSG_EMPTY", "MISSING_ARG_TOPIC", "INVALID_TOPIC", "INVALID_DEFER"],
+            400: [
+                *("INVALID_REQUEST", "MSG_EMPTY", "MISSING_ARG_TOPIC", "INVALID_TOPIC", "INVALID_DEFER"),
+                *("INVALID_DELIVER_AT", "INVALID_IDS"),
+            ],
             413: ["MSG_TOO_BIG"],
             **_NO_NEW_TOPIC,
         },
@@ -89,8 +119,10 @@ class Publishing(Section):
             return _MSG_EMPTY
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
-        delay_ms = self._delay_ms(params["defer"]) if "defer" in params else 0
-        self._put(request, topic, [body], delay_ms)
+        if len(params) == 1:
+            self._put(request, topic, [body], 0)
+        else:
+            self._put_as_asked(request, topic, [body], self._delay_ms(params), params)
         return None
 
     @endpoint(
@@ -98,12 +130,12 @@ class Publishing(Section):
         "/mpub",
         "Publish messages",
         required=(TOPIC,),
-        optional=(_IS_BINARY,),
+        optional=(_IS_BINARY, _IDS),
         body="a message a line; with binary=true int32 count, and int32 size before each",
         max_body="max_body_size",
-        success=AN_OK,
+        success=_OK_OR_IDS,
         errors={
-            400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"],
+            400: ["INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC", "INVALID_IDS"],
             413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
             **_NO_NEW_TOPIC,
         },
@@ -125,13 +157,27 @@ class Publishing(Section):
                 return INVALID_REQUEST
         if not messages:
             return OK
-        self._put(request, topic, messages, 0)
+        if "ids" in params:
+            self._put_as_asked(request, topic, messages, 0, params)
+        else:
+            self._put(request, topic, messages, 0)
         return None
 
     def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int) -> None:
         topic.put(
             messages, delay_ms, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING)
         )
+        self._pump.on_read(request.size)
+
+    def _put_as_asked(
+        self, request: HttpRequest, topic: Topic, messages: list[bytes], delay_ms: int, params: Mapping[str, str]
+    ) -> None:
+        """Put messages, and answer their ids to who asks for them. Refused."""
+        if not truth(params, _IDS.name):
+            self._put(request, topic, messages, delay_ms)
+            return
+        answer = _AnswerWithIds(request, "memory" if topic.ephemeral else topic.durability)
+        topic.put(messages, delay_ms, answer.told, assigned=answer.assigned)
         self._pump.on_read(request.size)
 
     def _topic(self, name: str | None) -> Topic:
@@ -154,13 +200,46 @@ class Publishing(Section):
         self._pump.wake()
         return topic
 
-    def _delay_ms(self, text: str) -> int:
+    def _delay_ms(self, params: Mapping[str, str]) -> int:
+        """The delay that a request asks for. Refused."""
+        if "deliver_at" in params:
+            return self._until(params["deliver_at"], is_alone="defer" not in params)
+        return self._deferred_ms(params["defer"]) if "defer" in params else 0
+
+    def _until(self, text: str, *, is_alone: bool) -> int:
+        """The milliseconds from now until a wall-clock time, 0 for one in the past."""
+        wall_ms = parse_time(text)
+        if wall_ms is None or not is_alone:
+            raise Refused(_INVALID_DELIVER_AT)
+        delay_ns = wall_ms * _NS_PER_MS - self._broker.timestamp_ns(self._pump.now())
+        if delay_ns > whole_nanoseconds(self._broker.options.longest_delay):
+            raise Refused(_INVALID_DELIVER_AT)
+        return max(0, -(-delay_ns // _NS_PER_MS))
+
+    def _deferred_ms(self, text: str) -> int:
         match = _INT64.fullmatch(text)
         delay_ms = int(match[1] + match[2]) if match else -1
         delay_ns = _wrapped(delay_ms * _NS_PER_MS) if _wrapped(delay_ms) == delay_ms else -1
         if not 0 <= delay_ns <= whole_nanoseconds(self._broker.options.longest_delay):
             raise Refused(_INVALID_DEFER)
         return -(-delay_ns // _NS_PER_MS)
+
+
+class _AnswerWithIds:
+    """The answer to a publish that wants to know the ids of its messages."""
+
+    def __init__(self, request: HttpRequest, durability: str) -> None:
+        self._request = request
+        self._durability = durability
+        self._ids: list[int] = []
+
+    def assigned(self, ids: list[int]) -> None:
+        self._ids = ids
+
+    def told(self, error: Exception | None) -> None:
+        ids = [f"{number:016x}" for number in self._ids]
+        done = document({"ids": ids}, _DURABILITY[self._durability])
+        self._request.answer_later(done if error is None else EXITING)
 
 
 def text_messages(body: bytes, limits: Limits) -> list[bytes]:
