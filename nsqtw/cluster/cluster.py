@@ -11,11 +11,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
-from nsqtw.cluster.answers import messages_in, seek_in
+from nsqtw.cluster.answers import cancelled_in, messages_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
-from nsqtw.cluster.model import Node, NodeMessages, Partial, Seek
+from nsqtw.cluster.model import Cancelled, Node, NodeMessages, Partial, Seek
 from nsqtw.errors import NoServerAnswered, UnknownObject, Unsupported
 
 V = TypeVar("V")
@@ -26,7 +26,8 @@ MAX_MESSAGES = 1000
 """The messages of a node that one query returns at most."""
 
 _SEEK = "/v2/channel/seek"
-_ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND")
+_CANCEL = "/v2/topic/cancel"
+_ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND", "MESSAGE_NOT_DEFERRED")
 """Answers of a node that does not have what another node has."""
 
 
@@ -73,6 +74,22 @@ class Cluster(Changes, Maintenance):
                 await self._check_parameter(target, _SEEK, "dry_run")
             answer = await self.requests.post(NSQD, self.request_address(target), _SEEK, parameters)
             return await self.requests.read(answer, lambda document: seek_in(document, target.http_address))
+
+        return await self._on_nodes(topic, node, ask)
+
+    async def cancel(
+        self, topic: str, message_id: str = "", *, publisher_id: str = "", channel: str = "", node: str = ""
+    ) -> Partial[tuple[Cancelled, ...]]:
+        """
+        Cancel a deferred message by its id or its publisher's id, in all channels of the topic or in one of them. A
+        node without such a message has no result. Unsupported.
+        """
+        given = {"id": message_id, "publisher_id": publisher_id, "channel": channel}
+        parameters = {"topic": topic, **{name: value for name, value in given.items() if value}}
+
+        async def ask(target: Node) -> Cancelled:
+            answer = await self.requests.post(NSQD, self.request_address(target), _CANCEL, parameters)
+            return await self.requests.read(answer, lambda document: cancelled_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
 
