@@ -9,6 +9,7 @@ import pytest
 from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError, Exiting
+from nsqtw.stats.document import document
 from tests.core.deduplicating import DeduplicatingHarness
 from tests.core.harness import BrokerHarness, Reader
 
@@ -366,3 +367,17 @@ def test_a_message_is_found_by_its_id(harness: DeduplicatingHarness) -> None:
     assert deduplication.sequence_of("1", harness.now) == sequence_of(message.id)
     assert deduplication.sequence_of("2", harness.now) is None
     assert deduplication.sequence_of("1", harness.now + 61) is None
+
+
+def test_statistics(harness: DeduplicatingHarness) -> None:
+    """They have the count where there is a window only."""
+    harness.publish(("1", b"a"), ("1", b"a"))
+    harness.turn()
+
+    def shown() -> dict[str, Any]:
+        (topic,) = document(harness.broker, "1", now=harness.now)["topics"]
+        return topic
+
+    assert shown()["deduplicated_count"] == 1
+    harness.change_window(0.0)
+    assert "deduplicated_count" not in shown()
