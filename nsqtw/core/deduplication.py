@@ -84,12 +84,17 @@ class Deduplication:
         """
         now_ms = self._clock_ms(timestamp_ns)
         hashes = [_hashes_of(run) for run in runs]
-        known = self._known({found for of_run in hashes for found in of_run if found is not None}, now_ms)
+        known = self._known({found for of_run in hashes for found in of_run or () if found is not None}, now_ms)
         self._sealed, self._sealed_ms = {}, now_ms
         sifted: list[Run] = []
         places: list[int] = []
         count = 0
         for run, of_run in zip(runs, hashes, strict=True):
+            if of_run is None:
+                sifted.append(run)
+                places += range(count, count + len(run[2]))
+                count += len(run[2])
+                continue
             keep: list[int] = []
             for index, found in enumerate(of_run):
                 if found is not None:
@@ -170,12 +175,10 @@ class Deduplication:
         return self._context.pending_clock.ms_at((timestamp_ns - self._context.wall_offset_ns) / 1e9)
 
 
-def _hashes_of(run: Run) -> list[bytes | None]:
-    """Return the hash of each message's id."""
-    _, channel, bodies, headers = run
-    if headers is None or channel:
-        return [None] * len(bodies)
-    return [hash_in(of_message) for of_message in headers]
+def _hashes_of(run: Run) -> list[bytes | None] | None:
+    """Return the hash of each message's id; None for a run in which ids mean nothing."""
+    _, channel, _, headers = run
+    return None if headers is None or channel else [hash_in(of_message) for of_message in headers]
 
 
 def _part_of(run: Run, keep: list[int]) -> Run:
