@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 Waiter = Callable[["Exception | None"], None]
 """Called once: with None when what it waits for is as safe as asked, or with the error that prevented it."""
 
+Assigned = Callable[[list[int]], None]
+"""
+Called at most once, before the `Waiter` of the same publish: the ids of the published messages as numbers, in their
+order. Of a message that repeats another one by its publisher's id, the id of that one. The ids count only if the waiter
+is told None.
+"""
+
 Report = Callable[[str, str, int, int, str], None]
 """
 `report(topic, where, first, last, why)`: stored messages of a topic, the sequences `first` to `last`, cannot

@@ -194,6 +194,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                         f"sum by (topic) (rate(nsq_topic_rejected_total{{{_TOPIC}}}[$__rate_interval])) > 0",
                         "{{topic}} refused",
                     ),
+                    (
+                        f"sum by (topic) (rate(nsq_topic_deduplicated_total{{{_TOPIC}}}[$__rate_interval])) > 0",
+                        "{{topic}} repeated",
+                    ),
                     *(
                         (
                             "sum by (topic, channel) "

@@ -4,6 +4,7 @@ POST /pub and /mpub.
     /pub                  the body is one message
     /mpub                 LF-separated messages; empty lines are none, CR is data
     /mpub?binary=true     int32 count | count x (int32 size | size bytes)      big-endian; what follows is ignored
+    ...&ids=true          answers {"ids": [...]}, of all messages in their order
 
 Headers of messages, in the head of a request or with `headers=true` in the body, are described in `message_headers`.
 They are read once for each head that is cached, and choose the handler of the request: one without headers costs
@@ -25,14 +26,26 @@ from functools import partial
 from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
+from nsqtw.api.log_position import TIME, parse_time
 from nsqtw.api.message_headers import EndsEarly, encode, headers_of_request, messages_with_headers
 from nsqtw.core.headers import ID, PRIORITIES
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
-from nsqtw.http.endpoints import AN_OK, CHANNEL, FAILED, TOPIC, Endpoint, Errors, Parameter, Section, endpoint
+from nsqtw.http.endpoints import AN_OK, CHANNEL, FAILED, JSON, TOPIC, Endpoint, Errors, Parameter, Section, endpoint
 from nsqtw.http.query import parameters, read_parameters, truth
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import EXITING, INVALID_REQUEST, OK, Answer, Refused, cap_reached, exiting, failure, text
+from nsqtw.http.responses import (
+    EXITING,
+    INVALID_REQUEST,
+    OK,
+    Answer,
+    Refused,
+    cap_reached,
+    document,
+    exiting,
+    failure,
+    text,
+)
 from nsqtw.http.routes import Handler, HandlerOfHead
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
@@ -52,8 +65,11 @@ _ID_OF_MANY = failure(
     400, "INVALID_ID", detail="An id is that of one message: use /pub, or /mpub with headers=true and ids in the body."
 )
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
+_INVALID_DELIVER_AT = failure(400, "INVALID_DELIVER_AT")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
+_DELIVER_AT = Parameter("deliver_at", TIME)
+_IDS = Parameter("ids", {"type": "boolean", "default": False, "description": "answer the ids of the messages"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
 _HAS_HEADERS = Parameter(
     "headers",
@@ -64,7 +80,7 @@ _ID = Parameter("id", {"type": "string", "minLength": 1, "description": "the pub
 _PRIORITY = Parameter("priority", {"type": "string", "enum": list(PRIORITIES)})
 _BAD_PUBLISH = (
     *("INVALID_REQUEST", "MISSING_ARG_TOPIC", "INVALID_TOPIC"),
-    *("INVALID_HEADER", "INVALID_TTL", "INVALID_ID", "INVALID_PRIORITY"),
+    *("INVALID_HEADER", "INVALID_TTL", "INVALID_ID", "INVALID_PRIORITY", "INVALID_IDS"),
 )
 _NOT_TAKEN: Errors = {
     404: ["CHANNEL_NOT_FOUND"],
@@ -73,7 +89,17 @@ _NOT_TAKEN: Errors = {
     503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"],
 }
 
-_TAKEN = {word: text(b"OK", (b"X-Nsqtw-Durability", word.encode())) for word in DURABILITIES}
+_OK_OR_IDS = {
+    **AN_OK,
+    JSON: {
+        "type": "object",
+        "properties": {"ids": {"type": "array", "items": {"type": "string"}}},
+        "required": ["ids"],
+    },
+}
+
+_DURABILITY = {word: (b"X-Nsqtw-Durability", word.encode()) for word in DURABILITIES}
+_TAKEN = {word: text(b"OK", field) for word, field in _DURABILITY.items()}
 """The values of `binary` by meaning."""
 
 _NS_PER_MS = 10**6
@@ -96,12 +122,12 @@ class Publishing(Section):
         "/pub",
         "Publish a message",
         required=(TOPIC,),
-        optional=(_DEFER, CHANNEL, _TTL, _ID, _PRIORITY),
+        optional=(_DEFER, _DELIVER_AT, CHANNEL, _TTL, _ID, _PRIORITY, _IDS),
         body="the message",
         max_body="max_msg_size",
-        success=AN_OK,
+        success=_OK_OR_IDS,
         errors={
-            400: [*_BAD_PUBLISH, "MSG_EMPTY", "INVALID_DEFER"],
+            400: [*_BAD_PUBLISH, "MSG_EMPTY", "INVALID_DEFER", "INVALID_DELIVER_AT"],
             413: ["MSG_TOO_BIG"],
             **_NOT_TAKEN,
         },
@@ -119,11 +145,10 @@ class Publishing(Section):
             return _MSG_EMPTY
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
-        if len(params) == 1:
-            self._put(request, topic, [body], 0, headers)
-            return None
-        delay_ms = self._delay_ms(params["defer"]) if "defer" in params else 0
-        self._put(request, topic, [body], delay_ms, headers, _only_channel(topic, params))
+        if len(params) == 1 and headers is None:
+            self._put(request, topic, [body])
+        else:
+            self._put_as_asked(request, topic, [body], params, headers, self._delay_ms(params))
         return None
 
     @endpoint(
@@ -131,11 +156,11 @@ class Publishing(Section):
         "/mpub",
         "Publish messages",
         required=(TOPIC,),
-        optional=(_IS_BINARY, CHANNEL, _HAS_HEADERS, _TTL, _PRIORITY),
+        optional=(_IS_BINARY, CHANNEL, _HAS_HEADERS, _TTL, _PRIORITY, _IDS),
         body="a message a line; with binary=true int32 count, and int32 size before each; with headers=true, too, NSQH,"
         " int32 count, and before each message its headers, with int32 size before both",
         max_body="max_body_size",
-        success=AN_OK,
+        success=_OK_OR_IDS,
         errors={
             400: [*_BAD_PUBLISH, "INVALID_HEADERS"],
             413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
@@ -159,8 +184,10 @@ class Publishing(Section):
                 return INVALID_REQUEST
         if not messages:
             return OK
-        encoded = None if headers is None else [headers] * len(messages)
-        self._put(request, topic, messages, 0, encoded, _only_channel(topic, params))
+        if headers is None and _IDS.name not in params and CHANNEL.name not in params:
+            self._put(request, topic, messages)
+        else:
+            self._put_as_asked(request, topic, messages, params, None if headers is None else [headers] * len(messages))
         return None
 
     def _publish_with_headers(self, request: HttpRequest, common: Mapping[str, str]) -> Answer | None:
@@ -174,8 +201,7 @@ class Publishing(Section):
             messages, headers = messages_with_headers(request.body[: limits.max_body_size], limits, common)
         except ClientError as error:
             raise _refused(error, request.body, limits) from None
-        encoded = headers if any(headers) else None
-        self._put(request, topic, messages, 0, encoded, _only_channel(topic, params))
+        self._put_as_asked(request, topic, messages, params, headers if any(headers) else None)
         return None
 
     def handler_of_head(self, endpoint: Endpoint) -> HandlerOfHead:
@@ -206,22 +232,27 @@ class Publishing(Section):
             return partial(self._publish_with_headers, common=headers)
         return partial(self.publish_many, headers=encoded) if headers else None
 
-    def _put(
+    def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes]) -> None:
+        topic.put(messages, 0, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING))
+        self._pump.on_read(request.size)
+
+    def _put_as_asked(
         self,
         request: HttpRequest,
         topic: Topic,
         messages: list[bytes],
-        delay_ms: int,
-        headers: Sequence[bytes] | None = None,
-        channel: str = "",
+        params: Mapping[str, str],
+        headers: Sequence[bytes] | None,
+        delay_ms: int = 0,
     ) -> None:
-        topic.put(
-            messages,
-            delay_ms,
-            request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING),
-            headers,
-            channel,
-        )
+        """Put messages with headers, or for one channel, and answer their ids if `params` say so. Refused."""
+        channel = _only_channel(topic, params)
+        durability = "memory" if topic.ephemeral else topic.durability
+        if truth(params, _IDS.name):
+            answer = _AnswerWithIds(request, durability)
+            topic.put(messages, delay_ms, answer.told, headers, channel, answer.assigned)
+        else:
+            topic.put(messages, delay_ms, request.waiter(_TAKEN[durability], EXITING), headers, channel)
         self._pump.on_read(request.size)
 
     def _topic(self, name: str | None) -> Topic:
@@ -244,7 +275,23 @@ class Publishing(Section):
         self._pump.wake()
         return topic
 
-    def _delay_ms(self, text: str) -> int:
+    def _delay_ms(self, params: Mapping[str, str]) -> int:
+        """The delay that a request asks for. Refused."""
+        if "deliver_at" in params:
+            return self._until(params["deliver_at"], is_alone="defer" not in params)
+        return self._deferred_ms(params["defer"]) if "defer" in params else 0
+
+    def _until(self, text: str, *, is_alone: bool) -> int:
+        """The milliseconds from now until a wall-clock time, 0 for one in the past."""
+        wall_ms = parse_time(text)
+        if wall_ms is None or not is_alone:
+            raise Refused(_INVALID_DELIVER_AT)
+        delay_ns = wall_ms * _NS_PER_MS - self._broker.timestamp_ns(self._pump.now())
+        if delay_ns > whole_nanoseconds(self._broker.options.longest_delay):
+            raise Refused(_INVALID_DELIVER_AT)
+        return max(0, -(-delay_ns // _NS_PER_MS))
+
+    def _deferred_ms(self, text: str) -> int:
         match = _INT64.fullmatch(text)
         delay_ms = int(match[1] + match[2]) if match else -1
         delay_ns = _wrapped(delay_ms * _NS_PER_MS) if _wrapped(delay_ms) == delay_ms else -1
@@ -259,6 +306,23 @@ def _only_channel(topic: Topic, params: Mapping[str, str]) -> str:
     if "channel" in params and channel not in topic.channels:
         raise Refused(_CHANNEL_NOT_FOUND)
     return channel
+
+
+class _AnswerWithIds:
+    """The answer to a publish that wants to know the ids of its messages."""
+
+    def __init__(self, request: HttpRequest, durability: str) -> None:
+        self._request = request
+        self._durability = durability
+        self._ids: list[int] = []
+
+    def assigned(self, ids: list[int]) -> None:
+        self._ids = ids
+
+    def told(self, error: Exception | None) -> None:
+        ids = [f"{number:016x}" for number in self._ids]
+        done = document({"ids": ids}, _DURABILITY[self._durability])
+        self._request.answer_later(done if error is None else EXITING)
 
 
 def text_messages(body: bytes, limits: Limits) -> list[bytes]:

@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 from nsqtw.api.admin import Administration
 from nsqtw.api.backup import Backup
+from nsqtw.api.cancel import Cancelling
 from nsqtw.api.config import Configuration
 from nsqtw.api.context import ApiContext, Identity, SectionClass
 from nsqtw.api.drain import DrainApi
@@ -76,6 +77,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         Health,
         Metrics,
         Publishing,
+        Cancelling,
         Administration,
         Policies,
         LogReading,

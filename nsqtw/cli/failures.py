@@ -35,6 +35,9 @@ _REMEDIES = {
     "TOPIC_NOT_FOUND": "the topic does not exist",
     "CHANNEL_NOT_FOUND": "the channel does not exist",
     "MESSAGE_NOT_FOUND": "the message does not exist, or is not kept any more",
+    "MESSAGE_NOT_DEFERRED": "no deferred message has this id: it was delivered or cancelled, or is unknown",
+    "INVALID_ID": "ID must be the 16 hex digits of a message's id; with --publisher-id, what its publisher gave it",
+    "DEDUPE_WINDOW_REQUIRED": "the topic knows no publishers' ids: it has no dedupe_window",
     "INVALID_TO": "TO must be earliest, latest, a duration (1h: an hour ago), a time (2026-01-31T08:00)"
     " or the id of a message",
     "INVALID_TOPIC": "no topic can have this name",
@@ -54,7 +57,7 @@ _LIMITS_OF_NSQD = (
     (re.compile(r"^E_BAD_BODY .*too big"), "nsqd's --max-body-size limits it"),
     (re.compile(r"^E_INVALID DPUB .*timeout"), "--defer is at most nsqd's --max-req-timeout, which is 1h by default"),
 )
-_USAGE = ("INVALID_TO", "INVALID_POLICY")
+_USAGE = ("INVALID_ID", "INVALID_POLICY", "INVALID_TO")
 """Words of answers to a wrong argument."""
 _LOCAL_HINT = "; 'nsqtw up' starts a cluster here, and --nsqd-http-address or a context names another"
 

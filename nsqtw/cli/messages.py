@@ -1,4 +1,4 @@
-"""Verbs about messages that a channel has: `nsqtw peek` and `nsqtw seek`."""
+"""Verbs about messages that a channel has: `nsqtw peek`, `nsqtw seek` and `nsqtw message cancel`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nsqtw.cli.failures import topic_not_found
 from nsqtw.cli.output import Column, Document, Table, body_fields, number
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.model import Message, Seek
+from nsqtw.cluster.model import Cancelled, Message, Seek
 from nsqtw.cluster.texts import brief_duration_text
 from nsqtw.errors import NoServerAnswered, NotFound, OptionError
 from nsqtw.options.types import parse_duration
@@ -109,6 +109,26 @@ async def seek(session: Session, topic: str, channel: str, to: str, dry_run: boo
         )
         done = session.value_of(await cluster.seek(topic, channel, target))
     return _document(topic, channel, done, "is moved")
+
+
+async def cancel(session: Session, topic: str, id: str, publisher_id: bool, channel: str | None) -> Document:
+    """`nsqtw message cancel`."""
+    given = {"publisher_id": id} if publisher_id else {"message_id": id}
+    async with session.cluster() as cluster:
+        with _topic_must_exist(topic):
+            cancelled = session.value_of(await cluster.cancel(topic, channel=channel or "", **given))
+    rows = [
+        {"node": one.node, "id": one.id, "released": one.is_released, "channels": list(one.channels)}
+        for one in cancelled
+    ]
+    texts = [f"message {one.id} of topic {topic} is cancelled{_channels_text(one)}" for one in cancelled]
+    return Document({"topic": topic, "cancelled": rows}, [*texts])
+
+
+def _channels_text(cancelled: Cancelled) -> str:
+    if not cancelled.is_released:
+        return ": no channel had been given it"
+    return f" in {'channel' if len(cancelled.channels) == 1 else 'channels'} {', '.join(cancelled.channels)}"
 
 
 def target_of(text: str, now: float | None = None) -> str:

@@ -19,6 +19,7 @@ MESSAGES, TOPICS, CLUSTER, FILES, SETTINGS = SECTIONS = (
     "This command",
 )
 GROUPS = {
+    "message": "cancel messages",
     "topic": "show and change topics",
     "channel": "show and change channels",
     "policy": "show and change what topics and channels promise",

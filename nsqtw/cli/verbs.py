@@ -144,6 +144,22 @@ VERBS: tuple[Verb, ...] = (
         ),
     ),
     verb(
+        "message cancel",
+        "cancel a deferred message before its time",
+        "messages:cancel",
+        topic(),
+        argument("id", "Id of the message, 16 hex digits; with --publisher-id, the one that its publisher gave it."),
+        flag("--publisher-id", "ID is the publisher's; the topic needs a dedupe_window."),
+        option("--channel", "Cancel it in this channel only.", metavar="CHANNEL"),
+        description="Cancel a deferred message that was never delivered and is not due, in all channels of its topic."
+        " It is not delivered, also after a crash.",
+        section=MESSAGES,
+        examples=(
+            ("A message", "message cancel reminders 0a1b2c3d4e5f6071"),
+            ("By the id of its publisher", "message cancel reminders appointment-7 --publisher-id"),
+        ),
+    ),
+    verb(
         "topic list",
         "list the topics of the cluster",
         "topics:list_topics",

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import attrs
 
 from nsqtw.cluster.model import (
+    Cancelled,
     ChannelStats,
     ConsumerStats,
     Latency,
@@ -129,6 +130,14 @@ def redrive_in(document: JsonObject, node: str) -> RedriveProgress:
     """Return the progress of /v2/channel/redrive. ServerFailed."""
     counts = {name: _integer(document, name) for name in ("total", "redriven", "passed")}
     return RedriveProgress(node=node, state=_text(document, "state"), error=_text(document, "error"), **counts)
+
+
+def cancelled_in(document: JsonObject, node: str) -> Cancelled:
+    """Return the result of /v2/topic/cancel. ServerFailed."""
+    message_id, is_released, names = (document.get(name) for name in ("id", "released", "channels"))
+    if not isinstance(message_id, str) or not isinstance(is_released, bool) or not isinstance(names, list):
+        raise ServerFailed("the answer to a cancellation has no id, released and channels")
+    return Cancelled(node=node, id=message_id, is_released=is_released, channels=tuple(map(str, names)))
 
 
 def with_outdated_marked(nodes: Iterable[Node]) -> tuple[Node, ...]:

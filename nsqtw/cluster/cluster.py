@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from nsqtw.client.message_headers import mpub_body
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
-from nsqtw.cluster.answers import messages_in, policy_in, redrive_in, seek_in
+from nsqtw.cluster.answers import cancelled_in, messages_in, policy_in, redrive_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
-from nsqtw.cluster.model import Node, NodeMessages, NodePolicy, Partial, RedriveProgress, Seek
+from nsqtw.cluster.model import Cancelled, Node, NodeMessages, NodePolicy, Partial, RedriveProgress, Seek
 from nsqtw.errors import ClusterError, InvalidHeaders, NoServerAnswered, UnknownObject, Unsupported
 
 V = TypeVar("V")
@@ -29,7 +29,11 @@ MAX_MESSAGES = 1000
 
 _SEEK = "/v2/channel/seek"
 _REDRIVE = "/v2/channel/redrive"
-_ELSEWHERE = ("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND", "DEAD_LETTERS_NOT_FOUND", "REDRIVE_NOT_FOUND")
+_CANCEL = "/v2/topic/cancel"
+_ELSEWHERE = (
+    *("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND", "MESSAGE_NOT_DEFERRED"),
+    *("DEAD_LETTERS_NOT_FOUND", "REDRIVE_NOT_FOUND"),
+)
 """Answers of a node that does not have what another node has."""
 
 
@@ -103,6 +107,22 @@ class Cluster(Changes, Maintenance):
             return await self.requests.read(answer, lambda document: redrive_in(document, target.http_address))
 
         return await self._on_nodes(topic, "", ask)
+
+    async def cancel(
+        self, topic: str, message_id: str = "", *, publisher_id: str = "", channel: str = "", node: str = ""
+    ) -> Partial[tuple[Cancelled, ...]]:
+        """
+        Cancel a deferred message by its id or its publisher's id, in all channels of the topic or in one of them. A
+        node without such a message has no result. Unsupported.
+        """
+        given = {"id": message_id, "publisher_id": publisher_id, "channel": channel}
+        parameters = {"topic": topic, **{name: value for name, value in given.items() if value}}
+
+        async def ask(target: Node) -> Cancelled:
+            answer = await self.requests.post(NSQD, self.request_address(target), _CANCEL, parameters)
+            return await self.requests.read(answer, lambda document: cancelled_in(document, target.http_address))
+
+        return await self._on_nodes(topic, node, ask)
 
     async def publish(self, topic: str, body: bytes, *, node: str = "") -> str:
         """Publish a message to one node, unless named one that has the topic, else any. Return the node."""

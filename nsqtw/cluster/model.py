@@ -325,6 +325,16 @@ class RedriveProgress:
 
 
 @attrs.frozen(kw_only=True)
+class Cancelled:
+    """A deferred message that one node cancelled. `is_released`: it was in `channels`; else no channel will get it."""
+
+    node: str
+    id: str
+    is_released: bool
+    channels: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
 class Seek:
     """A move of a channel on one node. `skipped` and `replayed` are counts of messages."""
 

@@ -11,7 +11,10 @@ Performance: called once per deferred publish and per segment of one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import attrgetter
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import Waiting
@@ -47,6 +50,19 @@ class Backlog:
             runs[-1] = Waiting(last.first, last.count + run.count, run.delay_ms)
         else:
             runs.append(run)
+
+    def cancel(self, sequence: int) -> bool:
+        """Let no channel get a deferred message. Returns whether it is there."""
+        place = bisect_right(self.waiting, sequence, key=_first) - 1
+        if place < 0 or sequence >= _end(self.waiting[place]):
+            return False
+        run = self.waiting[place]
+        parts = (
+            Waiting(run.first, sequence - run.first, run.delay_ms),
+            Waiting(sequence + 1, _end(run) - sequence - 1, run.delay_ms),
+        )
+        self.waiting[place : place + 1] = [part for part in parts if part.count]
+        return True
 
     def forget(self) -> None:
         """The whole backlog is released or dropped."""
@@ -94,9 +110,10 @@ class Backlog:
             for segment in segments:
                 index = max(0, start - segment.first)
                 delay_ms = 0 if segment.first < forgotten_below else segment.delay_ms
-                part = segment.part(index, segment.count).with_delay(delay_ms)
-                parts.append(part)
-                count += 0 if part.delay_ms else part.count
+                for begin, stop in self._not_cancelled(segment, index):
+                    part = segment.part(begin, stop).with_delay(delay_ms)
+                    parts.append(part)
+                    count += 0 if part.delay_ms else part.count
             start = segments[-1].end
         return parts
 
@@ -128,7 +145,28 @@ class Backlog:
             record = None
         return "" if record is None else record[0].channel
 
+    def _not_cancelled(self, segment: Segment, index: int) -> Iterator[tuple[int, int]]:
+        """Iterate over the runs of messages (indexes) from `index` on; of deferred ones, over those that still wait."""
+        if not segment.delay_ms:
+            yield index, segment.count
+            return
+        first = segment.first + index
+        place = max(0, bisect_right(self.waiting, first, key=_first) - 1)
+        for run in islice(self.waiting, place, None):
+            begin, stop = max(run.first, first), min(_end(run), segment.end)
+            if run.first >= segment.end:
+                return
+            if begin < stop:
+                yield begin - segment.first, stop - segment.first
+
     def _published(self, waiting: Waiting, now: float) -> float:
         """Return when the last of these deferred messages was published, in the clock of `now`."""
         record = self._topic.log.find(waiting.first + waiting.count - 1)
         return now if record is None else (record[0].timestamp_ns - self._topic.context.wall_offset_ns) / 1e9
+
+
+_first = attrgetter("first")
+
+
+def _end(run: Waiting) -> int:
+    return run.first + run.count

@@ -352,6 +352,13 @@ class Channel(Timer):
         if due is not None:
             self.topic.context.timers.schedule(due, self)
 
+    def cancel(self, sequence: int, now: float) -> bool:
+        """
+        Remove a deferred message that was never delivered and is not due. Returns whether there was one. BackendError.
+        Between two checkpoints.
+        """
+        return self.position.cancel(sequence, now)
+
     def on_timer(self, now: float) -> float | None:
         """Deferred messages have become ready, or reading failed a while ago."""
         next_due = self.position.on_timer(now)

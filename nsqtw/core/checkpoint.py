@@ -37,6 +37,16 @@ class PendingRun:
     due_ms: int
 
 
+@define(frozen=True)
+class PublisherId:
+    """The publisher's id of a stored message (see `core.deduplication`)."""
+
+    hash: bytes
+    published_ms: int
+    """When it was published, in the pending clock."""
+    sequence: int
+
+
 @define
 class CursorState:
     """
@@ -106,6 +116,10 @@ class TopicState:
     policy: Mapping[str, Any] = field(factory=dict)
     """The settings of the topic's policy that were made while a broker ran."""
     cursors: list[CursorState] = field(factory=list)
+    publisher_ids: list[PublisherId] = field(factory=list)
+    """In a checkpoint: ids to write. When loaded it is empty, and the ids stay in positions.db."""
+    dedupe_window_ms: int = field(default=0, eq=False)
+    """In a checkpoint: saved ids that are older may be removed; 0: all."""
 
 
 @define
@@ -121,6 +135,8 @@ class Checkpoint:
     """Whether the checkpoint must be on stable storage when it is saved."""
     wall_shift_ms: int | None = None
     """Wall clock minus pending clock in milliseconds; None: unchanged."""
+    pending_ms: int = field(default=0, eq=False)
+    """The pending clock, for removing publishers' ids that are too old."""
 
     def __bool__(self) -> bool:
         changed = self.deleted_topics or self.deleted_channels or self.topics

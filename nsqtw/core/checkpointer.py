@@ -173,6 +173,7 @@ class Checkpointer:
         save.checkpoint.deleted_topics, save.deleted = self._deleted_topics, self._deleted_queues
         save.checkpoint.deleted_channels = self._deleted_channels
         save.checkpoint.wall_shift_ms = self._wall_shift()
+        save.checkpoint.pending_ms = self._context.pending_clock.ms_at(now)
         self._deleted_topics, self._deleted_queues, self._deleted_channels = [], [], []
         frees = self._frees_whole_logs.intersection(topic.name for topic in touched) if self._frees_whole_logs else ()
         self._frees_whole_logs.difference_update(frees)

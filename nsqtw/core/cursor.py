@@ -267,6 +267,12 @@ class Cursor:
         self._pending.defer(_sequence(message_id, delivery), delivery.attempts, self._clock.due_ms(due))
         self._touch()
 
+    def cancel(self, sequence: int, now: float) -> bool:
+        is_cancelled = self._pending.cancel(sequence, self._clock.ms_at(now))
+        if is_cancelled:
+            self._touch()
+        return is_cancelled
+
     def on_timer(self, now: float) -> float | None:
         now_ms = self._clock.ms_at(now)
         mark = self.next if self._is_restored else self._mark()

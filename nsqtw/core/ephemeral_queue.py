@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count, islice
 
 from nsqtw.core.in_flight import FIRST, Delivery
@@ -114,6 +114,16 @@ class EphemeralQueue:
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
         self._defer(_redeliveries(message_id, delivery), due)
+
+    def cancel(self, sequence: int, now: float) -> bool:
+        kept = [
+            entry for entry in self._deferred if entry[2].sequence != sequence or entry[2].attempts or entry[0] <= now
+        ]
+        is_cancelled = len(kept) < len(self._deferred)
+        if is_cancelled:
+            self._deferred = kept
+            heapify(self._deferred)
+        return is_cancelled
 
     def on_timer(self, now: float) -> float | None:
         while self._deferred and self._deferred[0][0] <= now:

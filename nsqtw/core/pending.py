@@ -19,7 +19,8 @@ A row that becomes due stays saved as it is: its time shows that it is due when 
 together the cursor takes them page by page; how many more are due is counted (`_due_out_count`), not read.
 
 Memory is authoritative: a row that is read back is ignored when memory knows its sequence, also as a finished one whose
-removal is not saved yet.
+removal is not saved yet. That is how a row behind the border is removed, too, when its message is cancelled: it counts
+no more, and stays in positions.db until the next checkpoint (`_cancelled`).
 """
 
 from __future__ import annotations
@@ -64,6 +65,11 @@ class Pages:
         count: int = self._positions.count_pending(self._topic, self._channel, after, until_ms, below)
         return count
 
+    def row(self, sequence: int) -> PendingRow | None:
+        """The row of one message. BackendError."""
+        row: PendingRow | None = self._positions.pending_row(self._topic, self._channel, sequence)
+        return row
+
 
 def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[PendingRow]:
     """Return all saved pending rows of a channel in the order of their keys. BackendError."""
@@ -98,6 +104,7 @@ class PendingStore:
         # sequence -> whether the last checkpoint may have a row of it
         self._changed: dict[int, bool] = {}
         self._in_checkpoint: dict[int, bool] = {}  # what `_changed` was when the current checkpoint was made
+        self._cancelled: dict[int, int] = {}  # sequence -> due in ms, of rows that the last checkpoint has
         self._is_saving = False
         self.is_blocked = False
         """Whether the next rows cannot be read because they are being saved."""
@@ -179,6 +186,27 @@ class PendingStore:
             self._changed[sequence] = True
         return True
 
+    def cancel(self, sequence: int, now_ms: int) -> bool:
+        """
+        Remove the row of a message that was never delivered and is not due. Returns whether there was one.
+        BackendError. Not during a checkpoint.
+        """
+        if self._cancel_in_runs(sequence, now_ms):
+            return True
+        attempts, due_ms = self._rows.get(sequence, (0, 0))
+        if sequence not in self._rows and self._out_count and self._pages is not None and not self._is_known(sequence):
+            row = self._pages.row(sequence)
+            attempts, due_ms = (0, 0) if row is None else (row.attempts, row.due_ms)
+        if attempts or due_ms <= now_ms:
+            return False
+        if self.finish(sequence):
+            self._forget_due(due_ms, sequence)
+        else:
+            self._out_count -= 1
+            self._changed[sequence] = True
+            self._cancelled[sequence] = due_ms
+        return True
+
     def take_due(self, now_ms: int) -> list[int]:
         """The sequences of the messages in memory that have become due, in the order of their times."""
         due = []
@@ -258,6 +286,7 @@ class PendingStore:
         self._border, self._out_lowest = _BEHIND_ALL, inf
         self._out_count = self._due_out_count = self._due_unsaved_count = 0
         self._changed.clear()
+        self._cancelled.clear()
         self._in_checkpoint.clear()
         self.is_blocked = False
         self._emptied = True
@@ -341,6 +370,7 @@ class PendingStore:
             return
         if self._forgotten_from == state.forgotten_from:
             self._forgotten_from = None
+        self._cancelled = {sequence: due for sequence, due in self._cancelled.items() if sequence in self._changed}
         for run in runs:
             self._runs_count -= run.count
             self._let_out(run.first, run.count, run.due_ms)
@@ -361,6 +391,24 @@ class PendingStore:
         if sequence not in self._changed:
             self._changed[sequence] = sequence in self._rows
         self._rows[sequence] = (attempts, due_ms)
+
+    def _cancel_in_runs(self, sequence: int, now_ms: int) -> bool:
+        for place, run in enumerate(self._runs):
+            index = sequence - run.first
+            if 0 <= index < run.count and run.due_ms > now_ms:
+                parts = (evolve(run, count=index), evolve(run, first=sequence + 1, count=run.count - index - 1))
+                self._runs[place : place + 1] = [part for part in parts if part.count]
+                self._runs_count -= 1
+                return True
+        return False
+
+    def _forget_due(self, due_ms: int, sequence: int) -> None:
+        """A row in memory, which was deferred, is gone."""
+        if sequence in self._beyond:
+            self._beyond.remove(sequence)
+        else:
+            self._soon.remove((due_ms, sequence))
+            heapify(self._soon)
 
     def _let_out(self, first: int, count: int, due_ms: int) -> None:
         """Rows behind the border are saved and not in memory any more."""
@@ -449,8 +497,9 @@ class PendingStore:
         """
         assert self._pages is not None
         count = self._pages.count(after, until_ms, below)
-        if after[0] > 0:  # of what is saved behind the border memory knows at most what is not deferred
-            return count
+        if after[0] > 0:  # of what is saved behind the border memory knows at most what is not deferred, or cancelled
+            cancelled = ((due_ms, sequence) for sequence, due_ms in self._cancelled.items())
+            return count - sum(after < key and key[0] <= until_ms and key[1] < below for key in cancelled)
         unchanged = (sequence for sequence in self._rows if sequence not in self._changed)
         changed = (sequence for sequence, was_saved in self._changed.items() if was_saved)
         return max(0, count - sum(after < (0, sequence) and sequence < below for sequence in chain(unchanged, changed)))

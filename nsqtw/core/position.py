@@ -92,6 +92,12 @@ class Position(Protocol):
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
         """Deliver a message that was in flight again, not before `due`."""
 
+    def cancel(self, sequence: int, now: float) -> bool:
+        """
+        Remove a deferred message that was never delivered and is not due. Returns whether there was one. BackendError.
+        Between two checkpoints.
+        """
+
     def on_timer(self, now: float) -> float | None:
         """Make ready what was deferred until now; when to look next."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from zope.interface import Interface
 
-from nsqtw.core.checkpoint import Checkpoint, PendingRow, SavedState
+from nsqtw.core.checkpoint import Checkpoint, PendingRow, PublisherId, SavedState
 
 
 class IPositions(Interface):
@@ -31,6 +31,21 @@ class IPositions(Interface):
         infinity leaves none out. Called like `pending`.
         """
 
+    def pending_row(topic: str, channel: str, sequence: int) -> PendingRow | None:
+        """Return the pending row of one message; None without one. Called like `pending`."""
+
+    def publisher_ids(topic: str, hashes: Sequence[bytes]) -> list[PublisherId]:
+        """
+        Return those of the ids with these hashes that are saved, in any order, perhaps also some that are older than
+        the topic's window; [] for an unknown topic. Called like `pending`.
+        """
+
+    def put_publisher_ids(topic: str, ids: Sequence[PublisherId]) -> None:
+        """Save ids of a topic. Called at the start. BackendError."""
+
+    def forget_publisher_ids(topic: str, start: int) -> None:
+        """Remove the ids of the messages from the sequence `start` on. Called at the start. BackendError."""
+
     def forget_pending(topic: str, channel: str, start: int) -> int:
         """
         Remove the pending rows of a channel from the sequence `start` on. Returns how many they were. Called at the
@@ -47,7 +62,10 @@ class IPositions(Interface):
         """
 
     def save(checkpoint: Checkpoint) -> None:
-        """Make `checkpoint` the saved state, completely or not at all. BackendError."""
+        """
+        Make `checkpoint` the saved state, completely or not at all. Publishers' ids that are older than the window of
+        their topic are removed by and by. BackendError.
+        """
 
     def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
         """

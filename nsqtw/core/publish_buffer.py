@@ -2,7 +2,8 @@
 Publish buffer of a topic: the bodies of this turn, and the waiters for their result.
 
 `seal` encodes the bodies as segments, one run of equal delays at a time, and gives each its position in the log.
-Sequences are taken from the broker in blocks (`sequences`).
+Sequences are taken from the broker in blocks (`sequences`). Where a topic has a `Deduplication`, messages that repeat
+others are left out before. Publishers that want the ids of their messages are told them by `seal`.
 
 Performance: called once per publish command.
 """
@@ -10,11 +11,13 @@ Performance: called once per publish command.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from nsqtw.core.context import Context
-from nsqtw.core.segment import SEGMENT_BYTES, Segment, cuts, encode, sizes_of
+from nsqtw.core.deduplication import Deduplication, Run
+from nsqtw.core.segment import SEGMENT_BYTES, SEQUENCE_BITS, Segment, cuts, encode, sizes_of
 from nsqtw.core.sequences import BLOCK_SIZE
-from nsqtw.interfaces import Waiter
+from nsqtw.interfaces import Assigned, Waiter
 
 
 class PublishBuffer:
@@ -22,7 +25,7 @@ class PublishBuffer:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._runs: list[tuple[int, str, list[bytes], list[bytes] | None]] = []
+        self._runs: list[Run] = []
         """
         Delay in ms, the only channel that gets the messages ("": all), bodies, and encoded headers, None without any.
         Neighbours with one delay and one channel are in one run.
@@ -30,6 +33,8 @@ class PublishBuffer:
         self._earlier = 0
         """Messages in all runs but the last one."""
         self.waiters: list[Waiter] = []
+        self._wanted_ids: list[tuple[int, int, Assigned]] = []
+        """Ranges of the messages of this turn whose ids somebody wants."""
         self._next_sequence = self._block_end = 0
 
     def add(
@@ -56,6 +61,11 @@ class PublishBuffer:
             self._earlier += len(run_bodies)
         runs.append((delay_ms, channel, [*bodies], None if headers is None else [*headers]))
 
+    def want_ids(self, count: int, assigned: Assigned) -> None:
+        """Tell the ids of the next `count` messages when they are sealed."""
+        start = self.count()
+        self._wanted_ids.append((start, start + count, assigned))
+
     def count(self) -> int:
         """Return how many messages were taken in this turn."""
         return self._earlier + (len(self._runs[-1][2]) if self._runs else 0)
@@ -65,10 +75,14 @@ class PublishBuffer:
         waiters, self.waiters = self.waiters, []
         return waiters
 
-    def seal(self, timestamp_ns: int) -> list[Segment]:
-        """Return the bodies of this turn as segments. BackendError when no block of sequences can be reserved."""
-        runs = self._runs
-        self.forget()
+    def seal(self, timestamp_ns: int, deduplication: Deduplication | None = None) -> list[Segment]:
+        """
+        Return the bodies of this turn as segments, without repeats. BackendError when no block of sequences can be
+        reserved, or it cannot be found out what repeats what.
+        """
+        if deduplication is not None or self._wanted_ids:
+            return self._seal_with_ids(timestamp_ns, deduplication)
+        runs, self._runs, self._earlier = self._runs, [], 0
         node_id = self._context.node_id
         segments: list[Segment] = []
         for delay_ms, channel, bodies, headers in runs:
@@ -88,7 +102,26 @@ class PublishBuffer:
     def forget(self) -> None:
         """Drop the messages; their waiters still have to be answered."""
         self._runs = []
+        self._wanted_ids = []
         self._earlier = 0
+
+    def _seal_with_ids(self, timestamp_ns: int, deduplication: Deduplication | None) -> list[Segment]:
+        """Leave out repeats, and tell ids."""
+        runs, wanted_ids = self._runs, self._wanted_ids
+        self.forget()
+        places: Sequence[int] | None = None
+        if deduplication is not None:
+            runs, places = deduplication.sift(runs, timestamp_ns)
+        self._runs = runs
+        segments = self.seal(timestamp_ns)
+        sequences = [*chain.from_iterable(range(segment.first, segment.end) for segment in segments)]
+        if deduplication is not None:
+            deduplication.sealed(sequences)
+        node = self._context.node_id << SEQUENCE_BITS
+        for start, stop, assigned in wanted_ids:
+            wanted = range(start, stop) if places is None else places[start:stop]
+            assigned([node | (sequences[place] if place >= 0 else ~place) for place in wanted])
+        return segments
 
     def _take_sequences(self, count: int) -> int:
         if self._next_sequence + count > self._block_end:

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import islice, takewhile
+from operator import attrgetter
 
 from attrs import evolve
 
@@ -70,7 +72,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
             )
             state = _from_the_oldest(state, log)
         _add_channels(broker, state, asked)
-        backlog, saved_end = _backlog_of(state), state.end
+        backlog, saved_end, lost_from = _backlog_of(state), state.end, _lost_from(state, log)
         repair(state, log, broker.positions)
         if saved_end > log.end and backlog > _backlog_of(state):
             _report_loss(broker, name, log, saved_end, backlog - _backlog_of(state))
@@ -86,6 +88,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         if broker.options.lookupd_tcp_address and state.put_total and not state.released_total:
             topic.hold()
         topic.restore(state, now)
+        _remember_ids(topic, log, saved_end, lost_from, now)
     for asked in named_topics.values():
         _add_ephemeral(broker, asked, now)
     broker.quotas.are_on = True
@@ -200,6 +203,25 @@ def _count_beyond(state: TopicState, log: Log, options: Options, moves: Moves) -
     state.runs, state.marks = runs.state(), [*ages.state()]
 
 
+def _lost_from(state: TopicState, log: Log) -> int:
+    """
+    Return where the messages begin that were saved as stored and are lost. What all channels had reached is not: it was
+    finished, mostly, and trimmed.
+    """
+    return max(log.end, _start(state))
+
+
+def _remember_ids(topic: Topic, log: Log, saved_end: int, lost_from: int, now: float) -> None:
+    """Know the publishers' ids of the messages beyond the end that was saved, and of none that was lost."""
+    if topic.deduplication is None:
+        return
+    if saved_end > lost_from:
+        topic.context.positions.forget_publisher_ids(topic.name, lost_from)
+    while read := log.queue.read(saved_end, _READ_BYTES):
+        topic.deduplication.restore(read, now)
+        saved_end = read[-1].end
+
+
 def _forget_delays(state: TopicState) -> None:
     """Make all deferred messages due now."""
     state.waiting = [evolve(waiting, delay_ms=0) for waiting in state.waiting]
@@ -263,10 +285,20 @@ def _count_unread(state: TopicState, log: Log) -> None:
     while sequence < state.end and (read := log.queue.read(sequence, _READ_BYTES)):
         sequence = read[-1].end
         for segment in read:
-            state.put_total += max(0, min(segment.end, state.end) - max(segment.first, state.released))
+            state.put_total += _unreleased(segment, state)
             for cursor in state.cursors:
                 stop = min(cursor.replays, state.released) if segment.delay_ms else state.released
                 cursor.taken_total -= _unread(segment, cursor.next, stop, state)
+
+
+def _unreleased(segment: Segment, state: TopicState) -> int:
+    """Return how many messages of a segment wait for their release. Of deferred ones some may be cancelled."""
+    low, high = max(segment.first, state.released), min(segment.end, state.end)
+    if not segment.delay_ms:
+        return max(0, high - low)
+    place = max(0, bisect_right(state.waiting, low, key=_first) - 1)
+    runs = takewhile(lambda run: run.first < high, islice(state.waiting, place, None))
+    return sum(max(0, min(run.first + run.count, high) - max(run.first, low)) for run in runs)
 
 
 def _unread(segment: Segment, start: int, stop: int, state: TopicState) -> int:
@@ -288,3 +320,6 @@ def _forget_messages(state: TopicState, log: Log) -> None:
         cursor.emptied = cursor.pending_count > 0
         cursor.pending_count = 0
         cursor.first_deliveries.clear()
+
+
+_first = attrgetter("first")

@@ -14,13 +14,14 @@ Performance: called once per publish command and per segment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from nsqtw.core.backlog import Backlog
 from nsqtw.core.channel import Channel, ChannelOwner
 from nsqtw.core.checkpoint import CursorState, NamedChannel, NamedTopic, TopicState
 from nsqtw.core.context import Context
 from nsqtw.core.damage import DamageLedger
+from nsqtw.core.deduplication import Deduplication
 from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
@@ -29,11 +30,19 @@ from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused, InvalidPolicy
-from nsqtw.interfaces import OperatorLog, Waiter
+from nsqtw.interfaces import Assigned, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.options.policies import NO_TOPIC_POLICY, not_used
 from nsqtw.options.topics import DURABILITIES, EARLIEST
+
+
+class Cancelled(NamedTuple):
+    """The places from which a deferred message was removed."""
+
+    is_released: bool
+    """False: no channel was given it, and none will be."""
+    channels: list[str]
 
 
 class TopicOwner(Context):
@@ -102,6 +111,7 @@ class Topic(ChannelOwner):
         self.message_ttl_ns = 0
         self.given_policy: dict[str, Any] = {}
         """The settings that were made while a broker ran."""
+        self.deduplication: Deduplication | None = None
         self._follow_policy()
         self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
@@ -120,6 +130,11 @@ class Topic(ChannelOwner):
         self._named: NamedTopic | None = None
 
     # -- what /stats shows
+
+    @property
+    def deduplicated_count(self) -> int | None:
+        """Messages that repeated others and were not stored; None without a `dedupe_window`."""
+        return None if self.deduplication is None else self.deduplication.repeat_count
 
     @property
     def is_write_behind(self) -> bool:
@@ -142,13 +157,15 @@ class Topic(ChannelOwner):
         waiter: Waiter,
         headers: Sequence[bytes] | None = None,
         channel: str = "",
+        assigned: Assigned | None = None,
     ) -> None:
         """
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
         as safe as the topic's durability class says, or with a BackendError, Exiting, Draining or Overflow;
         ChannelNotFound; HeadersRefused when the backend cannot store `headers` and `channel`. `headers` are the encoded
         headers of each message (`core.headers`), None when no message has any; `channel` is the only channel that is to
-        have them, "" for all.
+        have them, "" for all. `assigned` is told the ids of the messages. A message that repeats another one
+        (`Deduplication`) is taken as the others are, and not stored.
         """
         if self.exiting or not self._owner.is_taking_publishes:
             waiter(Exiting() if self.exiting else self._owner.refusal())
@@ -170,11 +187,13 @@ class Topic(ChannelOwner):
             self._owner.to_commit.append(self)
         if delay_ms and self._backlog.forgets_delays(self._publish_buffer.count()):
             delay_ms = 0
+        if assigned is not None:
+            self._publish_buffer.want_ids(len(bodies), assigned)
         self._publish_buffer.add(bodies, delay_ms, waiter, headers, channel)
 
     def seal(self, timestamp_ns: int) -> list[Segment]:
         """Return the publishes since the last call as segments with their position in the log."""
-        segments = self._publish_buffer.seal(timestamp_ns)
+        segments = self._publish_buffer.seal(timestamp_ns, self.deduplication)
         if self.ephemeral and not self.is_flowing:
             segments, rest = self._backlog.fitting(segments)
             self._count(rest)
@@ -192,6 +211,8 @@ class Topic(ChannelOwner):
     def accept(self, segments: list[Segment], now: float, *, pinned: bool = False) -> None:
         """These are in the log now (`pinned`: will be); let the channels have them."""
         self.put_total += self._count(segments)
+        if self.deduplication is not None:
+            self.deduplication.accept()
         self.log.append(segments, pinned=pinned)
         self.reader.on_append(segments, now)
         for segment in segments:
@@ -328,6 +349,21 @@ class Topic(ChannelOwner):
         if not self._given_durability and self.durability != self._owner.options.durability_of(self.name):
             self.set_durability("")
 
+    def cancel(self, sequence: int, now: float, channel: str = "") -> Cancelled | None:
+        """
+        Remove a deferred message that is not due, from all channels or from one of them. What a consumer has deferred
+        by REQ stays. None when no channel has it and it does not wait for its release. BackendError. Between two
+        checkpoints; the next one makes it durable.
+        """
+        if sequence >= self.released:
+            if channel or not self._backlog.cancel(sequence):
+                return None
+            self.put_total -= 1
+            self.touch()
+            return Cancelled(is_released=False, channels=[])
+        names = [name for name, one in self.channels.items() if channel in ("", name) and one.cancel(sequence, now)]
+        return Cancelled(is_released=True, channels=names) if names else None
+
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""
         dropped = self.depth
@@ -456,6 +492,9 @@ class Topic(ChannelOwner):
         self.reader.save_into(state, self._owner.timestamp_ns(now) // 10**6)
         self.dropped.forget_below(self.reader.kept_from)
         state.dropped = self.dropped.state()
+        if self.deduplication is not None:
+            state.publisher_ids = self.deduplication.unsaved()
+            state.dedupe_window_ms = self.deduplication.window_ms
         self._in_checkpoint.clear()
         self._saved_with, self.saved_with = self.saved_with, set()
         for channel in self.channels.values():
@@ -476,6 +515,8 @@ class Topic(ChannelOwner):
             if channel.cursor is not None:
                 channel.cursor.end_checkpoint(cursor, failed=failed)
         self._in_checkpoint.clear()
+        if self.deduplication is not None:
+            self.deduplication.end_checkpoint(failed=failed)
         if failed:
             self.saved_with |= self._saved_with
             self.touch()
@@ -519,6 +560,7 @@ class Topic(ChannelOwner):
         self.policy = self._owner.options.topic_policy_of(self.name, given)
         self.message_ttl_ns = _ns(self.policy.message_ttl)
         self.given_policy = dict(given)
+        self._carry_out_policy()
 
     def _follow_policy(self) -> None:
         """Find the policy in force, which the options may have changed."""
@@ -531,6 +573,16 @@ class Topic(ChannelOwner):
             self.given_policy = given
         for complaint in self._owner.options.resolve_topic(self.name).unused:
             self._owner.log("error", "TOPIC({topic}): {complaint}", topic=self.name, complaint=complaint)
+
+    def _carry_out_policy(self) -> None:
+        """Let the parts of the topic that carry its policy out know it. An ephemeral topic keeps no ids."""
+        window = 0.0 if self.ephemeral else self.policy.dedupe_window
+        if not window:
+            self.deduplication = None
+        elif self.deduplication is None:
+            self.deduplication = Deduplication(self._owner, self.name, window)
+        else:
+            self.deduplication.set_window(window)
 
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""

@@ -171,6 +171,13 @@ TOPIC_FAMILIES: tuple[Family[Topic], ...] = (
         attrgetter("rejected_count"),
         _TOPIC,
     ),
+    Family(
+        "nsq_topic_deduplicated_total",
+        COUNTER,
+        "Messages that repeated the publisher's id of another one and were not stored; with dedupe_window only.",
+        attrgetter("deduplicated_count"),
+        _TOPIC,
+    ),
     Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("depth"), _TOPIC),
     Family(
         "nsq_e2e_latency_seconds",

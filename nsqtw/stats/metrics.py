@@ -109,6 +109,7 @@ TOPIC_METRICS: tuple[Metric[Topic], ...] = (
     Metric("lost_count", COUNTER, _damage(attrgetter("lost")), label="lost", is_extra=True),
     Metric("damaged_count", COUNTER, _damage(attrgetter("damaged")), label="damaged", is_extra=True),
     Metric("set_aside_count", COUNTER, _damage(attrgetter("set_aside")), label="set-aside", is_extra=True),
+    Metric("deduplicated_count", COUNTER, attrgetter("deduplicated_count"), label="dedup", is_extra=True),
 )
 CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
     Metric("depth", GAUGE, attrgetter("depth"), label="depth", width=5),

@@ -10,7 +10,7 @@ from attrs import evolve
 from zope.interface import implementer
 
 from nsqtw.backends.dummy import DummyBackend
-from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, SavedState, TopicState
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PublisherId, SavedState, TopicState
 from nsqtw.core.positions import IPositions
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
@@ -62,6 +62,8 @@ class MemoryPositions:
         self.read_failure: BackendError | None = None
         """The error of pending and count_pending, while it is set."""
         self.saved: SavedState = SavedState() if before is None else deepcopy(before.saved)
+        self.saved_ids: dict[str, dict[bytes, PublisherId]] = {} if before is None else deepcopy(before.saved_ids)
+        """Publishers' ids by topic and hash."""
 
     def load(self) -> SavedState:
         """IPositions API"""
@@ -80,11 +82,16 @@ class MemoryPositions:
         topics = {topic.name: topic for topic in self.saved.topics}
         for name in checkpoint.deleted_topics:
             topics.pop(name, None)
+            self.saved_ids.pop(name, None)
         for name, channel in checkpoint.deleted_channels:
             if name in topics:
                 topics[name].cursors = [cursor for cursor in topics[name].cursors if cursor.name != channel]
         for topic in checkpoint.topics:
             topics[topic.name] = _merged_topic(topics.get(topic.name), topic)
+            self.put_publisher_ids(topic.name, topic.publisher_ids)
+            oldest_ms = checkpoint.pending_ms - topic.dedupe_window_ms
+            kept = {one.hash: one for one in self.saved_ids[topic.name].values() if one.published_ms >= oldest_ms}
+            self.saved_ids[topic.name] = kept if topic.dedupe_window_ms else {}
         self.saved.topics = list(topics.values())
         if checkpoint.wall_shift_ms is not None:
             self.saved.wall_shift_ms = checkpoint.wall_shift_ms
@@ -109,6 +116,26 @@ class MemoryPositions:
         self._fail_to_read()
         rows = [row for row in self._pending(topic, channel) if (row.due_ms, row.sequence) > after]
         return sum(row.due_ms <= until_ms and row.sequence < below for row in rows)
+
+    def pending_row(self, topic: str, channel: str, sequence: int) -> PendingRow | None:
+        """IPositions API"""
+        self._fail_to_read()
+        return next((row for row in self._pending(topic, channel) if row.sequence == sequence), None)
+
+    def publisher_ids(self, topic: str, hashes: Sequence[bytes]) -> list[PublisherId]:
+        """IPositions API"""
+        self._fail_to_read()
+        saved = self.saved_ids.get(topic, {})
+        return [saved[found] for found in hashes if found in saved]
+
+    def put_publisher_ids(self, topic: str, ids: Sequence[PublisherId]) -> None:
+        """IPositions API"""
+        self.saved_ids.setdefault(topic, {}).update({one.hash: one for one in ids})
+
+    def forget_publisher_ids(self, topic: str, start: int) -> None:
+        """IPositions API"""
+        kept = {one.hash: one for one in self.saved_ids.get(topic, {}).values() if one.sequence < start}
+        self.saved_ids[topic] = kept
 
     def forget_pending(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""
@@ -155,7 +182,7 @@ def _without_rows(topic: TopicState) -> TopicState:
 
 
 def _merged_topic(old: TopicState | None, new: TopicState) -> TopicState:
-    merged = evolve(new, dropped=list(new.dropped), waiting=list(new.waiting))
+    merged = evolve(new, dropped=list(new.dropped), waiting=list(new.waiting), publisher_ids=[])
     cursors = {cursor.name: cursor for cursor in old.cursors} if old is not None else {}
     for cursor in new.cursors:
         cursors[cursor.name] = _merged_cursor(cursors.get(cursor.name), cursor)

@@ -11,7 +11,16 @@ from operator import attrgetter
 import pytest
 from zope.interface.verify import verifyObject
 
-from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PendingRun, SavedState, TopicState, Waiting
+from nsqtw.core.checkpoint import (
+    Checkpoint,
+    CursorState,
+    PendingRow,
+    PendingRun,
+    PublisherId,
+    SavedState,
+    TopicState,
+    Waiting,
+)
 from nsqtw.core.pending import BEFORE_ALL, all_rows
 from nsqtw.core.positions import IPositions
 from nsqtw.testing.contracts import OnDirectory
@@ -270,6 +279,56 @@ class PositionsContract(OnDirectory):
         assert positions.forget_pending("t", "unknown", 4) == 0
         assert positions.pending("t", "c", BEFORE_ALL, 9) == rows[2::-1]
         assert positions.pending("t", "d", BEFORE_ALL, 9) == rows[::-1]
+
+    def test_the_pending_row_of_one_message(self, positions: IPositions) -> None:
+        """None without a row, of another message or of another channel."""
+        rows = [PendingRow(3, 0, 77), PendingRow(5, 1, 0)]
+        cursors = [CursorState("c", pending=rows, pending_count=2), CursorState("d")]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
+        assert positions.pending_row("t", "c", 3) == rows[0]
+        assert positions.pending_row("t", "c", 4) is None
+        assert positions.pending_row("t", "d", 3) is None
+
+    def test_publishers_ids_are_kept(self, positions: IPositions, directory: str) -> None:
+        """By topic; one that is saved again replaces the one before."""
+        ids = [PublisherId(bytes([number]) * 16, 1000 + number, number) for number in range(3)]
+        other = PublisherId(ids[0].hash, 5, 6)
+        newer = PublisherId(ids[1].hash, 2000, 9)
+        saved = TopicState("t", publisher_ids=ids, dedupe_window_ms=5000)
+        positions.save(Checkpoint(topics=[saved, TopicState("u", publisher_ids=[other], dedupe_window_ms=5000)]))
+        positions.save(Checkpoint(topics=[TopicState("t", publisher_ids=[newer], dedupe_window_ms=5000)]))
+        hashes = [one.hash for one in ids]
+        positions.close(False)
+        store = self.make_positions(directory)
+        store.load()
+        found = store.publisher_ids("t", [*hashes, b"?" * 16])
+        assert sorted(found, key=attrgetter("hash")) == [ids[0], newer, ids[2]]
+        assert store.publisher_ids("u", hashes) == [other]
+        assert store.publisher_ids("unknown", hashes) == store.publisher_ids("t", []) == []
+        store.close(False)
+
+    def test_many_publishers_ids_are_found_at_once(self, positions: IPositions) -> None:
+        """As many as a turn has."""
+        ids = [PublisherId(b"%016d" % number, 1, number) for number in range(2500)]
+        positions.put_publisher_ids("t", ids)
+        found = positions.publisher_ids("t", [one.hash for one in ids])
+        assert sorted(found, key=attrgetter("hash")) == ids
+
+    def test_publishers_ids_are_forgotten_from_a_sequence_on(self, positions: IPositions) -> None:
+        """Of one topic only."""
+        ids = [PublisherId(b"%016d" % number, 1, number) for number in range(5)]
+        positions.put_publisher_ids("t", ids)
+        positions.put_publisher_ids("u", ids)
+        positions.forget_publisher_ids("t", 3)
+        hashes = [one.hash for one in ids]
+        assert [len(positions.publisher_ids(topic, hashes)) for topic in ("t", "u")] == [3, 5]
+
+    def test_publishers_ids_go_with_their_topic(self, positions: IPositions) -> None:
+        """One that is created again has none of them."""
+        ids = [PublisherId(b"x" * 16, 1, 1)]
+        positions.save(Checkpoint(topics=[TopicState("t", publisher_ids=ids, dedupe_window_ms=5000)]))
+        positions.save(Checkpoint(deleted_topics=["t"], topics=[TopicState("t", dedupe_window_ms=5000)]))
+        assert positions.publisher_ids("t", [b"x" * 16]) == []
 
     def test_delays_are_forgotten(self, positions: IPositions) -> None:
         """Rows of all channels become due; the rest of the rows stays."""

@@ -343,3 +343,36 @@ def test_a_delimiter_may_come_in_pieces(size: int) -> None:
         found += messages._add(text[start:end])
     found.append(b"".join(messages._pieces))
     assert found == text.split(b"--")
+
+
+def test_a_deferred_message_is_cancelled(on_nsqd: Nsqtw, topic: str, nsqd: Broker) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("channel", "create", topic, "d")
+    on_nsqd("pub", topic, "--defer", "1h", "one", "two")
+    rows = on_nsqd("peek", topic, "c", "--state", "deferred", "-o", "json").json
+    one, two = (row["id"] for row in sorted(rows, key=lambda row: row["body"]))
+    done = on_nsqd("message", "cancel", topic, one)
+    assert (done.code, done.out) == (0, f"message {one} of topic {topic} is cancelled in channels c, d\n")
+    again = on_nsqd("message", "cancel", topic, one)
+    assert (again.code, again.out) == (3, "")
+    assert "no deferred message has this id" in again.err
+    in_one = on_nsqd("message", "cancel", topic, two, "--channel", "d", "-o", "json").json
+    assert in_one == {
+        "topic": topic,
+        "cancelled": [{"node": nsqd.http_address, "id": two, "released": True, "channels": ["d"]}],
+    }
+    [row] = on_nsqd("peek", topic, "c", "--state", "deferred", "-o", "json").json
+    assert row["id"] == two
+
+
+def test_what_cannot_be_cancelled(on_nsqd: Nsqtw, topic: str, nsqd: Broker) -> None:
+    unknown = on_nsqd("message", "cancel", topic, "0" * 16)
+    assert (unknown.code, unknown.err) == (3, f"nsqtw: no node has a topic '{topic}'; 'nsqtw topic list' shows them\n")
+    make(on_nsqd, topic)
+    invalid = on_nsqd("message", "cancel", topic, "seven")
+    assert (invalid.code, invalid.err.count("\n")) == (2, 1)
+    assert "ID must be the 16 hex digits" in invalid.err
+    without_window = on_nsqd("message", "cancel", topic, "seven", "--publisher-id")
+    assert "no dedupe_window" in without_window.err
+    waiting = on_nsqd("pub", topic, "--defer", "1h", "one")
+    assert waiting.code == 0

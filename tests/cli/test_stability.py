@@ -13,7 +13,7 @@ COUNTS = {"depth", "backend_depth", "in_flight", "deferred", "messages", "oldest
 TOPIC = {"topic", "channels", "message_bytes", "durability", "retention", "node_count", *COUNTS}
 CHANNEL = {"topic", "channel", "requeued", "timed_out", "consumers", *COUNTS}
 RATES = {"in_rate", "out_rate", "requeue_rate", "timeout_rate"}
-MESSAGE = {"id", "timestamp", "attempts", "node", "due", "deadline", "consumer", "body", "encoding"}
+MESSAGE = {"id", "timestamp", "attempts", "node", "due", "deadline", "consumer", "headers", "body", "encoding"}
 SEEK = {"node", "position", "replayed", "skipped", "depth"}
 NODE = {
     *("node", "tcp_address", "hostname", "version", "health", "uptime", "topics", "channels", "depth", "messages"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.cluster.answers import (
+    cancelled_in,
     document_in,
     messages_in,
     names_in,
@@ -211,3 +213,17 @@ def test_any_document_is_read_or_refused(value: object) -> None:
             read(document_in(body))
         except ServerFailed:
             pass
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"id": 7, "released": True, "channels": []},
+        {"id": "a", "released": 1, "channels": []},
+        {"id": "a", "released": True, "channels": "c"},
+    ],
+)
+def test_an_odd_answer_to_a_cancellation(document: dict[str, Any]) -> None:
+    with pytest.raises(ServerFailed, match="no id, released and channels"):
+        cancelled_in(document, "n")

@@ -139,6 +139,7 @@ def test_what_another_nsqd_cannot_do() -> None:
         for method, arguments in (
             ("messages", ("t", "c")),
             ("seek", ("t", "c", "earliest")),
+            ("cancel", ("t", "0" * 16)),
             ("set_durability", ("t", "os")),
         ):
             with pytest.raises(Unsupported, match="only nsqd of nsqtw can do this"):

@@ -107,8 +107,10 @@ def goes_on(checkpointer: Checkpointer) -> bool:
 class BrokerHarness:
     """One broker and what survives its crashes."""
 
+    make_options = Options
+
     def __init__(self, page_rows: int = PAGE_ROWS, **options: Any) -> None:
-        self.options = Options(**{"node_id": 617, **options})
+        self.options = self.make_options(**{"node_id": 617, **options})
         self.now = START
         self.wall_ns = WALL_NS
         """What the wall clock of the next process is ahead of `now`."""

@@ -89,7 +89,7 @@ def test_it_is_as_much_as_an_ephemeral_channel_could_take_deferred_messages_not_
         harness.put(b"x" * SEGMENT_BYTES, delay_ms=delay_ms)
         harness.turn()
     topic = harness.topic()
-    unreleased = Backlog(topic)
+    unreleased = Backlog(topic, topic._backlog.waiting)
     assert [one.delay_ms for one in unreleased.segments()] == [0, 500, 0]
     assert unreleased.for_ephemeral(topic.channels.values()) == [], "there is no such channel"
     topic.pause()

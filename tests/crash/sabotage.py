@@ -24,7 +24,7 @@ from nsqtw.core.checkpoint import Checkpoint, CursorState
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
-from nsqtw.interfaces import Waiter
+from nsqtw.interfaces import Assigned, Waiter
 from tests.crash.file_layers import Volatile
 
 _EVERY = 5
@@ -108,8 +108,9 @@ def deliver_early() -> None:
         waiter: Waiter,
         headers: Sequence[bytes] | None = None,
         channel: str = "",
+        assigned: Assigned | None = None,
     ) -> None:
-        put(self, bodies, delay_ms // _TOO_SOON, waiter, headers, channel)
+        put(self, bodies, delay_ms // _TOO_SOON, waiter, headers, channel, assigned)
 
     Topic.put = wrong  # type: ignore[method-assign]
 

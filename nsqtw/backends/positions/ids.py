@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
+
+from nsqtw.backends.positions.publisher_ids import highest_topic
 
 
 class Ids:
@@ -22,7 +25,9 @@ class Ids:
             cursors[topics[topic]][channel] = number
         self._topics = {name: number for number, name in topics.items()}
         self._cursors = cursors  # all at once: another thread may look a cursor up
-        self._next_topic = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
+        highest: int = connection.execute("SELECT ifnull(max(id), 0) FROM topic").fetchone()[0]
+        # The publishers' ids of a deleted topic are removed later: its number is given to no other topic.
+        self._next_topic = max(highest, highest_topic(connection)) + 1
         self._next_cursor = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM cursor").fetchone()[0]
 
     def of_topic(self, topic: str) -> int:
@@ -32,6 +37,14 @@ class Ids:
             self._cursors[topic] = {}
             self._next_topic += 1
         return number
+
+    def known_topic(self, topic: str) -> int:
+        """-1 when there is none. From any thread."""
+        return self._topics.get(topic, -1)
+
+    def topics(self) -> Iterable[int]:
+        """All numbers of topics."""
+        return self._topics.values()
 
     def of_cursor(self, topic: str, channel: str) -> int:
         cursors = self._cursors[topic]

@@ -1,6 +1,9 @@
 """
 The tables of `positions.db`, and how those of an older nsqtw become these.
 
+Publishers' ids are ordered by their hash within a topic: a row is found, and rows that are too old are removed, by the
+primary key alone.
+
 Held rows are found in two orders: by sequence, when files are trimmed, and by when they are due, when a channel wants
 the next ones. The index of the second order has all of a row in it, so reading a page touches nothing else.
 """
@@ -18,6 +21,17 @@ VERSION = POLICIES
 """The highest version that is known."""
 
 _PENDING_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
+
+_TABLES_BESIDE = """
+CREATE TABLE IF NOT EXISTS dedupe (     -- publishers' ids (`core.deduplication`)
+    topic INTEGER NOT NULL,
+    hash BLOB NOT NULL,                 -- 16 bytes
+    published_ms INTEGER NOT NULL,      -- in the clock of due_ms
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (topic, hash)
+) WITHOUT ROWID
+"""
+"""Tables that an older nsqtw does not know and leaves as they are: they do not raise the version."""
 
 _SCHEMA = f"""
 CREATE TABLE broker (
@@ -104,3 +118,5 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+    if version in (PLAIN, POLICIES):
+        connection.executescript(f"BEGIN; {_TABLES_BESIDE}; COMMIT")

@@ -24,6 +24,7 @@ from threading import Lock
 from zope.interface import implementer
 
 from nsqtw.backends.files import Files, backend_error, create_private
+from nsqtw.backends.positions import publisher_ids
 from nsqtw.backends.positions.ids import Ids
 from nsqtw.backends.positions.policy_rows import PolicyRows
 from nsqtw.backends.positions.rows import (
@@ -37,7 +38,7 @@ from nsqtw.backends.positions.rows import (
 )
 from nsqtw.backends.positions.schema import VERSION, bring_up_to_date
 from nsqtw.backends.spare_space import SpareSpace
-from nsqtw.core.checkpoint import Checkpoint, PendingRow, SavedState, TopicState
+from nsqtw.core.checkpoint import Checkpoint, PendingRow, PublisherId, SavedState, TopicState
 from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError, BackendFull
 
@@ -68,6 +69,7 @@ _DUE_PAGE = """
 SELECT sequence, attempts, due_ms FROM held INDEXED BY held_due
 WHERE cursor = ? AND (due_ms, sequence) > (?, ?) ORDER BY due_ms, sequence LIMIT ?
 """
+_PENDING_ROW = "SELECT sequence, attempts, due_ms FROM held WHERE cursor = ? AND sequence = ?"
 _DUE_COUNT = """
 SELECT count(*) FROM held INDEXED BY held_due
 WHERE cursor = ? AND (due_ms, sequence) > (?, ?) AND due_ms <= ? AND sequence < ?
@@ -94,8 +96,8 @@ _BUSY_SECONDS = 1.0
 @implementer(IPositions)
 class Positions:
     """
-    The database at `path`. It may be used from several threads; `load` comes first. What `pending` and `count_pending`
-    read they read by a connection of their own, for which a save is no obstacle.
+    The database at `path`. It may be used from several threads; `load` comes first. Pending rows and publishers' ids
+    are read by a connection of their own, for which a save is no obstacle.
     """
 
     def __init__(self, path: str) -> None:
@@ -106,6 +108,10 @@ class Positions:
         self._ids = Ids()
         self._policies = PolicyRows()
         self._is_suspect = False
+        self._sweep = publisher_ids.Sweep()
+        self._has_publisher_ids = True
+        self._windows_ms: dict[int, int] = {}
+        """How long the publishers' ids of each topic that was saved are kept."""
         self._spare = SpareSpace(Files(), path)
 
     def load(self) -> SavedState:
@@ -173,6 +179,7 @@ class Positions:
             for topic, channel in checkpoint.deleted_channels:
                 self._delete_channel(connection, topic, channel)
             self._put(connection, checkpoint.topics)
+            self._put_publisher_ids(connection, checkpoint)
             if checkpoint.wall_shift_ms is not None:
                 connection.execute("UPDATE broker SET wall_shift_ms = ?", (checkpoint.wall_shift_ms,))
             if self._is_suspect:
@@ -210,6 +217,28 @@ class Positions:
             bounds = (number, *_finite(after), *_finite((until_ms, below)))
             count: int = reader.execute(_DUE_COUNT, bounds).fetchone()[0]
             return count
+
+    def pending_row(self, topic: str, channel: str, sequence: int) -> PendingRow | None:
+        """IPositions API"""
+        with self._read_pending() as reader:
+            bounds = (self._ids.known_cursor(topic, channel), sequence)
+            row = reader.execute(_PENDING_ROW, bounds).fetchone()
+        return None if row is None else pending_row(*row)
+
+    def publisher_ids(self, topic: str, hashes: Sequence[bytes]) -> list[PublisherId]:
+        """IPositions API"""
+        with self._read_pending() as reader:
+            return publisher_ids.find(reader, self._ids.known_topic(topic), hashes)
+
+    def put_publisher_ids(self, topic: str, ids: Sequence[PublisherId]) -> None:
+        """IPositions API"""
+        with self._lock, self._transaction(durable=False) as connection:
+            publisher_ids.put(connection, publisher_ids.rows_of(self._ids.of_topic(topic), ids))
+
+    def forget_publisher_ids(self, topic: str, start: int) -> None:
+        """IPositions API"""
+        with self._lock, self._transaction(durable=False) as connection:
+            publisher_ids.forget(connection, self._ids.known_topic(topic), start)
 
     def forget_pending(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""
@@ -351,6 +380,19 @@ class Positions:
         connection.executemany(_PUT_PENDING, pending)
         connection.executemany(_PUT_RUN, runs)
         self._policies.write(connection, topics)
+
+    def _put_publisher_ids(self, connection: sqlite3.Connection, checkpoint: Checkpoint) -> None:
+        """Insert new ones, and remove some of those that are too old."""
+        rows: list[publisher_ids.Row] = []
+        for topic in checkpoint.topics:
+            number = self._ids.of_topic(topic.name)
+            self._windows_ms[number] = topic.dedupe_window_ms
+            rows += publisher_ids.rows_of(number, topic.publisher_ids)
+        if rows:
+            publisher_ids.put(connection, rows)
+        if rows or self._has_publisher_ids:
+            windows_ms = {number: self._windows_ms.get(number) for number in self._ids.topics()}
+            self._has_publisher_ids = self._sweep.go_on(connection, len(rows), windows_ms, checkpoint.pending_ms)
 
     def _delete_topic(self, connection: sqlite3.Connection, topic: str) -> None:
         for channel in self._ids.channels(topic):

@@ -1,0 +1,137 @@
+"""
+POST /v2/topic/cancel: cancelling a deferred message before its time.
+
+    /v2/topic/cancel?topic=&id=&channel=                {"id", "released", "channels"}; `channel`: in this one only
+    /v2/topic/cancel?topic=&publisher_id=&channel=      the same, of the message with the publisher's id
+
+It is done between two saves, as a seek is (`api.replay`): the first one, so that no row of the message is on its way to
+positions.db; the second one makes it durable, and then it is answered. Cancellations that arrive meanwhile share both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from twisted.logger import Logger
+
+from nsqtw.api.context import ApiContext
+from nsqtw.core.segment import SEQUENCE_BITS, id_of, sequence_of
+from nsqtw.core.topic import Topic
+from nsqtw.errors import BackendError
+from nsqtw.http.endpoints import CHANNEL, CHANNEL_WORDS, JSON, NOT_STORED, TOPIC, Parameter, Section, endpoint
+from nsqtw.http.names import Parameters, channel_named, topic_name, topic_named
+from nsqtw.http.query import parameters
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
+from nsqtw.rights import PUBLISH
+
+_MISSING_ID = failure(400, "MISSING_ARG_ID")
+_INVALID_ID = failure(400, "INVALID_ID")
+_NO_WINDOW = failure(400, "DEDUPE_WINDOW_REQUIRED")
+_NOT_DEFERRED = failure(404, "MESSAGE_NOT_DEFERRED")
+_TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
+
+_ID = Parameter("id", {"type": "string", "pattern": "^[0-9a-fA-F]{16}$", "description": "the id of the message"})
+_PUBLISHER_ID = Parameter(
+    "publisher_id", {"type": "string", "description": "instead of `id`: the id that its publisher gave the message"}
+)
+_CANCELLED = {
+    JSON: {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "released": {"type": "boolean"},
+            "channels": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["id", "released", "channels"],
+    }
+}
+_MESSAGE_ID = re.compile(r"[0-9a-fA-F]{16}")
+
+_FindSequence = Callable[[], "int | None"]
+
+_log = Logger()
+
+
+class Cancelling(Section):
+    """Cancels deferred messages of a broker. Permission to publish is permission to cancel."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._broker = context.broker
+        self._pump = context.pump
+
+    @endpoint(
+        "POST",
+        "/v2/topic/cancel",
+        "Cancel a deferred message",
+        required=(TOPIC,),
+        optional=(_ID, _PUBLISHER_ID, CHANNEL),
+        success=_CANCELLED,
+        errors={
+            400: [*CHANNEL_WORDS, "MISSING_ARG_ID", "INVALID_ID", "DEDUPE_WINDOW_REQUIRED"],
+            404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND", "MESSAGE_NOT_DEFERRED"],
+            **NOT_STORED,
+        },
+        needs=PUBLISH,
+    )
+    def cancel(self, request: HttpRequest) -> Answer | None:
+        """POST /v2/topic/cancel"""
+        params = parameters(request.query)
+        topic = topic_named(self._broker, topic_name(params))
+        find = self._sequence(topic, params)
+        channel = channel_named(self._broker, params).name if "channel" in params else ""
+        if self._broker.stopping:
+            return EXITING
+        self._broker.checkpointer.ask(partial(self._cancel_now, request, topic, find, channel))
+        self._pump.wake()
+        return None
+
+    def _sequence(self, topic: Topic, params: Parameters) -> _FindSequence:
+        """Return what finds the sequence of the message. Refused."""
+        if "publisher_id" in params:
+            deduplication, publisher_id = topic.deduplication, params["publisher_id"]
+            if "id" in params or not publisher_id or not _is_text(publisher_id):
+                raise Refused(_INVALID_ID)
+            if deduplication is None:
+                raise Refused(_NO_WINDOW)
+            return lambda: deduplication.sequence_of(publisher_id, self._pump.now())
+        if "id" not in params:
+            raise Refused(_MISSING_ID)
+        if not _MESSAGE_ID.fullmatch(params["id"]):
+            raise Refused(_INVALID_ID)
+        message_id = params["id"].encode()
+        is_ours = int(message_id, 16) >> SEQUENCE_BITS == self._broker.node_id
+        return lambda: sequence_of(message_id) if is_ours else None
+
+    def _cancel_now(
+        self, request: HttpRequest, topic: Topic, find: _FindSequence, channel: str, error: Exception | None
+    ) -> None:
+        """What was deferred is saved, or saving it failed."""
+        if error is not None:
+            request.answer_later(_failed(error))
+            return
+        try:
+            sequence = find()
+            cancelled = None if sequence is None else topic.cancel(sequence, self._pump.now(), channel)
+        except BackendError as failed:
+            request.answer_later(_failed(failed))
+            return
+        if topic.exiting or sequence is None or cancelled is None:
+            request.answer_later(_TOPIC_NOT_FOUND if topic.exiting else _NOT_DEFERRED)
+            return
+        message_id = id_of(self._broker.node_id, sequence).decode()
+        done = document({"id": message_id, "released": cancelled.is_released, "channels": cancelled.channels})
+        self._broker.checkpointer.ask(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
+        self._pump.wake()
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a parameter was UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _failed(error: Exception) -> Answer:
+    _log.error("cancelling a message failed - {error}", error=error)
+    return INTERNAL_ERROR
