@@ -3,7 +3,7 @@ A channel: consumers that share one position in a topic's log.
 
 Theory of operation. `serve` divides what the position has among all ready consumers. With several of them each gets at
 most its share, ceil(available / ready), and the first one rotates; those in the broker's own zone, or else region, come
-first. In one turn a consumer is given at most SEGMENT_BYTES (or one larger message), which bounds its output. FIN, REQ
+first. In one turn a consumer is given at most its `turn_bytes` (or one larger message), which bounds its output. FIN, REQ
 and TOUCH look an id up in the table of the consumer that sent them (`core.in_flight`); if the id is absent, the tables
 of all consumers are searched for the error to answer: not in flight, or owned by another client.
 
@@ -31,7 +31,7 @@ from nsqtw.core.log import Log
 from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
 from nsqtw.core.position import Position
-from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
+from nsqtw.core.segment import Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, ChannelFull, Exiting
@@ -355,7 +355,7 @@ class Channel(Timer):
         ready = self._ready()
         self.topic.set_hungry(self, False)
         for consumer in ready:
-            consumer.allowance = SEGMENT_BYTES
+            consumer.allowance = consumer.turn_bytes
         try:
             available = self.position.available
             while ready and available > 0:
@@ -499,8 +499,15 @@ class Channel(Timer):
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)
         return NOT_OWNED if owned else NOT_IN_FLIGHT
 
+    def tell_paused(self) -> None:
+        """Its pause or that of its topic has changed: tell the consumers that want to know."""
+        for consumer in self.consumers:
+            if consumer.on_pause is not None:
+                consumer.on_pause(self.paused or self.topic.paused)
+
     def _set_paused(self, paused: bool) -> None:
         self.paused = paused
+        self.tell_paused()
         self._touch()
         if not self.ephemeral:
             self.topic.change_names(at_once=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from nsqtw.core.timers import Timer
-from nsqtw.interfaces import IBroker, IProtocol
+from nsqtw.interfaces import IBroker, IProtocol, ISteppedProtocol
 from nsqtw.upgrades import Upgrade
 
 MAX_BYTES: Final = 64 * 1024
@@ -67,13 +67,15 @@ class Session(Timer):
 class SessionAdapter(Session):
     """
     A session of another class. Its commands are not known here, so it gets STEP_BYTES of what was read at once, and the
-    next ones when `receive_data` is called again. Nothing is read for it while its `broker` waits for an authorizer.
+    next ones when `receive_data` is called again; one that provides ISteppedProtocol gets everything. Nothing is read
+    for it while its `broker` waits for an authorizer.
     """
 
     def __init__(self, session: IProtocol, broker: IBroker | None = None) -> None:
         super().__init__()
-        self._session = session
+        self._session: Any = session
         self._broker: Any = broker
+        self._steps_itself: bool = ISteppedProtocol.providedBy(session)
         self._unread = b""
         self._offset = 0
         self._has_ended = False
@@ -92,6 +94,8 @@ class SessionAdapter(Session):
 
     @property
     def is_behind(self) -> bool:
+        if self._steps_itself:
+            return bool(self._session.is_behind) and not self._is_waiting
         is_ready = self._session.wants_data and not self._session.closing and not self._is_waiting
         return bool(self._unread and is_ready)
 
@@ -104,7 +108,7 @@ class SessionAdapter(Session):
         return ""
 
     def receive_data(self, chunk: bytes, now: float) -> None:
-        if not self._unread and len(chunk) <= STEP_BYTES:
+        if self._steps_itself or (not self._unread and len(chunk) <= STEP_BYTES):
             self._session.receive_data(chunk, now)
             return
         if chunk:
@@ -124,7 +128,11 @@ class SessionAdapter(Session):
             self._session.receive_end(now)
 
     def data_to_send(self) -> list[bytes | Upgrade]:
-        return self._session.data_to_send()
+        out = self._session.data_to_send()
+        for index, item in enumerate(out):
+            if type(item) is not bytes and isinstance(item, bytes | bytearray | memoryview):
+                out[index] = bytes(item)
+        return out
 
     def pause_delivery(self) -> None:
         self._session.pause_delivery()
