@@ -3,9 +3,9 @@ A channel: consumers that share one position in a topic's log.
 
 Theory of operation. `serve` divides what the position has among all ready consumers. With several of them each gets at
 most its share, ceil(available / ready), and the first one rotates; those in the broker's own zone, or else region, come
-first. In one turn a consumer is given at most its `turn_bytes` (or one larger message), which bounds its output. FIN, REQ
-and TOUCH look an id up in the table of the consumer that sent them (`core.in_flight`); if the id is absent, the tables
-of all consumers are searched for the error to answer: not in flight, or owned by another client.
+first. In one turn a consumer is given at most its `turn_bytes` (or one larger message), which bounds its output. FIN,
+REQ and TOUCH look an id up in the table of the consumer that sent them (`core.in_flight`); if the id is absent, the
+tables of all consumers are searched for the error to answer: not in flight, or owned by another client.
 
 The table of a consumer that has left stays in `departed` until everything in it has timed out: NSQ does not requeue on
 disconnect. With the option `requeue_on_disconnect` its messages are requeued at once.
@@ -247,6 +247,8 @@ class Channel(Timer):
         for message_id, delivery in deliveries:
             self.position.requeue(message_id, delivery)
         self.timeout_count += len(deliveries)
+        if consumer.on_removed is not None:
+            consumer.on_removed()
         if not consumer.in_flight and consumer in self.departed:
             self.departed.remove(consumer)
         self._touch()
@@ -283,6 +285,8 @@ class Channel(Timer):
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
+            if consumer.on_removed is not None:
+                consumer.on_removed()
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         more = self._unfinished_count - before
         self.joined_total -= max(0, more)
@@ -313,6 +317,8 @@ class Channel(Timer):
         """Drop all messages: waiting, deferred and in flight."""
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget()
+            if consumer.on_removed is not None:
+                consumer.on_removed()
         self.departed.clear()
         self.position.empty()
         self._touch()

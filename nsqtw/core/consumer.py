@@ -51,6 +51,7 @@ class Consumer(Timer):
         "sample_rate",
         "is_blocked",
         "on_pause",
+        "on_removed",
         "turn_bytes",
         "touch_timeout",
         "zone_local",
@@ -84,6 +85,8 @@ class Consumer(Timer):
         self.region_local = False
         self.on_pause: Callable[[bool], None] | None = None
         """Told when the channel or its topic is paused (True) or goes on."""
+        self.on_removed: Callable[[], None] | None = None
+        """Told when messages that it did not answer have left `in_flight`: after a timeout, an empty or a seek."""
         self.turn_bytes = SEGMENT_BYTES
         """Bytes that it may be given in a turn; one message more than fits."""
         self.allowance = 0

@@ -128,7 +128,7 @@ class SessionAdapter(Session):
             self._session.receive_end(now)
 
     def data_to_send(self) -> list[bytes | Upgrade]:
-        out = self._session.data_to_send()
+        out: list[bytes | Upgrade] = self._session.data_to_send()
         for index, item in enumerate(out):
             if type(item) is not bytes and isinstance(item, bytes | bytearray | memoryview):
                 out[index] = bytes(item)

@@ -428,9 +428,7 @@ class _Subscribe(Command):
 
     __slots__ = ("_broker", "consumer", "once")
 
-    def __init__(
-        self, broker: ClientBroker, topic: str, channel: str, consumer: ClientConsumer, *, once: bool
-    ) -> None:
+    def __init__(self, broker: ClientBroker, topic: str, channel: str, consumer: ClientConsumer, *, once: bool) -> None:
         super().__init__(b"SUB", topic, channel)
         self._broker = broker
         self.consumer = consumer
@@ -449,9 +447,7 @@ class _Subscribe(Command):
 class _Callbacks:
     """The receiver of `IBroker.subscribe`."""
 
-    def __init__(
-        self, deliver: Callable[[list[Message]], None], ended: Callable[[], None], answered: Answered
-    ) -> None:
+    def __init__(self, deliver: Callable[[list[Message]], None], ended: Callable[[], None], answered: Answered) -> None:
         self._deliver = deliver
         self._ended = ended
         self._answered = answered

@@ -23,7 +23,7 @@ from nsqtw.protocols.guarded.byte_credit import ByteCredit
 from nsqtw.protocols.guarded.messages import Batch
 from nsqtw.protocols.parameters import message_id_of
 
-MAX_RANGE = 65536
+MAX_RANGE = 4096
 """Messages that one command about ranges may name: a message is looked at after the other."""
 MAX_REASON = 1000
 """Characters of a reason in the log."""
@@ -65,6 +65,7 @@ class ClientConsumer:
         self.inner = Consumer(client, broker.timers, self._deliver, self._end, msg_timeout)
         self.inner.deliver_with_headers = self._deliver_with_headers
         self.inner.on_pause = self._on_pause
+        self.inner.on_removed = self._on_removed
         self._byte_credit = ByteCredit(self.inner)
         self._log_refusal = log_refusal
         self._messages: MessageAccess | None = None
@@ -228,6 +229,11 @@ class ClientConsumer:
         if receiver is not None:
             receiver.ended(None)
 
+    def _on_removed(self) -> None:
+        """With a byte limit there may be room for others. The channel wakes up by itself."""
+        if self._byte_credit.limit:
+            self._regulate()
+
     def _on_pause(self, is_paused: bool) -> None:
         if self._receiver is not None:
             self._receiver.paused(is_paused)
@@ -264,7 +270,9 @@ class ClientConsumer:
         """Return all ids of some ranges. ClientError when there are too many, or a number is none of an id."""
         total = sum(count for _, count in ranges)
         if total > MAX_RANGE:
-            raise self._refused(ClientError("E_INVALID", f"{verb} of {total} messages, at most {MAX_RANGE} are allowed"))
+            raise self._refused(
+                ClientError("E_INVALID", f"{verb} of {total} messages, at most {MAX_RANGE} are allowed")
+            )
         ids: list[bytes] = []
         for first, count in ranges:
             if not 0 <= first < 1 << 63:
