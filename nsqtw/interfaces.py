@@ -198,6 +198,8 @@ class IBroker(Interface):
         now: float,
         headers: Sequence[Mapping[str, str] | bytes] | None = None,
         delays: Sequence[float] | None = None,
+        *,
+        each: bool = False,
     ) -> None:
         """
         Store messages, all or none, to be delivered after `delay` seconds. The topic is made when there is none. After
@@ -205,7 +207,8 @@ class IBroker(Interface):
         for any other.
 
         Version 2: `headers` are those of each message, as names and values or encoded as in docs/protocol-v3.md;
-        `delays`, in the place of `delay`, is the delay of each message.
+        `delays`, in the place of `delay`, is the delay of each message. `each`: these are publishes of one message each
+        that came together; the limit of several does not apply, and what is answered is true of each of them.
         """
 
     def subscribe(

@@ -17,6 +17,7 @@ from nsqtw.upgrades import Upgrade
 
 MAX_BYTES: Final = 64 * 1024
 """Worth a read in any case: half of what a socket holds at first."""
+_ONLY_BYTES: Final = {bytes}
 STEP_BYTES: Final = 16 * 1024
 """Bytes that a session of another class is given at once."""
 
@@ -129,10 +130,9 @@ class SessionAdapter(Session):
 
     def data_to_send(self) -> list[bytes | Upgrade]:
         out: list[bytes | Upgrade] = self._session.data_to_send()
-        for index, item in enumerate(out):
-            if type(item) is not bytes and isinstance(item, bytes | bytearray | memoryview):
-                out[index] = bytes(item)
-        return out
+        if set(map(type, out)) <= _ONLY_BYTES:
+            return out
+        return [bytes(item) if isinstance(item, bytes | bytearray | memoryview) else item for item in out]
 
     def pause_delivery(self) -> None:
         self._session.pause_delivery()

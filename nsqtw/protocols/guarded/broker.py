@@ -77,7 +77,7 @@ class ClientBroker:
         if broker.authorizations is not None:
             authorizations = Asking(broker.authorizations, self._on_rights)
             self._client_auth = ClientAuth(client, authorizations, broker.log, self._refuse, self._wait, self._go_on)
-            self._commands.client_auth = self._client_auth
+            self._commands.ask(self._client_auth)
         self._welcome: Replies | None = Replies(self._let_in, _do_nothing)
         self._authorizing: Answered | None = None
         self._timers: set[Call] = set()
@@ -85,6 +85,8 @@ class ClientBroker:
         self._has_subscribed = False
         """Whether `subscribe` was called, which can be done once."""
         self._unstored_bytes = 0
+        self.is_waiting = False
+        """IBroker API."""
         self._checked_topic = ""
         """The name that was checked last: most publishers publish to one topic."""
 
@@ -99,11 +101,6 @@ class ClientBroker:
     def needs_authorization(self) -> bool:
         """IBroker API."""
         return self._client_auth is not None and not self._client.authed
-
-    @property
-    def is_waiting(self) -> bool:
-        """IBroker API."""
-        return self._commands.is_waiting or self._unstored_bytes > MAX_UNSTORED_BYTES
 
     @property
     def is_draining(self) -> bool:
@@ -251,22 +248,23 @@ class ClientBroker:
         now: float,
         headers: Sequence[Headers] | None = None,
         delays: Sequence[float] | None = None,
+        *,
+        each: bool = False,
     ) -> None:
         """IBroker API."""
         taken = bytes_of(bodies)
-        is_several = len(taken) != 1
-        verb = "DPUB" if delay else "MPUB" if is_several else "PUB"
+        verb = b"DPUB" if delay else b"PUB" if each or len(taken) == 1 else b"MPUB"
         try:
             if topic != self._checked_topic:
-                code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == "MPUB" else "E_BAD_TOPIC"
-                checked_name(topic.encode("utf-8", "replace"), code, f"{verb} topic name")
+                code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
+                checked_name(topic.encode("utf-8", "replace"), code, f"{verb.decode()} topic name")
                 self._checked_topic = topic
             check_bodies(verb, taken, self._options)
             encoded = None if headers is None else checked_headers(verb, headers, len(taken))
             delays_ms: Sequence[int] = _NO_DELAY
             if delay or delays is not None:
-                delays_ms = checked_delays(delay, delays, len(taken), self.max_delay, is_several=is_several)
-            self._commands.take(Publish(self, verb.encode(), topic, taken, delays_ms, encoded, answered), now)
+                delays_ms = checked_delays(delay, delays, len(taken), self.max_delay)
+            self._commands.take(Publish(self, verb, topic, taken, delays_ms, encoded, answered), now)
         except ClientError as error:
             self.refused(error)
             answered(error)
@@ -279,21 +277,27 @@ class ClientBroker:
             topic = self._access.new_topic(publish.verb.decode(), publish.topic)
         if topic.commits_async:
             publish.size = sum(map(len, publish.bodies))
-            self._unstored_bytes += publish.size
+            self._hold_bytes(publish.size)
         publish.put_into(topic)
         if is_new and self._access.must_rest:
-            self._commands.rests = True
+            self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
             self.schedule(self._commands.now, self._rested)
 
     def published(self, publish: Publish) -> None:
         """A publish is stored."""
-        self._unstored_bytes -= publish.size
+        if publish.size:
+            self._hold_bytes(-publish.size)
         self._client.published.add(publish.topic, len(publish.bodies))
 
     def publish_failed(self, publish: Publish, error: ClientError) -> None:
         """A publish could not be stored."""
-        self._unstored_bytes -= publish.size
+        self._hold_bytes(-publish.size)
         self.refused(error)
+
+    def _hold_bytes(self, more: int) -> None:
+        """So many bytes more are not stored yet."""
+        self._unstored_bytes += more
+        self.is_waiting = self._commands.is_waiting or self._unstored_bytes > MAX_UNSTORED_BYTES
 
     # -- IBroker: subscriptions
 
@@ -385,10 +389,14 @@ class ClientBroker:
     # -- from the rights
 
     def _wait(self) -> None:
-        self._commands.asks_rights = True
+        self._wait_for(asks_rights=True, rests=self._commands.rests)
 
     def _go_on(self) -> None:
-        self._commands.asks_rights = False
+        self._wait_for(asks_rights=False, rests=self._commands.rests)
+
+    def _wait_for(self, *, asks_rights: bool, rests: bool) -> None:
+        self._commands.wait(asks_rights=asks_rights, rests=rests)
+        self._hold_bytes(0)
 
     def _let_in(self) -> None:
         """The rights came in time and the secret is worth something."""
@@ -419,7 +427,7 @@ class ClientBroker:
 
     def _rested(self, now: float) -> None:
         """The next turn begins."""
-        self._commands.rests = False
+        self._wait_for(asks_rights=self._commands.asks_rights, rests=False)
         self._commands.run()
 
 
@@ -429,7 +437,7 @@ class _Subscribe(Command):
     __slots__ = ("_broker", "consumer", "once")
 
     def __init__(self, broker: ClientBroker, topic: str, channel: str, consumer: ClientConsumer, *, once: bool) -> None:
-        super().__init__(b"SUB", topic, channel)
+        self.verb, self.topic, self.channel = b"SUB", topic, channel
         self._broker = broker
         self.consumer = consumer
         self.once = once

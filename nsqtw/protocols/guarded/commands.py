@@ -28,11 +28,9 @@ class Command:
     """One command, with what V2 would call it. Names that are not valid were refused before."""
 
     __slots__ = ("channel", "topic", "verb")
-
-    def __init__(self, verb: bytes, topic: str, channel: str) -> None:
-        self.verb = verb
-        self.topic = topic
-        self.channel = channel
+    verb: bytes
+    topic: str
+    channel: str
 
     def execute(self) -> None:
         """It is allowed. ClientError."""
@@ -48,11 +46,15 @@ class CommandQueue:
 
     def __init__(self, log_refusal: Callable[[ClientError], None], now: float) -> None:
         self.now = now
-        self.client_auth: ClientAuth | None = None
+        self._client_auth: ClientAuth | None = None
         """None: everything is allowed."""
+        self._is_open = True
+        """Whether everything is allowed, and the connection has not ended."""
         self.asks_rights = False
         self.rests = False
         """True until the next turn begins, after too many new topics in this one."""
+        self.is_waiting = False
+        """Whether commands wait: the one or the other."""
         self.end: ClientError | None = None
         """Why the connection may do nothing any more."""
         self._log_refusal = log_refusal
@@ -60,14 +62,17 @@ class CommandQueue:
         self._current: Command | None = None
         self._is_running = False
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether commands wait."""
-        return self.asks_rights or self.rests
+    def wait(self, *, asks_rights: bool, rests: bool) -> None:
+        """Change the reasons for which commands wait."""
+        self.asks_rights, self.rests = asks_rights, rests
+        self.is_waiting = asks_rights or rests
 
     def take(self, command: Command, now: float) -> None:
-        """Execute a command, behind all that wait. ClientError when too many wait."""
+        """Execute a command, behind all that wait. ClientError when too many wait, or when it failed at once."""
         self.now = now
+        if self._is_open and not (self.is_waiting or self._queue or self._is_running):
+            command.execute()
+            return
         if len(self._queue) >= MAX_WAITING:
             raise ClientError("E_INVALID", "too many commands wait")
         self._queue.append(command)
@@ -87,10 +92,15 @@ class CommandQueue:
         finally:
             self._is_running = False
 
+    def ask(self, client_auth: ClientAuth) -> None:
+        """Look up the rights of each command from now on."""
+        self._client_auth = client_auth
+        self._is_open = False
+
     def refuse_current(self, error: ClientError) -> None:
         """The rights that a command waits for are not given: it and all later ones are refused."""
         current, self._current = self._current, None
-        self.end = error
+        self.end, self._is_open = error, False
         if current is not None:
             current.refuse(error)
 
@@ -98,16 +108,17 @@ class CommandQueue:
         """The connection has ended."""
         if self.end is None:
             self.end = ClientError("E_INVALID", "the connection has ended")
+        self._is_open = False
         self._queue.clear()
         self._current = None
-        self.client_auth = None
+        self._client_auth = None
 
     def _attempt(self, command: Command) -> None:
         self._current = command
         try:
             if self.end is not None:
                 raise ClientError(self.end.code, self.end.description)
-            client_auth = self.client_auth
+            client_auth = self._client_auth
             if client_auth is not None:
                 names = (command.topic.encode(), command.channel.encode())
                 client_auth.take_parked()

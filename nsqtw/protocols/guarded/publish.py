@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nsqtw.core.headers import NO_HEADERS, check_encoded, encode_headers
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, InvalidHeaders
-from nsqtw.interfaces import Answered
+from nsqtw.interfaces import Answered, Waiter
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
@@ -36,7 +36,7 @@ class Publish(Command):
     all. As a waiter it is told the result of the commit.
     """
 
-    __slots__ = ("_answered", "_broker", "_error", "_missing", "bodies", "delays", "headers", "size")
+    __slots__ = ("_answered", "_broker", "bodies", "delays", "headers", "size")
 
     def __init__(
         self,
@@ -48,12 +48,11 @@ class Publish(Command):
         headers: list[bytes] | None,
         answered: Answered,
     ) -> None:
-        super().__init__(verb, topic, "")
+        self.verb = verb
+        self.topic = topic
+        self.channel = ""
         self._broker = broker
         self._answered = answered
-        self._missing = 1
-        """The puts whose result is not known."""
-        self._error: Exception | None = None
         self.bodies = bodies
         self.delays = delays
         self.headers = headers
@@ -71,23 +70,19 @@ class Publish(Command):
             topic.put(self.bodies, delays[0], self.on_commit, self.headers)
             return
         runs = _runs(delays)
-        self._missing = len(runs)
+        waiter = _Together(len(runs), self.on_commit)
         for start, stop in runs:
             headers = None if self.headers is None else self.headers[start:stop]
-            topic.put(self.bodies[start:stop], delays[start], self.on_commit, headers)
+            topic.put(self.bodies[start:stop], delays[start], waiter.on_commit, headers)
 
     def on_commit(self, error: Exception | None) -> None:
         """Answer with the result of the commit."""
-        self._missing -= 1
-        self._error = self._error or error
-        if self._missing:
-            return
-        if self._error is None:
+        if error is None:
             self._broker.published(self)
             self._answered(None)
         else:
             verb = self.verb.decode()
-            failure = ClientError(f"E_{verb}_FAILED", f"{verb} failed {self._error}")
+            failure = ClientError(f"E_{verb}_FAILED", f"{verb} failed {error}")
             self._broker.publish_failed(self, failure)
             self._answered(failure)
 
@@ -96,8 +91,26 @@ class Publish(Command):
         self._answered(error)
 
 
+class _Together:
+    """A waiter of `count` puts, which tells `done` the result of all."""
+
+    def __init__(self, count: int, done: Waiter) -> None:
+        self._missing = count
+        self._done = done
+        self._error: Exception | None = None
+
+    def on_commit(self, error: Exception | None) -> None:
+        """One of them is done."""
+        self._missing -= 1
+        self._error = self._error or error
+        if not self._missing:
+            self._done(self._error)
+
+
 def bytes_of(bodies: Sequence[bytes | bytearray | memoryview]) -> list[bytes]:
     """Return the bodies as `bytes`. TypeError for one that is nothing like it."""
+    if len(bodies) == 1 and type(bodies[0]) is bytes:
+        return bodies if isinstance(bodies, list) else [*bodies]  # type: ignore[list-item]
     if set(map(type, bodies)) <= _ONLY_BYTES:
         return bodies if isinstance(bodies, list) else [*bodies]  # type: ignore[list-item]
     for body in bodies:
@@ -106,40 +119,50 @@ def bytes_of(bodies: Sequence[bytes | bytearray | memoryview]) -> list[bytes]:
     return [bytes(body) for body in bodies]
 
 
-def check_bodies(verb: str, bodies: list[bytes], options: Options) -> None:
-    """Check the sizes of the bodies. ClientError."""
+def check_bodies(verb: bytes, bodies: list[bytes], options: Options) -> None:
+    """Check the sizes of the bodies: of all together for an MPUB, of each by itself otherwise. ClientError."""
+    if len(bodies) == 1:
+        size = len(bodies[0])
+        if 0 < size <= options.max_msg_size:
+            return
+        check_body(verb, size, options)
     count = len(bodies)
-    if verb == "MPUB" or count != 1:
-        check_count(count, options.max_body_size)
-        sizes = [*map(len, bodies)]
-        check_total(SIZE_BYTES + SIZE_BYTES * count + sum(sizes), options.max_body_size)
-        if min(sizes) <= 0 or max(sizes) > options.max_msg_size:
-            for index, size in enumerate(sizes):
-                check_size(index, size, options.max_msg_size)
-    elif not bodies[0]:
-        raise ClientError("E_BAD_MESSAGE", f"{verb} invalid message body size 0")
-    elif len(bodies[0]) > options.max_msg_size:
-        raise ClientError("E_BAD_MESSAGE", f"{verb} message too big {len(bodies[0])} > {options.max_msg_size}")
+    sizes = [*map(len, bodies)]
+    if verb == b"PUB":
+        for size in {*sizes}:
+            check_body(verb, size, options)
+        return
+    check_count(count, options.max_body_size)
+    check_total(SIZE_BYTES + SIZE_BYTES * count + sum(sizes), options.max_body_size)
+    if min(sizes) <= 0 or max(sizes) > options.max_msg_size:
+        for index, size in enumerate(sizes):
+            check_size(index, size, options.max_msg_size)
 
 
-def checked_headers(verb: str, given: Sequence[Headers], count: int) -> list[bytes] | None:
+def check_body(verb: bytes, size: int, options: Options) -> None:
+    """Check the size of the body of a single publish. ClientError."""
+    if not size:
+        raise ClientError("E_BAD_MESSAGE", f"{verb.decode()} invalid message body size 0")
+    if size > options.max_msg_size:
+        raise ClientError("E_BAD_MESSAGE", f"{verb.decode()} message too big {size} > {options.max_msg_size}")
+
+
+def checked_headers(verb: bytes, given: Sequence[Headers], count: int) -> list[bytes] | None:
     """Return the encoded headers of `count` messages; None when no message has any. ClientError."""
+    name = verb.decode()
     if len(given) != count:
-        raise ClientError("E_BAD_HEADERS", f"{verb} has headers for {len(given)} of {count} messages")
+        raise ClientError("E_BAD_HEADERS", f"{name} has headers for {len(given)} of {count} messages")
     try:
         encoded = [_encoded(one) for one in given]
     except InvalidHeaders as error:
-        raise ClientError("E_BAD_HEADERS", f"{verb} invalid headers: {error}", logged="invalid headers") from None
+        raise ClientError("E_BAD_HEADERS", f"{name} invalid headers: {error}", logged="invalid headers") from None
     return encoded if any(encoded) else None
 
 
-def checked_delays(
-    delay: float, delays: Sequence[float] | None, count: int, longest: float, *, is_several: bool
-) -> Sequence[int]:
+def checked_delays(delay: float, delays: Sequence[float] | None, count: int, longest: float) -> Sequence[int]:
     """Return the delay of each message, or one for all, in ms. ClientError."""
-    verb = "MPUB" if is_several else "DPUB"
     if delays is not None and len(delays) not in (1, count):
-        raise ClientError("E_INVALID", f"{verb} has {len(delays)} delays for {count} messages")
+        raise ClientError("E_INVALID", f"DPUB has {len(delays)} delays for {count} messages")
     seconds = (delay,) if delays is None else delays
     for one in seconds:
         if not 0 <= one <= longest:

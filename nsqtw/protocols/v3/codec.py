@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nsqtw.errors import ClientError
 from nsqtw.protocols.mpub import equal_messages, messages_of
@@ -59,6 +59,9 @@ MAX_TEXT: Final = 0xFFFF
 _SIZE_BYTES: Final = 4
 _SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
 _MAX_RUN: Final = 512
+"""Frames that are taken together."""
+_STEPS: Final = (128, 16, 1)
+"""The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
 _CONFIRM: Final = struct.Struct(">IBBHIII")
 _CREDIT: Final = struct.Struct(">iq")
@@ -69,6 +72,7 @@ _U32: Final = struct.Struct(">I")
 _U16: Final = struct.Struct(">H")
 unpack_head: Final = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
+unpack_u32: Final = _U32.unpack_from
 pack_head: Final = _HEAD.pack
 
 
@@ -122,7 +126,7 @@ class FrameReader:
     def next_frame(self) -> Frame | None:
         """Return the next frame; None while it is incomplete. ClientError for one that is none."""
         buffer, offset = self._buffer, self._offset
-        if self._missing or len(buffer) - offset < HEAD_BYTES:
+        if len(buffer) - offset < HEAD_BYTES or self._missing:
             return None
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size
@@ -136,7 +140,38 @@ class FrameReader:
         self._offset = stop
         return Frame(kind, flags, number, buffer, offset + HEAD_BYTES + extension, stop)
 
-    def next_fins(self, fin: Frame) -> Sequence[int]:
+    def next_publishes(self, prefix: bytes) -> tuple[list[int], list[bytes]] | None:
+        """
+        Return correlation ids and bodies of the next PUBLISH frames, which have one message each for the topic that
+        `prefix` is, with its size. None when the next frame is another. Most publishers send such frames only.
+        """
+        buffer, offset = self._buffer, self._offset
+        end, begin = len(buffer), offset + HEAD_BYTES
+        start = begin + len(prefix) + _SIZE_BYTES
+        if self._missing or end < start:
+            return None
+        size, kind, flags, extension, number = unpack_head(buffer, offset)
+        stop = offset + _SIZE_BYTES + size
+        if kind != PUBLISH or flags or extension or stop > end or size > self.max_size:
+            return None
+        if not buffer.startswith(prefix, begin) or unpack_u32(buffer, start - _SIZE_BYTES)[0] != stop - start:
+            return None
+        self._offset = stop
+        if stop == end:
+            return [number], [buffer[start:stop]]
+        numbers, bodies = [number], [buffer[start:stop]]
+        count = min((end - stop) // (stop - offset), _MAX_RUN)
+        head, lead = buffer[offset : begin - _SIZE_BYTES], buffer[begin:start]
+        if count and buffer.startswith(head, stop):
+            form = f"8sI{len(lead)}s{stop - start}s"
+            fields = _repeated(form, count, stop - offset, buffer, stop)
+            if fields[0::4].count(head) == count and fields[2::4].count(lead) == count:
+                numbers += fields[1::4]
+                bodies += fields[3::4]
+                self._offset = stop + count * (stop - offset)
+        return numbers, bodies
+
+    def next_fins(self, fin: Frame) -> list[int]:
         """
         Return the ids of FINs of one message each that follow `fin` directly and are like it; they are taken out. Most
         clients answer each message by itself, and many of these frames come together.
@@ -145,13 +180,13 @@ class FrameReader:
         start = fin.stop - FIN_BYTES
         count = min((len(buffer) - offset) // FIN_BYTES, _MAX_RUN)
         if not count or fin.stop - fin.start != _RANGE.size:
-            return ()
+            return []
         head = buffer[start : fin.start]
-        if len(head) != HEAD_BYTES or buffer[offset : offset + HEAD_BYTES] != head:
-            return ()
-        fields = _fins(count).unpack_from(buffer, offset)
+        if len(head) != HEAD_BYTES or not buffer.startswith(head, offset):
+            return []
+        fields = _repeated("12sQI", count, FIN_BYTES, buffer, offset)
         if fields[0::3].count(head) != count or fields[2::3].count(1) != count:
-            return ()
+            return []
         self._offset += count * FIN_BYTES
         return fields[1::3]
 
@@ -162,9 +197,20 @@ class FrameReader:
         self._piece_bytes = 0
 
 
-@lru_cache(_MAX_RUN)
-def _fins(count: int) -> struct.Struct:
-    return struct.Struct(">" + "12sQI" * count)
+def _repeated(form: str, count: int, size: int, buffer: bytes, offset: int) -> list[Any]:
+    """Return the fields of `count` structures of `size` bytes. Unpacked in few calls, a message costs no step."""
+    fields: list[Any] = []
+    for step in _STEPS:
+        while count >= step:
+            fields += _format(form, step).unpack_from(buffer, offset)
+            count -= step
+            offset += step * size
+    return fields
+
+
+@lru_cache(64)
+def _format(form: str, count: int) -> struct.Struct:
+    return struct.Struct(">" + form * count)
 
 
 # -- what clients send
@@ -321,8 +367,10 @@ def confirm(numbers: list[int]) -> bytes:
     """Return a CONFIRM of PUBLISH frames, at least one."""
     if len(numbers) == 1:
         return _CONFIRM.pack(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0, numbers[0], 1)
-    entries: list[bytes] = []
     first = number = numbers[0]
+    if numbers == list(range(first, first + len(numbers))):
+        return _CONFIRM.pack(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0, first, len(numbers))
+    entries: list[bytes] = []
     for following in numbers[1:]:
         if following != number + 1:
             entries.append(_PAIR.pack(first, number - first + 1))

@@ -59,6 +59,8 @@ class V3Session:
         self._fin_coalescing = FinCoalescing(codec.FIN_BYTES)
         self._topic = b""
         self._topic_name = ""
+        self._prefix = b""
+        """The last topic as a PUBLISH has it: most publishers publish to one."""
         self._has_greeted = False
         """Whether HELLO has come."""
         self._is_behind = False
@@ -85,14 +87,14 @@ class V3Session:
     @property
     def wants_data(self) -> int:
         """IProtocol API."""
-        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD or self._broker.is_waiting:
+        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD:
             return 0
         return self._fin_coalescing.min_read_bytes
 
     @property
     def is_behind(self) -> bool:
         """ISteppedProtocol API."""
-        return self._is_behind and not self._has_ended and not self._broker.is_waiting
+        return self._is_behind and not self._has_ended
 
     @property
     def unfinished_bytes(self) -> int:
@@ -166,15 +168,18 @@ class V3Session:
     def _run(self, now: float) -> None:
         """Execute what has come, STEP_FRAMES of it at most. ClientError ends the connection."""
         self._is_behind = False
-        left = STEP_FRAMES
+        left, reader, broker = STEP_FRAMES, self._reader, self._broker
         while not self._has_ended:
-            if left <= 0 or self._broker.is_waiting:
+            if left <= 0 or broker.is_waiting:
                 self._is_behind = True
                 return
-            frame = self._reader.next_frame()
+            left -= 1
+            if self._prefix and (run := reader.next_publishes(self._prefix)) is not None:
+                self._publish_run(run[0], run[1], now)
+                continue
+            frame = reader.next_frame()
             if frame is None:
                 return
-            left -= 1
             kind = frame.kind
             if frame.flags and frame.flags & ~_FLAGS.get(kind, 0):
                 raise ClientError("E_INVALID", f"unknown flags {frame.flags} in a frame of type {kind}")
@@ -288,8 +293,15 @@ class V3Session:
         topic, bodies, headers, delays = codec.read_publish(frame, self._broker.max_msg_size)
         if topic != self._topic:
             self._topic, self._topic_name = topic, _name(topic)
+            self._prefix = bytes((len(topic),)) + topic
         self._pending += 1
         self._broker.publish(self._topic_name, bodies, 0, partial(self._published, frame.id), now, headers, delays)
+
+    def _publish_run(self, numbers: list[int], bodies: list[bytes], now: float) -> None:
+        """PUBLISH frames of one message each for the last topic."""
+        self._pending += 1
+        answered = partial(self._published_run, numbers) if len(numbers) > 1 else partial(self._published, numbers[0])
+        self._broker.publish(self._topic_name, bodies, 0, answered, now, each=True)
 
     def _published(self, number: int, error: ClientError | None) -> None:
         self._pending -= 1
@@ -297,6 +309,14 @@ class V3Session:
             self._confirm(number)
         else:
             self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
+
+    def _published_run(self, numbers: list[int], error: ClientError | None) -> None:
+        self._published(numbers[0], error)
+        if error is None:
+            self._confirmed += numbers[1:]
+        else:
+            for number in numbers[1:]:
+                self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
 
     def _confirm(self, number: int) -> None:
         self._confirmed.append(number)
@@ -340,7 +360,7 @@ class V3Session:
         more = self._reader.next_fins(frame)
         if more:
             first, count = ranges[0][0], len(more)
-            if ranges[0][1] == 1 and more == tuple(range(first + 1, first + 1 + count)):
+            if ranges[0][1] == 1 and more == list(range(first + 1, first + 1 + count)):
                 ranges = [(first, 1 + count)]
             else:
                 ranges += [(number, 1) for number in more]
