@@ -68,15 +68,13 @@ class Session(Timer):
 class SessionAdapter(Session):
     """
     A session of another class. Its commands are not known here, so it gets STEP_BYTES of what was read at once, and the
-    next ones when `receive_data` is called again; one that provides ISteppedProtocol gets everything. Nothing is read
-    for it while its `broker` waits for an authorizer.
+    next ones when `receive_data` is called again. Nothing is read for it while its `broker` waits for an authorizer.
     """
 
     def __init__(self, session: IProtocol, broker: IBroker | None = None) -> None:
         super().__init__()
         self._session: Any = session
         self._broker: Any = broker
-        self._steps_itself: bool = ISteppedProtocol.providedBy(session)
         self._unread = b""
         self._offset = 0
         self._has_ended = False
@@ -95,8 +93,6 @@ class SessionAdapter(Session):
 
     @property
     def is_behind(self) -> bool:
-        if self._steps_itself:
-            return bool(self._session.is_behind) and not self._is_waiting
         is_ready = self._session.wants_data and not self._session.closing and not self._is_waiting
         return bool(self._unread and is_ready)
 
@@ -109,7 +105,7 @@ class SessionAdapter(Session):
         return ""
 
     def receive_data(self, chunk: bytes, now: float) -> None:
-        if self._steps_itself or (not self._unread and len(chunk) <= STEP_BYTES):
+        if not self._unread and len(chunk) <= STEP_BYTES:
             self._session.receive_data(chunk, now)
             return
         if chunk:
@@ -147,6 +143,32 @@ class SessionAdapter(Session):
         finally:
             if self._broker is not None:
                 self._broker.leave()
+
+
+class SteppedAdapter(SessionAdapter):
+    """A session of another class that limits its steps by itself (ISteppedProtocol): it is given all that was read."""
+
+    @property
+    def wants_data(self) -> int:
+        if self._broker.is_waiting:
+            return 0
+        wants: int = self._session.wants_data
+        return wants if wants <= 1 else min(wants, MAX_BYTES)
+
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._session.is_behind) and not self._broker.is_waiting
+
+    def receive_data(self, chunk: bytes, now: float) -> None:
+        self._session.receive_data(chunk, now)
+
+    def receive_end(self, now: float) -> None:
+        self._session.receive_end(now)
+
+
+def adapted(made: IProtocol, broker: IBroker) -> SessionAdapter:
+    """Return what passes all on to the session `made`, which has the guarded `broker`."""
+    return SteppedAdapter(made, broker) if ISteppedProtocol.providedBy(made) else SessionAdapter(made, broker)
 
 
 def session_of(made: IProtocol) -> Session:

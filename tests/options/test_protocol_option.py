@@ -144,7 +144,7 @@ def test_v2_can_be_left_out(start: Start) -> None:
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        ("V2,NONE", "unknown protocol 'NONE'; installed: BROKEN, ECHO, LONG, V2."),
+        ("V2,NONE", "unknown protocol 'NONE'; installed: BROKEN, ECHO, LONG, V2, V3."),
         ("LONG", "protocol 'LONG' has the magic b'LONGS': it must be four bytes"),
         ("BROKEN", "protocol 'BROKEN' cannot be loaded from echo_protocol_that_is_not.Factory: No module named"),
         (",", "--protocol must be at least one name"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nsqtw.protocols.v3.factory import V3Factory
-from nsqtw.testing.protocols import SECRET, Connection, ProtocolContract, SessionHarness
+from nsqtw.testing.protocols import SECRET, Connection, ProtocolContract2, SessionHarness
 from tests.core.harness import goes_on, perform
 from tests.protocols import v3_frames as v3
 from tests.protocols.v3_frames import Answer, Delivered, answers, confirmed, delivered, error_of
@@ -24,7 +24,7 @@ IMPORTED = (
 """What a protocol of others may import, too: docs/how-to/plugins.md."""
 
 
-class TestV3(ProtocolContract):
+class TestV3(ProtocolContract2):
     factory = V3Factory()
 
     def hello(self) -> bytes:
@@ -50,6 +50,27 @@ class TestV3(ProtocolContract):
 
     def messages(self, written: bytes) -> list[tuple[bytes, bytes]]:
         return [(b"%016x" % message.id, message.body) for message in delivered(answers(written))]
+
+    def put_headers(self, topic: bytes, body: bytes, headers: dict[str, str]) -> bytes:
+        return v3.publish(1, [body], topic, headers=[headers])
+
+    def get_again(self, topic: bytes, channel: bytes) -> bytes:
+        return v3.subscribe(5, topic, channel)
+
+    def done_with(self, message_ids: list[bytes]) -> bytes:
+        return v3.fin(5, *((int(one, 16), 1) for one in message_ids))
+
+    def refuse(self, message_id: bytes, reason: str) -> bytes:
+        return v3.nack(5, 0, reason.encode(), (int(message_id, 16), 1))
+
+    def headers(self, written: bytes) -> list[dict[str, str]]:
+        return [message.headers for message in delivered(answers(written))]
+
+    def says_paused(self, written: bytes) -> bool:
+        return any(answer.name == "PAUSED" for answer in answers(written))
+
+    def says_draining(self, written: bytes) -> bool:
+        return any(answer.name == "DRAINING" for answer in answers(written))
 
 
 def save_channels(stage: SessionHarness) -> None:
@@ -124,6 +145,11 @@ def test_a_rejected_publish_leaves_the_connection_open(client: Client) -> None:
     assert error_of(written[0].payload)[0] == "E_BAD_MESSAGE PUB invalid message body size 0"
     assert error_of(written[1].payload)[0] == 'E_BAD_TOPIC PUB topic name "b@d" is not valid'
     assert confirmed(written) == [1, 4] and not client.is_closed
+
+
+def test_an_empty_topic_is_refused(client: Client) -> None:
+    (rejected,) = client.says(v3.publish(1, [b"x"], b""))
+    assert error_of(rejected.payload)[0] == 'E_BAD_TOPIC PUB topic name "" is not valid'
 
 
 def test_messages_of_a_frame_are_stored_together_or_not(client: Client) -> None:

@@ -87,7 +87,7 @@ class ClientBroker:
         self._unstored_bytes = 0
         self.is_waiting = False
         """IBroker API."""
-        self._checked_topic = ""
+        self._checked_topic: str | None = None
         """The name that was checked last: most publishers publish to one topic."""
 
     # -- IBroker: about the connection
@@ -252,22 +252,44 @@ class ClientBroker:
         each: bool = False,
     ) -> None:
         """IBroker API."""
-        taken = bytes_of(bodies)
-        verb = b"DPUB" if delay else b"PUB" if each or len(taken) == 1 else b"MPUB"
+        delays_ms: Sequence[int] = _NO_DELAY
+        encoded: list[bytes] | None = None
+        if (
+            len(bodies) == 1
+            and type(bodies[0]) is bytes
+            and 0 < len(bodies[0]) <= self._options.max_msg_size
+            and topic == self._checked_topic
+            and not delay
+            and headers is None
+            and delays is None
+        ):  # most publishes; the other branch finds the same
+            verb, taken = b"PUB", [bodies[0]]
+        else:
+            taken = bytes_of(bodies)
+            verb = b"DPUB" if delay else b"PUB" if each or len(taken) == 1 else b"MPUB"
+            try:
+                self._check_topic(verb, topic)
+                check_bodies(verb, taken, self._options)
+                if headers is not None:
+                    encoded = checked_headers(verb, headers, len(taken))
+                if delay or delays is not None:
+                    delays_ms = checked_delays(delay, delays, len(taken), self.max_delay)
+            except ClientError as error:
+                self.refused(error)
+                answered(error)
+                return
+        publish = Publish(self, verb, topic, taken, delays_ms, encoded, answered)
         try:
-            if topic != self._checked_topic:
-                code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
-                checked_name(topic.encode("utf-8", "replace"), code, f"{verb.decode()} topic name")
-                self._checked_topic = topic
-            check_bodies(verb, taken, self._options)
-            encoded = None if headers is None else checked_headers(verb, headers, len(taken))
-            delays_ms: Sequence[int] = _NO_DELAY
-            if delay or delays is not None:
-                delays_ms = checked_delays(delay, delays, len(taken), self.max_delay)
-            self._commands.take(Publish(self, verb, topic, taken, delays_ms, encoded, answered), now)
+            self._commands.take(publish, now)
         except ClientError as error:
             self.refused(error)
             answered(error)
+
+    def _check_topic(self, verb: bytes, topic: str) -> None:
+        if topic != self._checked_topic:
+            code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
+            checked_name(topic.encode("utf-8", "replace"), code, f"{verb.decode()} topic name")
+            self._checked_topic = topic
 
     def put(self, publish: Publish) -> None:
         """An allowed publish. ClientError."""
@@ -278,7 +300,10 @@ class ClientBroker:
         if topic.commits_async:
             publish.size = sum(map(len, publish.bodies))
             self._hold_bytes(publish.size)
-        publish.put_into(topic)
+        if publish.delays is _NO_DELAY:
+            topic.put(publish.bodies, 0, publish.on_commit, publish.headers)
+        else:
+            publish.put_into(topic)
         if is_new and self._access.must_rest:
             self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
             self.schedule(self._commands.now, self._rested)

@@ -109,8 +109,6 @@ class _Together:
 
 def bytes_of(bodies: Sequence[bytes | bytearray | memoryview]) -> list[bytes]:
     """Return the bodies as `bytes`. TypeError for one that is nothing like it."""
-    if len(bodies) == 1 and type(bodies[0]) is bytes:
-        return bodies if isinstance(bodies, list) else [*bodies]  # type: ignore[list-item]
     if set(map(type, bodies)) <= _ONLY_BYTES:
         return bodies if isinstance(bodies, list) else [*bodies]  # type: ignore[list-item]
     for body in bodies:
@@ -122,10 +120,8 @@ def bytes_of(bodies: Sequence[bytes | bytearray | memoryview]) -> list[bytes]:
 def check_bodies(verb: bytes, bodies: list[bytes], options: Options) -> None:
     """Check the sizes of the bodies: of all together for an MPUB, of each by itself otherwise. ClientError."""
     if len(bodies) == 1:
-        size = len(bodies[0])
-        if 0 < size <= options.max_msg_size:
-            return
-        check_body(verb, size, options)
+        check_body(verb, len(bodies[0]), options)
+        return
     count = len(bodies)
     sizes = [*map(len, bodies)]
     if verb == b"PUB":

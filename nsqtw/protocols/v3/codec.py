@@ -60,7 +60,7 @@ _SIZE_BYTES: Final = 4
 _SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
 _MAX_RUN: Final = 512
 """Frames that are taken together."""
-_STEPS: Final = (128, 16, 1)
+_STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
 _CONFIRM: Final = struct.Struct(">IBBHIII")
@@ -104,6 +104,8 @@ class FrameReader:
         self._piece_bytes = 0
         self._missing = 0
         """Bytes without which the first frame is incomplete, as far as its size is known."""
+        self.has_more = False
+        """Whether there may be another frame."""
 
     @property
     def unfinished_bytes(self) -> int:
@@ -112,21 +114,23 @@ class FrameReader:
 
     def feed(self, chunk: bytes) -> None:
         """Take what was read."""
+        if not self._missing and self._offset == len(self._buffer):
+            self._buffer, self._offset, self.has_more = chunk, 0, True
+            return
         if self._missing > len(chunk):
             self._missing -= len(chunk)
             self._pieces.append(chunk)
             self._piece_bytes += len(chunk)
             return
-        if self._offset < len(self._buffer) or self._pieces:
-            chunk = b"".join((self._buffer[self._offset :], *self._pieces, chunk))
-            self._pieces.clear()
-            self._piece_bytes = 0
-        self._buffer, self._offset, self._missing = chunk, 0, 0
+        self._buffer = b"".join((self._buffer[self._offset :], *self._pieces, chunk))
+        self._offset, self._missing, self._piece_bytes, self.has_more = 0, 0, 0, True
+        self._pieces.clear()
 
     def next_frame(self) -> Frame | None:
         """Return the next frame; None while it is incomplete. ClientError for one that is none."""
         buffer, offset = self._buffer, self._offset
         if len(buffer) - offset < HEAD_BYTES or self._missing:
+            self.has_more = False
             return None
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size
@@ -136,6 +140,7 @@ class FrameReader:
             raise ClientError("E_INVALID", f"frame of {size} bytes is too short")
         if stop > len(buffer):
             self._missing = stop - len(buffer)
+            self.has_more = False
             return None
         self._offset = stop
         return Frame(kind, flags, number, buffer, offset + HEAD_BYTES + extension, stop)
@@ -152,12 +157,13 @@ class FrameReader:
             return None
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size
-        if kind != PUBLISH or flags or extension or stop > end or size > self.max_size:
+        if kind != PUBLISH or flags or extension or stop > end:
             return None
         if not buffer.startswith(prefix, begin) or unpack_u32(buffer, start - _SIZE_BYTES)[0] != stop - start:
             return None
         self._offset = stop
         if stop == end:
+            self.has_more = False
             return [number], [buffer[start:stop]]
         numbers, bodies = [number], [buffer[start:stop]]
         count = min((end - stop) // (stop - offset), _MAX_RUN)

@@ -132,7 +132,7 @@ class V3Session:
         if self._confirmed:
             out.append(codec.confirm(self._confirmed))
             self._confirmed = []
-        if self._says_goodbye and not self._pending:
+        if self._has_ended and self._says_goodbye and not self._pending:
             self._says_goodbye = False
             out.append(codec.frame_of(codec.CLOSE, 0))
         if self._is_paused:
@@ -169,7 +169,7 @@ class V3Session:
         """Execute what has come, STEP_FRAMES of it at most. ClientError ends the connection."""
         self._is_behind = False
         left, reader, broker = STEP_FRAMES, self._reader, self._broker
-        while not self._has_ended:
+        while reader.has_more and not self._has_ended:
             if left <= 0 or broker.is_waiting:
                 self._is_behind = True
                 return
@@ -281,10 +281,10 @@ class V3Session:
 
     def _authorized(self, number: int, error: ClientError | None) -> None:
         """The answer of AUTH."""
-        self._pending -= 1
         if error is None:
-            self._confirm(number)
+            self._published(number, None)
         else:
+            self._pending -= 1
             self._fail(error)
 
     # -- publishing
@@ -305,10 +305,13 @@ class V3Session:
 
     def _published(self, number: int, error: ClientError | None) -> None:
         self._pending -= 1
-        if error is None:
-            self._confirm(number)
-        else:
+        if error is not None:
             self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
+            return
+        self._confirmed.append(number)
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._changed()
 
     def _published_run(self, numbers: list[int], error: ClientError | None) -> None:
         self._published(numbers[0], error)
@@ -317,12 +320,6 @@ class V3Session:
         else:
             for number in numbers[1:]:
                 self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
-
-    def _confirm(self, number: int) -> None:
-        self._confirmed.append(number)
-        if not self._is_awaited:
-            self._is_awaited = True
-            self._changed()
 
     # -- subscriptions
 
