@@ -166,8 +166,8 @@ class V3Connection:
         elif kind == codec.WELCOME:
             self._welcome(frame.payload)
         elif kind == _V2_ERROR and not self.is_ready:
-            text = frame.buffer[_V2_TEXT_AT : frame.stop].decode("utf-8", "replace")
-            raise InvalidResponse(f"{text} (protocol V3 needs an nsqtw broker with --protocol=V2,V3)")
+            words = frame.buffer[_V2_TEXT_AT : frame.stop].decode("utf-8", "replace")
+            raise InvalidResponse(f"{words} (protocol V3 needs an nsqtw broker with --protocol=V2,V3)")
         elif kind == codec.SUBSCRIBED:
             frames.append(_OK)
         elif kind == codec.FAILED:
