@@ -115,3 +115,34 @@ class DeliveryCutter:
                 self._ranges.append((number, 1))
             self.count += 1
             offset += 4 + _SIZE.unpack_from(data, offset)[0]
+
+
+class ConfirmReplies:
+    """
+    Counts confirmed PUBLISH frames, and WELCOME as one; PING passes, anything else is `BrokerFailed`.
+    """
+
+    def __init__(self) -> None:
+        self.rest = b""
+        """What has come of the next frame."""
+
+    def feed(self, data: bytes) -> int:
+        """
+        The number of PUBLISH frames that ``data`` confirms.
+        """
+        pending = self.rest + data
+        offset = count = 0
+        while len(pending) - offset >= HEAD_BYTES:
+            size, kind, _, _, _ = _HEAD.unpack_from(pending, offset)
+            stop = offset + 4 + size
+            if stop > len(pending):
+                break
+            if kind == CONFIRM:
+                count += sum(confirmed for _, confirmed in _PAIR.iter_unpack(pending[offset + HEAD_BYTES : stop]))
+            elif kind == WELCOME:
+                count += 1
+            elif kind != PING:
+                raise BrokerFailed(f"instead of CONFIRM the broker sent {pending[offset:stop]!r}")
+            offset = stop
+        self.rest = pending[offset:]
+        return count
