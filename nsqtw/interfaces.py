@@ -38,6 +38,9 @@ below `first`): nothing that was stored is lost, or it is not known what; `why` 
 Answered = Callable[["ClientError | None"], None]
 """Called once: with None when a command was carried out, or with the error to tell the client."""
 
+BytesLike = bytes | bytearray | memoryview
+"""What a protocol may give in the place of bytes."""
+
 Range = tuple[int, int]
 """Messages with consecutive ids: the first id as a number, and how many there are."""
 

@@ -16,7 +16,7 @@ from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
 from nsqtw.core.client import Client
 from nsqtw.errors import ClientError
-from nsqtw.interfaces import Answered, IBroker, IConsumer, IReceiver
+from nsqtw.interfaces import Answered, BytesLike, IBroker, IConsumer, IReceiver
 from nsqtw.protocols.access import ClientAccess
 from nsqtw.protocols.guarded.commands import Asking, Call, Command, CommandQueue
 from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
@@ -199,7 +199,7 @@ class ClientBroker:
 
         self._broker.drain_listeners[id(self)] = tell
 
-    def authorize(self, secret: bytes, answered: Answered, now: float) -> None:
+    def authorize(self, secret: BytesLike, answered: Answered, now: float) -> None:
         """IBroker API."""
         self._commands.now = now
         try:
@@ -242,7 +242,7 @@ class ClientBroker:
     def publish(
         self,
         topic: str,
-        bodies: Sequence[bytes],
+        bodies: Sequence[BytesLike],
         delay: float,
         answered: Answered,
         now: float,
@@ -256,14 +256,14 @@ class ClientBroker:
         encoded: list[bytes] | None = None
         if (
             len(bodies) == 1
-            and type(bodies[0]) is bytes
-            and 0 < len(bodies[0]) <= self._options.max_msg_size
+            and isinstance(body := bodies[0], bytes)
+            and 0 < len(body) <= self._options.max_msg_size
             and topic == self._checked_topic
             and not delay
             and headers is None
             and delays is None
         ):  # most publishes; the other branch finds the same
-            verb, taken = b"PUB", [bodies[0]]
+            verb, taken = b"PUB", [body]
         else:
             taken = bytes_of(bodies)
             verb = b"DPUB" if delay else b"PUB" if each or len(taken) == 1 else b"MPUB"

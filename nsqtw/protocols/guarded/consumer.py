@@ -17,7 +17,7 @@ from nsqtw.core.consumer import Consumer
 from nsqtw.core.segment import consecutive_ids
 from nsqtw.errors import ClientError
 from nsqtw.gocompat.text import quoted
-from nsqtw.interfaces import Failed, IChannel, IConsumer, IReceiver, Range
+from nsqtw.interfaces import BytesLike, Failed, IChannel, IConsumer, IReceiver, Range
 from nsqtw.protocols.access import MessageAccess
 from nsqtw.protocols.guarded.byte_credit import ByteCredit
 from nsqtw.protocols.guarded.messages import Batch
@@ -123,7 +123,7 @@ class ClientConsumer:
         self._regulate()
         self._wake()
 
-    def finish(self, message_id: bytes, now: float) -> None:
+    def finish(self, message_id: BytesLike, now: float) -> None:
         """IConsumer API."""
         ids = [self._id(b"FIN", message_id)]
         messages = self._subscribed()
@@ -132,7 +132,7 @@ class ClientConsumer:
         for error in errors:
             raise self._refused(error)
 
-    def requeue(self, message_id: bytes, delay: float, now: float, reason: str = "") -> None:
+    def requeue(self, message_id: BytesLike, delay: float, now: float, reason: str = "") -> None:
         """IConsumer API."""
         ids = [self._id(b"REQ", message_id)]
         error = self._subscribed().requeue_one(ids[0], delay, now)
@@ -141,7 +141,7 @@ class ClientConsumer:
             raise self._refused(error)
         self._log_reason(reason, 1)
 
-    def touch(self, message_id: bytes, now: float) -> None:
+    def touch(self, message_id: BytesLike, now: float) -> None:
         """IConsumer API."""
         error = self._subscribed().touch_one(self._id(b"TOUCH", message_id), now)
         if error is not None:
@@ -201,9 +201,13 @@ class ClientConsumer:
     def leave(self) -> None:
         """IConsumer API."""
         self._receiver = None
-        self.inner.is_blocked = True
+        inner = self.inner
+        inner.is_blocked = True
+        inner.on_pause = inner.on_removed = None  # they refer to this object, and it to them
         if self._messages is not None and not self.is_closed:
-            self._messages.channel.leave(self.inner)
+            self._messages.channel.leave(inner)
+        else:
+            inner.leave(must_wait=bool(inner.in_flight))
         self.is_closed = True
 
     # -- from the channel
@@ -260,7 +264,7 @@ class ClientConsumer:
             raise self._refused(ClientError("E_INVALID", "not subscribed"))
         return self._messages
 
-    def _id(self, verb: bytes, message_id: bytes | bytearray | memoryview) -> bytes:
+    def _id(self, verb: bytes, message_id: BytesLike) -> bytes:
         try:
             return message_id_of(verb, (bytes(message_id),), 1)
         except ClientError as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nsqtw.core.headers import NO_HEADERS, check_encoded, encode_headers
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, InvalidHeaders
-from nsqtw.interfaces import Answered, Waiter
+from nsqtw.interfaces import Answered, BytesLike, Waiter
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
@@ -107,7 +107,7 @@ class _Together:
             self._done(self._error)
 
 
-def bytes_of(bodies: Sequence[bytes | bytearray | memoryview]) -> list[bytes]:
+def bytes_of(bodies: Sequence[BytesLike]) -> list[bytes]:
     """Return the bodies as `bytes`. TypeError for one that is nothing like it."""
     if set(map(type, bodies)) <= _ONLY_BYTES:
         return bodies if isinstance(bodies, list) else [*bodies]  # type: ignore[list-item]
