@@ -51,6 +51,7 @@ SET: Final = 1
 """Flag of CREDIT: the limits are replaced."""
 
 HEAD_BYTES: Final = 12
+RANGE_BYTES: Final = 12
 FIN_BYTES: Final = 24
 """A FIN of one message."""
 HELLO_BYTES: Final = 70_000
@@ -58,8 +59,12 @@ HELLO_BYTES: Final = 70_000
 MAX_TEXT: Final = 0xFFFF
 _SIZE_BYTES: Final = 4
 _SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
+_MAX_ID: Final = 1 << 63
 _MAX_RUN: Final = 512
 """Frames that are taken together."""
+_ONE: Final = b"\0\0\0\1"
+"""The count of a range of one message."""
+_BYTES: Final = [bytes((low,)) for low in range(0x100)]
 _STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
@@ -72,6 +77,7 @@ _U32: Final = struct.Struct(">I")
 _U16: Final = struct.Struct(">H")
 unpack_head: Final = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
+unpack_range: Final = _RANGE.unpack_from
 unpack_u32: Final = _U32.unpack_from
 pack_head: Final = _HEAD.pack
 
@@ -143,6 +149,7 @@ class FrameReader:
             self.has_more = False
             return None
         self._offset = stop
+        self.has_more = stop < len(buffer)
         return Frame(kind, flags, number, buffer, offset + HEAD_BYTES + extension, stop)
 
     def next_publishes(self, prefix: bytes) -> tuple[list[int], list[bytes]] | None:
@@ -177,24 +184,36 @@ class FrameReader:
                 self._offset = stop + count * (stop - offset)
         return numbers, bodies
 
-    def next_fins(self, fin: Frame) -> list[int]:
+    def next_fins(self, fin: Frame, first: int) -> list[tuple[int, int]]:
         """
-        Return the ids of FINs of one message each that follow `fin` directly and are like it; they are taken out. Most
-        clients answer each message by itself, and many of these frames come together.
+        Return the ranges of FINs of one message each that follow `fin`, which finishes the message `first`, and are
+        like it; they are taken out. Most clients answer each message by itself, in the order of delivery: what they
+        send then is known, and compared as it is.
         """
         buffer, offset = self._buffer, self._offset
-        start = fin.stop - FIN_BYTES
         count = min((len(buffer) - offset) // FIN_BYTES, _MAX_RUN)
-        if not count or fin.stop - fin.start != _RANGE.size:
+        head = buffer[fin.stop - FIN_BYTES : fin.start]
+        if not count or len(head) != HEAD_BYTES or not buffer.startswith(head, offset) or first >= _MAX_ID:
             return []
-        head = buffer[start : fin.start]
-        if len(head) != HEAD_BYTES or not buffer.startswith(head, offset):
-            return []
+        number, left = first + 1, count
+        while left:
+            low = number & 0xFF
+            part = min(left, 0x100 - low)
+            lead = head + (number >> 8).to_bytes(7, "big")
+            wanted = lead + (_ONE + lead).join(_BYTES[low : low + part]) + _ONE
+            if not buffer.startswith(wanted, offset):
+                break
+            offset += part * FIN_BYTES
+            number += part
+            left -= part
+        if left < count:
+            self._offset = offset
+            return [(first + 1, count - left)]
         fields = _repeated("12sQI", count, FIN_BYTES, buffer, offset)
         if fields[0::3].count(head) != count or fields[2::3].count(1) != count:
             return []
         self._offset += count * FIN_BYTES
-        return fields[1::3]
+        return [(number, 1) for number in fields[1::3]]
 
     def forget(self) -> None:
         """Nothing more is read."""
@@ -347,10 +366,14 @@ def _delays(frame: Frame, offset: int) -> tuple[list[float], int]:
 def _bodies(frame: Frame, offset: int, max_msg_size: int) -> list[bytes]:
     """Return the messages of a PUBLISH. Their sizes are checked by the broker. ClientError."""
     buffer, stop = frame.buffer, frame.stop
+    if stop - offset >= _SIZE_BYTES:
+        stride = _SIZE_BYTES + unpack_u32(buffer, offset)[0]
+        count, rest = divmod(stop - offset, stride)
+        if not rest:
+            messages = equal_messages(buffer, offset, count, max_msg_size)
+            if messages is not None:
+                return messages
     content = buffer[offset:stop]
-    messages = equal_messages(content, 0, len(content), max_msg_size)
-    if messages and len(messages) * (_SIZE_BYTES + len(messages[0])) == len(content):
-        return messages
     position, end = 0, len(content)
     while position < end:
         if end - position < _SIZE_BYTES:

@@ -353,14 +353,17 @@ class V3Session:
 
     def _finish(self, frame: Frame, now: float) -> int:
         """FIN, or a run of them. Returns how many frames more it counts as. ClientError."""
-        ranges, _, _ = codec.read_ranges(frame)
-        more = self._reader.next_fins(frame)
-        if more:
-            first, count = ranges[0][0], len(more)
-            if ranges[0][1] == 1 and more == list(range(first + 1, first + 1 + count)):
-                ranges = [(first, 1 + count)]
-            else:
-                ranges += [(number, 1) for number in more]
+        if frame.stop - frame.start != codec.RANGE_BYTES:
+            ranges, _, _ = codec.read_ranges(frame)
+        else:
+            first, count = codec.unpack_range(frame.buffer, frame.start)
+            ranges = [(first, count)]
+            if count == 1 and self._reader.has_more:
+                more = self._reader.next_fins(frame, first)
+                if len(more) == 1 and more[0][0] == first + 1:
+                    ranges = [(first, 1 + more[0][1])]
+                else:
+                    ranges += more
         return self._answer_ranges(frame, ranges, 0.0, "", now)
 
     def _answer(self, frame: Frame, now: float) -> int:
