@@ -420,6 +420,15 @@ def test_a_wrong_hello_ends_the_connection(stage: SessionHarness, said: bytes) -
     assert names(client.greeting) == ["ERROR"] and client.is_closed
 
 
+def test_new_topics_of_subscriptions_leave_others_their_turn(client: Client) -> None:
+    frames = [v3.subscribe(number, b"t%d" % number, b"c#ephemeral") for number in range(1, 101)]
+    client.connection.session.receive_data(b"".join(frames), client.stage.now)
+    assert len(client.stage.broker.topics) == 8 and client.connection.session.is_behind
+    for _ in range(20):
+        client.hears()
+    assert len(client.stage.broker.topics) == 100
+
+
 def test_ranges_are_bounded(client: Client) -> None:
     client.says(v3.subscribe(9))
     (error,) = client.says(v3.fin(9, (1, 5000)))

@@ -304,9 +304,8 @@ class ClientBroker:
             topic.put(publish.bodies, 0, publish.on_commit, publish.headers)
         else:
             publish.put_into(topic)
-        if is_new and self._access.must_rest:
-            self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
-            self.schedule(self._commands.now, self._rested)
+        if is_new:
+            self._rest_if_full()
 
     def published(self, publish: Publish) -> None:
         """A publish is stored."""
@@ -318,6 +317,12 @@ class ClientBroker:
         """A publish could not be stored."""
         self._hold_bytes(-publish.size)
         self.refused(error)
+
+    def _rest_if_full(self) -> None:
+        """After the new topics that a turn may have, the next command waits for the next turn."""
+        if self._access.must_rest and not self._commands.rests:
+            self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
+            self.schedule(self._commands.now, self._rested)
 
     def _hold_bytes(self, more: int) -> None:
         """So many bytes more are not stored yet."""
@@ -354,6 +359,7 @@ class ClientBroker:
             raise ClientError("E_SUB_FAILED", f"SUB failed a connection has at most {MAX_SUBSCRIPTIONS} subscriptions")
         consumer = subscribe.consumer
         joined = self._access.join(subscribe.topic, subscribe.channel, consumer.inner, self._commands.now)
+        self._rest_if_full()
         self._has_subscribed = True
         self._consumers[consumer] = (subscribe.topic, subscribe.channel)
         consumer.inner.client.state = _SUBSCRIBED

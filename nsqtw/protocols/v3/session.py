@@ -32,6 +32,10 @@ STEP_FRAMES: Final = 256
 """Frames that are executed at once."""
 IDS_PER_FRAME: Final = 32
 """So many ids count as a frame more."""
+SUBSCRIBE_COST: Final = 32
+"""The cost, in frames, of a SUBSCRIBE: it may create a channel."""
+REFUSAL_COST: Final = 4
+"""The cost, in frames, of a refusal, which is logged."""
 MAX_UNREAD: Final = 1000
 """Frames that a client may leave unread before it is not read from either."""
 DEFAULT_HEARTBEAT: Final = 30.0
@@ -64,6 +68,8 @@ class V3Session:
         self._has_greeted = False
         """Whether HELLO has come."""
         self._is_behind = False
+        self._spent = 0
+        """The cost of frames of this step beyond the one that each counts as."""
         self._is_awaited = False
         """Whether `data_to_send` is called in this turn in any case."""
         self._is_paused = False
@@ -168,12 +174,13 @@ class V3Session:
     def _run(self, now: float) -> None:
         """Execute what has come, STEP_FRAMES of it at most. ClientError ends the connection."""
         self._is_behind = False
-        left, reader, broker = STEP_FRAMES, self._reader, self._broker
+        self._spent = 0
+        count, reader, broker = 0, self._reader, self._broker
         while reader.has_more and not self._has_ended:
-            if left <= 0 or broker.is_waiting:
+            if count + self._spent >= STEP_FRAMES or broker.is_waiting:
                 self._is_behind = True
                 return
-            left -= 1
+            count += 1
             if self._prefix and (run := reader.next_publishes(self._prefix)) is not None:
                 self._publish_run(run[0], run[1], now)
                 continue
@@ -188,16 +195,17 @@ class V3Session:
             if kind == codec.PUBLISH:
                 self._publish(frame, now)
             elif kind == codec.FIN:
-                left -= self._finish(frame, now)
+                self._finish(frame, now)
             else:
-                left -= self._execute(frame, now)
+                self._execute(frame, now)
 
-    def _execute(self, frame: Frame, now: float) -> int:
-        """Execute a frame other than PUBLISH and FIN. Returns how many frames more it counts as. ClientError."""
+    def _execute(self, frame: Frame, now: float) -> None:
+        """Execute a frame other than PUBLISH and FIN. ClientError."""
         kind = frame.kind
         if kind in (codec.REQ, codec.NACK, codec.TOUCH):
-            return self._answer(frame, now)
-        if kind == codec.PING:
+            ranges, delay, reason = codec.read_ranges(frame)
+            self._answer(frame, ranges, delay, reason, now)
+        elif kind == codec.PING:
             self._write(codec.frame_of(codec.PONG, frame.id))
         elif kind == codec.PONG:
             pass
@@ -220,7 +228,6 @@ class V3Session:
             self._end()
         else:
             raise ClientError("E_INVALID", f"unknown frame type {kind}")
-        return 0
 
     # -- handshake
 
@@ -306,6 +313,7 @@ class V3Session:
     def _published(self, number: int, error: ClientError | None) -> None:
         self._pending -= 1
         if error is not None:
+            self._spent += REFUSAL_COST
             self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
             return
         self._confirmed.append(number)
@@ -328,6 +336,7 @@ class V3Session:
         number = frame.id
         if number in self._subscriptions:
             raise ClientError("E_INVALID", f"subscription {number} exists")
+        self._spent += SUBSCRIBE_COST
         subscription = Subscription(number, messages, size, self._write, self._over)
         self._subscriptions[number] = subscription
         seconds = timeout / 1000 if timeout else None
@@ -351,8 +360,8 @@ class V3Session:
         if error is not None and not self._has_ended:
             self._fail(error)
 
-    def _finish(self, frame: Frame, now: float) -> int:
-        """FIN, or a run of them. Returns how many frames more it counts as. ClientError."""
+    def _finish(self, frame: Frame, now: float) -> None:
+        """FIN, or a run of them. ClientError."""
         if frame.stop - frame.start != codec.RANGE_BYTES:
             ranges, _, _ = codec.read_ranges(frame)
         else:
@@ -364,14 +373,10 @@ class V3Session:
                     ranges = [(first, 1 + more[0][1])]
                 else:
                     ranges += more
-        return self._answer_ranges(frame, ranges, 0.0, "", now)
+        self._answer(frame, ranges, 0.0, "", now)
 
-    def _answer(self, frame: Frame, now: float) -> int:
-        """REQ, NACK or TOUCH. Returns how many frames more it counts as. ClientError."""
-        ranges, delay, reason = codec.read_ranges(frame)
-        return self._answer_ranges(frame, ranges, delay, reason, now)
-
-    def _answer_ranges(self, frame: Frame, ranges: list[tuple[int, int]], delay: float, reason: str, now: float) -> int:
+    def _answer(self, frame: Frame, ranges: list[tuple[int, int]], delay: float, reason: str, now: float) -> None:
+        """Execute a FIN, REQ, NACK or TOUCH. ClientError."""
         kind = frame.kind
         subscription = self._subscriptions.get(frame.id)
         failed: Failed | None
@@ -387,10 +392,11 @@ class V3Session:
         else:
             failed = subscription.consumer.requeue_ranges(ranges, delay, now, reason)
         if failed is not None:
+            self._spent += REFUSAL_COST
             payload = codec.failed_payload(kind, failed.error, failed.ranges)
             self._write(codec.frame_of(codec.FAILED, frame.id, payload))
         total = ranges[0][1] if len(ranges) == 1 else sum([count for _, count in ranges])
-        return total // IDS_PER_FRAME
+        self._spent += total // IDS_PER_FRAME
 
     def _in_flight(self) -> int:
         """Return how many messages are in flight."""
