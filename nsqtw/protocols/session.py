@@ -125,7 +125,7 @@ class SessionAdapter(Session):
             self._session.receive_end(now)
 
     def data_to_send(self) -> list[bytes | Upgrade]:
-        out: list[bytes | Upgrade] = self._session.data_to_send()
+        out: list[Any] = self._session.data_to_send()
         if set(map(type, out)) <= _ONLY_BYTES:
             return out
         return [bytes(item) if isinstance(item, bytes | bytearray | memoryview) else item for item in out]
