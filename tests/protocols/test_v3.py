@@ -278,7 +278,9 @@ def test_credit_in_messages(client: Client) -> None:
     assert len(deliveries(client, v3.credit(9, 3))) == 3
     assert len(deliveries(client, v3.fin(9, (found[0].id, 2)))) == 2
     assert deliveries(client, v3.credit(9, 0, replaces=True), v3.fin(9, (found[0].id + 2, 1))) == []
+    del client.stage.lines[:]
     assert names(client.says(v3.credit(9, -1))) == ["ERROR"] and client.is_closed
+    assert len(client.stage.lines) == 1, client.stage.lines
 
 
 def test_credit_in_bytes(client: Client) -> None:
@@ -431,7 +433,9 @@ def test_new_topics_of_subscriptions_leave_others_their_turn(client: Client) -> 
 
 def test_ranges_are_bounded(client: Client) -> None:
     client.says(v3.subscribe(9))
+    del client.stage.lines[:]
     (error,) = client.says(v3.fin(9, (1, 5000)))
+    assert len(client.stage.lines) == 1, client.stage.lines
     assert error_of(error.payload)[0] == "E_INVALID FIN of 5000 messages, at most 4096 are allowed"
 
 

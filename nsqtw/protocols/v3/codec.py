@@ -160,7 +160,7 @@ class FrameReader:
         buffer, offset = self._buffer, self._offset
         end, begin = len(buffer), offset + HEAD_BYTES
         start = begin + len(prefix) + _SIZE_BYTES
-        if self._missing or end < start:
+        if end < start:
             return None
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size

@@ -115,16 +115,13 @@ class V3Session:
         if chunk:
             self._last_read = now
             self._reader.feed(chunk)
-        subscriptions = self._subscriptions
-        had = self._in_flight() if subscriptions else 0
-        try:
+        if not self._subscriptions:
             self._run(now)
-        except ClientError as error:
-            self._broker.refused(error)
-            self._fail(error)
-        if subscriptions:
-            in_flight = self._in_flight()
-            self._fin_coalescing.record(had - in_flight, in_flight, now)
+            return
+        had = self._in_flight()
+        self._run(now)
+        in_flight = self._in_flight()
+        self._fin_coalescing.record(had - in_flight, in_flight, now)
 
     def receive_end(self, now: float) -> None:
         """IProtocol API."""
@@ -138,7 +135,7 @@ class V3Session:
         if self._confirmed:
             out.append(codec.confirm(self._confirmed))
             self._confirmed = []
-        if self._has_ended and self._says_goodbye and not self._pending:
+        if self._says_goodbye and not self._pending:
             self._says_goodbye = False
             out.append(codec.frame_of(codec.CLOSE, 0))
         if self._is_paused:
@@ -172,32 +169,36 @@ class V3Session:
     # -- frames
 
     def _run(self, now: float) -> None:
-        """Execute what has come, STEP_FRAMES of it at most. ClientError ends the connection."""
-        self._is_behind = False
-        self._spent = 0
-        count, reader, broker = 0, self._reader, self._broker
-        while reader.has_more and not self._has_ended:
-            if count + self._spent >= STEP_FRAMES or broker.is_waiting:
-                self._is_behind = True
-                return
-            count += 1
-            if self._prefix and (run := reader.next_publishes(self._prefix)) is not None:
-                self._publish_run(run[0], run[1], now)
-                continue
-            frame = reader.next_frame()
-            if frame is None:
-                return
-            kind = frame.kind
-            if frame.flags and frame.flags & ~_FLAGS.get(kind, 0):
-                raise ClientError("E_INVALID", f"unknown flags {frame.flags} in a frame of type {kind}")
-            if not self._has_greeted and kind != codec.HELLO:
-                raise ClientError("E_INVALID", "HELLO must be the first frame")
-            if kind == codec.PUBLISH:
-                self._publish(frame, now)
-            elif kind == codec.FIN:
-                self._finish(frame, now)
-            else:
-                self._execute(frame, now)
+        """Execute what has come, STEP_FRAMES of it at most. A frame that is none ends the connection."""
+        try:
+            self._is_behind = False
+            self._spent = 0
+            count, reader, broker = 0, self._reader, self._broker
+            while reader.has_more and not self._has_ended:
+                if count + self._spent >= STEP_FRAMES or broker.is_waiting:
+                    self._is_behind = True
+                    return
+                count += 1
+                if self._prefix and (run := reader.next_publishes(self._prefix)) is not None:
+                    self._publish_run(run[0], run[1], now)
+                    continue
+                frame = reader.next_frame()
+                if frame is None:
+                    return
+                kind = frame.kind
+                if frame.flags and frame.flags & ~_FLAGS.get(kind, 0):
+                    raise ClientError("E_INVALID", f"unknown flags {frame.flags} in a frame of type {kind}")
+                if not self._has_greeted and kind != codec.HELLO:
+                    raise ClientError("E_INVALID", "HELLO must be the first frame")
+                if kind == codec.PUBLISH:
+                    self._publish(frame, now)
+                elif kind == codec.FIN:
+                    self._finish(frame, now)
+                else:
+                    self._execute(frame, now)
+        except ClientError as error:
+            self._broker.refused(error)
+            self._fail(error)
 
     def _execute(self, frame: Frame, now: float) -> None:
         """Execute a frame other than PUBLISH and FIN. ClientError."""
@@ -376,7 +377,7 @@ class V3Session:
         self._answer(frame, ranges, 0.0, "", now)
 
     def _answer(self, frame: Frame, ranges: list[tuple[int, int]], delay: float, reason: str, now: float) -> None:
-        """Execute a FIN, REQ, NACK or TOUCH. ClientError."""
+        """Execute a FIN, REQ, NACK or TOUCH."""
         kind = frame.kind
         subscription = self._subscriptions.get(frame.id)
         failed: Failed | None
@@ -385,12 +386,12 @@ class V3Session:
             error = ClientError(f"E_{verb}_FAILED", f"{verb} failed not subscribed", fatal=False)
             self._broker.refused(error)
             failed = Failed(error, ranges)
-        elif kind == codec.FIN:
-            failed = subscription.consumer.finish_ranges(ranges, now)
-        elif kind == codec.TOUCH:
-            failed = subscription.consumer.touch_ranges(ranges, now)
         else:
-            failed = subscription.consumer.requeue_ranges(ranges, delay, now, reason)
+            try:
+                failed = _answered(subscription.consumer, kind, ranges, delay, reason, now)
+            except ClientError as error:  # which the broker has logged
+                self._fail(error)
+                return
         if failed is not None:
             self._spent += REFUSAL_COST
             payload = codec.failed_payload(kind, failed.error, failed.ranges)
@@ -448,6 +449,20 @@ class V3Session:
             if subscription.consumer is not None:
                 subscription.consumer.pause()
         self._changed()
+
+
+def _answered(
+    consumer: Any, kind: int, ranges: list[tuple[int, int]], delay: float, reason: str, now: float
+) -> Failed | None:
+    """Have a consumer execute a FIN, REQ, NACK or TOUCH. ClientError."""
+    failed: Failed | None
+    if kind == codec.FIN:
+        failed = consumer.finish_ranges(ranges, now)
+    elif kind == codec.TOUCH:
+        failed = consumer.touch_ranges(ranges, now)
+    else:
+        failed = consumer.requeue_ranges(ranges, delay, now, reason)
+    return failed
 
 
 def _text(fields: dict[str, Any], key: str) -> str:

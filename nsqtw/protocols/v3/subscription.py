@@ -40,21 +40,19 @@ class Subscription:
         """Whether the broker has allowed it."""
 
     def begin(self, consumer: IConsumer) -> None:
-        """`consumer` is what the broker returned. ClientError."""
+        """`consumer` is what the broker returned."""
         self.consumer = consumer
-        if self.is_open:
-            self._apply()
+        self._apply()
 
     def change_credit(self, messages: int, byte_limit: int, *, replaces: bool) -> None:
-        """CREDIT. ClientError for numbers out of range."""
+        """CREDIT. ClientError for bytes out of range."""
         if not replaces:
             messages += self._messages
             byte_limit += self._byte_limit
         if byte_limit < 0 or (not replaces and not byte_limit and self._byte_limit):
             raise ClientError("E_INVALID", "CREDIT bytes out of range")
         self._messages, self._byte_limit = messages, byte_limit
-        if self.is_open:
-            self._apply()
+        self._apply()
 
     # -- IReceiver
 
@@ -66,11 +64,7 @@ class Subscription:
             return
         self.is_open = True
         self._write(codec.frame_of(codec.SUBSCRIBED, self.number))
-        if self.consumer is not None:
-            try:
-                self._apply()
-            except ClientError as failure:
-                self._over(self, failure)
+        self._apply()
 
     def deliver(self, batch: Any) -> None:
         """IReceiver API."""
@@ -96,10 +90,13 @@ class Subscription:
     # -- inside
 
     def _apply(self) -> None:
-        """Let the consumer have the limits. ClientError."""
-        assert self.consumer is not None, "called with one"
-        self.consumer.limit_bytes(self._byte_limit)
-        self.consumer.ready(self._messages)
+        """Let the consumer have the limits, if there is one already."""
+        if self.is_open and self.consumer is not None:
+            try:
+                self.consumer.limit_bytes(self._byte_limit)
+                self.consumer.ready(self._messages)
+            except ClientError as error:  # which the broker has logged
+                self._over(self, error)
 
 
 # Not by a decorator: with one, mypyc does not make a native class of it.
