@@ -201,7 +201,6 @@ class IBroker(Interface):
         now: float,
         headers: Sequence[Mapping[str, str] | bytes] | None = None,
         delays: Sequence[float] | None = None,
-        *,
         each: bool = False,
     ) -> None:
         """

@@ -2,7 +2,8 @@
 Base class of sessions: `IProtocol`, as a connection calls it.
 
 Compiled code calls a method directly if it knows the class of the object, and looks it up by name otherwise, five times
-for a PUB. So V2 sessions have this base class, and the sessions of third parties are wrapped in a `SessionAdapter`.
+for a PUB. So V2 and V3 sessions have this base class, which others may have, too; all other sessions are wrapped in a
+`SessionAdapter`.
 
 Performance: called once per chunk and turn.
 """
@@ -17,13 +18,17 @@ from nsqtw.upgrades import Upgrade
 
 MAX_BYTES: Final = 64 * 1024
 """Worth a read in any case: half of what a socket holds at first."""
-_ONLY_BYTES: Final = {bytes}
 STEP_BYTES: Final = 16 * 1024
 """Bytes that a session of another class is given at once."""
 
 
 class Session(Timer):
-    """See IProtocol. A session may be on the agenda."""
+    """
+    See IProtocol and ISteppedProtocol. A session may be on the agenda.
+
+    Nothing stands between such a session and its connection: it limits its steps by itself, wants no data while its
+    broker is waiting, returns nothing but `bytes` and upgrades, and ends with `IBroker.leave`.
+    """
 
     @property
     def closing(self) -> bool:
@@ -126,9 +131,10 @@ class SessionAdapter(Session):
 
     def data_to_send(self) -> list[bytes | Upgrade]:
         out: list[Any] = self._session.data_to_send()
-        if set(map(type, out)) <= _ONLY_BYTES:
-            return out
-        return [bytes(item) if isinstance(item, bytes | bytearray | memoryview) else item for item in out]
+        for item in out:
+            if type(item) is not bytes:
+                return [bytes(one) if isinstance(one, bytes | bytearray | memoryview) else one for one in out]
+        return out
 
     def pause_delivery(self) -> None:
         self._session.pause_delivery()
@@ -166,8 +172,10 @@ class SteppedAdapter(SessionAdapter):
         self._session.receive_end(now)
 
 
-def adapted(made: IProtocol, broker: IBroker) -> SessionAdapter:
-    """Return what passes all on to the session `made`, which has the guarded `broker`."""
+def adapted(made: IProtocol, broker: IBroker) -> Session:
+    """Return the session `made`, which has the guarded `broker`, or what passes all on to it."""
+    if isinstance(made, Session):
+        return made
     return SteppedAdapter(made, broker) if ISteppedProtocol.providedBy(made) else SessionAdapter(made, broker)
 
 

@@ -123,8 +123,9 @@ class V3Consumer:
             ranges = [(int(buffer[at + 18 : at + 34], 16), 1) for at in range(start, stop, step)]
         if self._consuming.single_fins:
             for first, count in ranges:
-                for number in range(first, first + count):
-                    self.socket.sendall(v3_wire.fin([(number, 1)]))
+                fins = v3_wire.single_fins(first, count)
+                for at in range(0, len(fins), v3_wire.FIN_BYTES):
+                    self.socket.sendall(fins[at : at + v3_wire.FIN_BYTES])
         else:
             self.socket.sendall(v3_wire.fin(ranges))
         if self._keep_ids:

@@ -14,6 +14,7 @@ SUBSCRIPTION = 1
 PUBLISH, SUBSCRIBE, CREDIT, FIN, PING, PONG = 3, 4, 6, 7, 16, 17
 WELCOME, CONFIRM, SUBSCRIBED, DELIVER = 32, 33, 35, 37
 HEAD_BYTES = 12
+FIN_BYTES = 24
 _SET = 1
 
 _HEAD = struct.Struct(">IBBHI")
@@ -63,6 +64,17 @@ def credit(messages: int) -> bytes:
 
 def fin(ranges: list[tuple[int, int]]) -> bytes:
     return frame(FIN, SUBSCRIPTION, b"".join(_RANGE.pack(*one) for one in ranges))
+
+
+def single_fins(first: int, count: int) -> bytes:
+    """
+    A FIN for each of so many messages. Slices put the ids into a template, which takes few steps.
+    """
+    fins = bytearray(fin([(0, 1)]) * count)
+    numbers = struct.pack(f">{count}Q", *range(first, first + count))
+    for offset in range(8):
+        fins[HEAD_BYTES + offset :: FIN_BYTES] = numbers[offset::8]
+    return bytes(fins)
 
 
 class DeliveryCutter:

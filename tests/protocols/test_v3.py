@@ -19,7 +19,7 @@ EXAMPLE = re.compile(r"\s*(?:(?:[0-9a-f]{2}|TIME|ID x 16)\s+|(?:[0-9a-f]{2}|TIME
 """The bytes in a line of the example, without the comment."""
 IMPORTED = (
     *("nsqtw.errors", "nsqtw.interfaces", "nsqtw.upgrades"),
-    *("nsqtw.protocols.fin_coalescing", "nsqtw.protocols.mpub", "nsqtw.protocols.v3"),
+    *("nsqtw.protocols.fin_coalescing", "nsqtw.protocols.mpub", "nsqtw.protocols.session", "nsqtw.protocols.v3"),
 )
 """What a protocol of others may import, too: docs/how-to/plugins.md."""
 

@@ -248,7 +248,6 @@ class ClientBroker:
         now: float,
         headers: Sequence[Headers] | None = None,
         delays: Sequence[float] | None = None,
-        *,
         each: bool = False,
     ) -> None:
         """IBroker API."""

@@ -23,6 +23,7 @@ from zope.interface import classImplements
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Failed, IBroker, ICountedProtocol, ISteppedProtocol
 from nsqtw.protocols.fin_coalescing import FinCoalescing
+from nsqtw.protocols.session import Session
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import Frame
 from nsqtw.protocols.v3.subscription import Subscription
@@ -47,10 +48,11 @@ _FLAGS: Final = {codec.PUBLISH: codec.HEADERS | codec.DELAYS, codec.CREDIT: code
 _VERBS: Final = {codec.FIN: "FIN", codec.REQ: "REQ", codec.NACK: "REQ", codec.TOUCH: "TOUCH"}
 
 
-class V3Session:
+class V3Session(Session):
     """One connection. See IProtocol for the callers."""
 
     def __init__(self, broker: IBroker, changed: Callable[[], None], now: float) -> None:
+        super().__init__()
         self._broker: Any = broker
         self._changed = changed
         self._reader = codec.FrameReader()
@@ -93,14 +95,19 @@ class V3Session:
     @property
     def wants_data(self) -> int:
         """IProtocol API."""
-        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD:
+        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD or self._broker.is_waiting:
             return 0
         return self._fin_coalescing.min_read_bytes
 
     @property
     def is_behind(self) -> bool:
         """ISteppedProtocol API."""
-        return self._is_behind and not self._has_ended
+        return self._is_behind and not (self._has_ended or self._broker.is_waiting)
+
+    @property
+    def refused(self) -> str:
+        """Session API."""
+        return ""
 
     @property
     def unfinished_bytes(self) -> int:
@@ -165,6 +172,7 @@ class V3Session:
         self._reader.forget()
         self._subscriptions.clear()
         self._out.clear()
+        self._broker.leave()
 
     # -- frames
 
@@ -309,7 +317,7 @@ class V3Session:
         """PUBLISH frames of one message each for the last topic."""
         self._pending += 1
         answered = partial(self._published_run, numbers) if len(numbers) > 1 else partial(self._published, numbers[0])
-        self._broker.publish(self._topic_name, bodies, 0, answered, now, each=True)
+        self._broker.publish(self._topic_name, bodies, 0, answered, now, None, None, True)
 
     def _published(self, number: int, error: ClientError | None) -> None:
         self._pending -= 1
