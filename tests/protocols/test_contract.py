@@ -272,6 +272,15 @@ def test_there_is_nothing_to_show_where_nobody_asks(guarded: Guarded) -> None:
     assert guarded.answers == ["E_AUTH_DISABLED AUTH disabled"]
 
 
+def test_publishes_that_are_not_stored_yet_are_bounded(guarded: Guarded) -> None:
+    guarded.stage.options.max_msg_size = 10_000_000
+    guarded.stage.broker.topic("t").set_durability("fsync")
+    guarded.put(b"x" * 8_000_000)
+    assert not guarded.broker.is_waiting
+    guarded.put(b"x" * 1_000_000)
+    assert guarded.broker.is_waiting and guarded.answers == []
+
+
 def test_what_waits_for_rights_is_bounded(guarded: Guarded) -> None:
     authorizations = guarded.stage.guard()
     authorizations.is_slow = True

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nsqtw.protocols.v3.factory import V3Factory
 from nsqtw.testing.protocols import SECRET, Connection, ProtocolContract2, SessionHarness
@@ -145,6 +148,59 @@ def test_a_rejected_publish_leaves_the_connection_open(client: Client) -> None:
     assert error_of(written[0].payload)[0] == "E_BAD_MESSAGE PUB invalid message body size 0"
     assert error_of(written[1].payload)[0] == 'E_BAD_TOPIC PUB topic name "b@d" is not valid'
     assert confirmed(written) == [1, 4] and not client.is_closed
+
+
+def test_a_run_of_publishes_is_rejected_one_by_one(client: Client) -> None:
+    client.says(v3.publish(1, [b"x"]))
+    written = client.says(*(v3.publish(number, [b"x" * 101]) for number in (2, 3, 4)), v3.publish(5, [b"y"]))
+    assert [(one.name, one.id) for one in written[:3]] == [("REJECT", 2), ("REJECT", 3), ("REJECT", 4)]
+    assert confirmed(written) == [5] and client.stage.stored() == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_cuts_of_the_input_make_no_difference(data: st.DataObject) -> None:
+    """Runs are taken together only where all of their frames have come."""
+    chance = data.draw(st.randoms(use_true_random=False))
+    sent: list[tuple[bytes, bytes]] = []
+    frames = [v3.hello(), v3.subscribe(9, channel=b"c#ephemeral", credit=1000)]
+    for number in range(1, 40):
+        topic, body = chance.choice((b"t", b"t", b"t", b"u")), chance.choice((b"x", b"y", b"longer"))
+        headers = [{"k": "v"}] if chance.random() < 0.1 else None
+        sent.append((topic, body))
+        frames.append(v3.publish(number, [body], topic, headers))
+    stage = SessionHarness()
+    connection = Connection(stage, V3Factory())
+    everything = b"".join(frames)
+    cuts = sorted(chance.randrange(len(everything)) for _ in range(chance.choice((0, 1, 5, 50))))
+    written = b"".join(
+        connection.send(everything[start:stop]) for start, stop in pairwise([0, *cuts, len(everything)]) if stop > start
+    )
+    found = answers(written)
+    assert sorted(confirmed(found)) == [*range(1, 40)]
+    assert bodies(found) == [body for topic, body in sent if topic == b"t"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_order_of_answers_finishes_each_message_once(data: st.DataObject) -> None:
+    chance = data.draw(st.randoms(use_true_random=False))
+    client = Client(SessionHarness())
+    client.says(v3.subscribe(9, channel=b"c#ephemeral", credit=1000), v3.publish(1, [b"x"] * 60))
+    (channel,) = client.stage.broker.topics["t"].channels.values()
+    (consumer,) = channel.consumers
+    left = [int(message_id, 16) for message_id, _ in consumer.in_flight.items()]
+    assert len(left) == 60
+    while left:
+        size = chance.choice((1, 1, 2, 7, 20))
+        start = 0 if chance.random() < 0.5 else chance.randrange(len(left))
+        taken, left = left[start : start + size], left[:start] + left[start + size :]
+        if chance.random() < 0.3:
+            chance.shuffle(taken)
+        together = [v3.fin(9, *((number, 1) for number in taken))]
+        assert client.says(*(chance.choice((together, [v3.fin(9, (number, 1)) for number in taken])))) == []
+        assert sorted(int(message_id, 16) for message_id, _ in consumer.in_flight.items()) == left
+    assert channel.finish_count == 60 and consumer.in_flight.count == 0
 
 
 def test_an_empty_topic_is_refused(client: Client) -> None:
