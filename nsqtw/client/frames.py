@@ -45,10 +45,14 @@ class InvalidFrame(Exception):
 
 
 class Frame(NamedTuple):
-    """A response (`is_error` False) or an error frame."""
+    """
+    A response (`is_error` False) or an error frame. `at` is the place of the command that it answers among those
+    without an answer: V2 answers in order.
+    """
 
     is_error: bool
     data: bytes
+    at: int = 0
 
 
 class FrameReader:

@@ -3,8 +3,8 @@ A producer without IO: the order of publishes and answers, batches, and which of
 specification 4.8).
 
 Theory of operation. nsqd answers in order, so the publishes without an answer are a queue: each response belongs to its
-oldest entry. A lost connection fails exactly the entries of the queue. Publishes while there is no connection wait for
-one; when no nsqd can be reached, they fail.
+oldest entry, over protocol V3 to the one that it names. A lost connection fails exactly the entries of the queue.
+Publishes while there is no connection wait for one; when no nsqd can be reached, they fail.
 
 With batches, the publishes of a topic are collected until there are `messages` of them, `bytes` of bodies, or until
 `seconds` are over, and sent as one MPUB: its answer is the answer to each. Every other command for the topic sends its
@@ -167,7 +167,9 @@ class ProducerPolicy:
         for frame in frames:
             if not self._unanswered:
                 return False
-            for future in _futures(self._unanswered.popleft()):
+            entry = self._unanswered[frame.at]
+            del self._unanswered[frame.at]
+            for future in _futures(entry):
                 if frame.is_error:
                     self._reject(future, Refused(frame.data.decode("utf-8", "replace")))
                 else:

@@ -4,8 +4,8 @@ One client connection in protocol V3 without IO (docs/protocol-v3.md): `WireConn
 Theory of operation. TLS, if it is asked for, begins before the magic. Then HELLO is answered with WELCOME, which has
 everything that V2 negotiates. FINs that are sent one after the other in a turn become one frame with ranges.
 
-The broker confirms publishes in any order. They are passed on in the order of sending, because the producer's policy
-counts answers: a confirm that comes early waits for those before it.
+The broker confirms publishes in any order. An answer is passed on with the place of its PUBLISH among those that are
+not answered yet, mostly the first.
 
 Performance: called once for each chunk that is read and for each write.
 """
@@ -64,8 +64,6 @@ class V3Connection:
         """Splits the messages of a DELIVER."""
         self._sent: deque[int] = deque()
         """The PUBLISH frames without an answer, in order."""
-        self._early: dict[int, Frame] = {}
-        """Answers that wait for earlier ones."""
         self._tls: TlsStream | None = None
         if options.tls_v1:
             assert context is not None, "made with the options"
@@ -129,7 +127,7 @@ class V3Connection:
     def count_oks(self, data: bytes) -> int:
         """WireConnection API: one CONFIRM of the next publishes is the usual answer."""
         sent = self._sent
-        if len(data) != len(_CONFIRM_HEAD) + _PAIR.size or self._tls is not None or not sent or self._early:
+        if len(data) != len(_CONFIRM_HEAD) + _PAIR.size or self._tls is not None or not sent:
             return 0
         if self._reader.unfinished_bytes or not data.startswith(_CONFIRM_HEAD):
             return 0
@@ -153,11 +151,9 @@ class V3Connection:
         elif kind == codec.CONFIRM:
             for first, count in _PAIR.iter_unpack(frame.payload):
                 for number in range(first, first + min(count, len(self._sent))):
-                    self._early[number] = _OK
-            self._pass_on(frames)
+                    frames.append(Frame(False, _OK.data, self._answered(number)))
         elif kind == codec.REJECT:
-            self._early[frame.id] = Frame(True, _error(frame.payload)[0])
-            self._pass_on(frames)
+            frames.append(Frame(True, _error(frame.payload)[0], self._answered(frame.id)))
         elif kind == codec.PING:
             self._out.append(codec.frame_of(codec.PONG, frame.id))
         elif kind == codec.PONG:
@@ -215,11 +211,15 @@ class V3Connection:
                 message.headers = headers
         return messages
 
-    def _pass_on(self, frames: list[Frame]) -> None:
-        """Pass on the answers to the first publishes, as far as they are known."""
-        sent, early = self._sent, self._early
-        while sent and sent[0] in early:
-            frames.append(early.pop(sent.popleft()))
+    def _answered(self, number: int) -> int:
+        """A PUBLISH is answered. Returns its place among those without an answer. InvalidResponse."""
+        sent = self._sent
+        try:
+            at = 0 if sent and sent[0] == number else sent.index(number)
+        except ValueError:
+            raise InvalidResponse(f"the nsqd answered publish {number}, which was not sent") from None
+        del sent[at]
+        return at
 
 
 def _headers(table: bytes) -> list[Mapping[str, str]]:

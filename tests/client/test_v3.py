@@ -168,13 +168,20 @@ def test_the_secret_goes_with_the_handshake() -> None:
         other.receive(Connection(dialogue.stage, V3Factory()).send(other.data_to_send()[4:]), Owner())
 
 
-def test_answers_come_in_the_order_of_sending() -> None:
+def test_each_answer_names_its_publish() -> None:
+    """The refusal is known at once, the others when they are stored."""
     dialogue = Dialogue()
     commands = dialogue.commands
     sent = [commands.pub("t", b"a"), commands.pub("other", b"b"), commands.pub("t", b"c")]
     _, frames = dialogue.says(*sent)
-    assert [frame.is_error for frame in frames] == [False, True, False]
-    assert frames[1].data.startswith(b"E_UNAUTHORIZED AUTH failed for PUB")
+    assert [(frame.is_error, frame.at) for frame in frames] == [(True, 1), (False, 0), (False, 0)]
+    assert frames[0].data.startswith(b"E_UNAUTHORIZED AUTH failed for PUB")
+    dialogue.hears(b"\0\0\0\x10\x21\0\0\0\0\0\0\0\0\0\0\1\0\0\0\1")
+    assert dialogue.connection.failure is None
+    dialogue.says(commands.pub("t", b"d"))
+    dialogue.connection.send(commands.pub("t", b"e"))
+    dialogue.hears(b"\0\0\0\x10\x21\0\0\0\0\0\0\0\0\0\0\1\0\0\0\1")
+    assert str(dialogue.connection.failure) == "the nsqd answered publish 1, which was not sent"
 
 
 def test_fins_of_a_turn_are_one_frame() -> None:
