@@ -173,15 +173,20 @@ class FrameReader:
             self.has_more = False
             return [number], [buffer[start:stop]]
         numbers, bodies = [number], [buffer[start:stop]]
-        count = min((end - stop) // (stop - offset), _MAX_RUN)
-        head, lead = buffer[offset : begin - _SIZE_BYTES], buffer[begin:start]
-        if count and buffer.startswith(head, stop):
-            form = f"8sI{len(lead)}s{stop - start}s"
-            fields = _repeated(form, count, stop - offset, buffer, stop)
-            if fields[0::4].count(head) == count and fields[2::4].count(lead) == count:
-                numbers += fields[1::4]
-                bodies += fields[3::4]
-                self._offset = stop + count * (stop - offset)
+        stride = stop - offset
+        count = min((end - stop) // stride, _MAX_RUN)
+        head_bytes = HEAD_BYTES - _SIZE_BYTES
+        if (
+            count
+            and _repeats(buffer, offset, head_bytes, stride, count)
+            and _repeats(buffer, begin, start - begin, stride, count)
+        ):
+            form = f"{head_bytes}xI{start - begin}x{stop - start}s"
+            fields = _repeated(form, count, stride, buffer, stop)
+            numbers += fields[0::2]
+            bodies += fields[1::2]
+            self._offset = stop + count * stride
+            self.has_more = self._offset < end
         return numbers, bodies
 
     def next_fins(self, fin: Frame, first: int) -> list[tuple[int, int]]:
@@ -220,6 +225,17 @@ class FrameReader:
         self._buffer, self._offset, self._missing = b"", 0, 0
         self._pieces.clear()
         self._piece_bytes = 0
+
+
+def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> bool:
+    """
+    Return whether `width` bytes come again at the next `count` strides. A slice compares one of them at all strides.
+    """
+    end = start + (count + 1) * stride
+    for index in range(start, start + width):
+        if buffer[index:end:stride] != buffer[index : index + 1] * (count + 1):
+            return False
+    return True
 
 
 def _repeated(form: str, count: int, size: int, buffer: bytes, offset: int) -> list[Any]:
