@@ -339,6 +339,12 @@ def test_credit_in_messages(client: Client) -> None:
     assert len(client.stage.lines) == 1, client.stage.lines
 
 
+def test_nothing_is_delivered_behind_an_error(client: Client) -> None:
+    client.says(v3.subscribe(9))
+    written = client.says(v3.publish(1, [b"x"]), v3.credit(9, -100))
+    assert sorted(names(written)) == ["CONFIRM", "ERROR"]
+
+
 def test_credit_in_bytes(client: Client) -> None:
     """While 70 bytes of frames are in flight nothing more comes: a frame has 34 bytes and the body."""
     client.says(v3.publish(1, [b"x" * 6] * 5))

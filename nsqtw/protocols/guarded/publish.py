@@ -110,7 +110,7 @@ class _Together:
 def bytes_of(bodies: Sequence[BytesLike]) -> list[bytes]:
     """Return the bodies as `bytes`. TypeError for one that is nothing like it."""
     if set(map(type, bodies)) <= _ONLY_BYTES:
-        return bodies if isinstance(bodies, list) else [*bodies]  # type: ignore[list-item]
+        return [*bodies]  # type: ignore[list-item]
     for body in bodies:
         if not isinstance(body, bytes | bytearray | memoryview):
             raise TypeError(f"a message body must be bytes, not {type(body).__name__}")

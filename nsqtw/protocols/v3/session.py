@@ -366,6 +366,8 @@ class V3Session(Session):
     def _over(self, subscription: Subscription, error: ClientError | None) -> None:
         """A subscription has ended; with an error the connection does, too."""
         self._subscriptions.pop(subscription.number, None)
+        if error is not None and subscription.consumer is not None:
+            subscription.consumer.pause()
         if error is not None and not self._has_ended:
             self._fail(error)
 
