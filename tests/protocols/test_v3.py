@@ -358,6 +358,18 @@ def test_credit_in_bytes(client: Client) -> None:
     assert names(client.says(v3.credit(9, 0, -1))) == ["ERROR"]
 
 
+@pytest.mark.parametrize("how", ["empty", "seek"])
+def test_bytes_in_flight_that_an_operator_removes_give_credit_back(client: Client, how: str) -> None:
+    client.says(v3.publish(1, [b"x" * 6] * 4))
+    assert len(deliveries(client, v3.subscribe(9, size=70))) == 2
+    channel = client.stage.broker.topics["t"].channels["c"]
+    if how == "empty":
+        channel.empty()
+    else:
+        channel.seek(channel.topic.released)
+    assert bodies(client.says(v3.publish(2, [b"y"] * 3))) == [b"y"] * 2
+
+
 def test_an_operators_pause_is_told(client: Client) -> None:
     client.says(v3.subscribe(9))
     channel = client.stage.broker.topics["t"].channels["c"]
