@@ -237,6 +237,25 @@ def test_a_protocol_for_the_unguarded_broker_is_refused_in_one_line() -> None:
         find_protocols(["OLD"], [old])
 
 
+class LaterFactory(UnguardedFactory):
+    """For an IBroker that there is not yet."""
+
+    broker_api = 3
+
+
+class FormerFactory(UnguardedFactory):
+    """For the first IBroker."""
+
+    broker_api = 1
+
+
+def test_the_versions_of_the_broker_that_are_served() -> None:
+    with pytest.raises(PluginError, match="broker_api = 2"):
+        find_protocols(["OLD"], [protocol("OLD", b" OLD", f"{__name__}.LaterFactory")])
+    former = protocol("OLD", b" OLD", f"{__name__}.FormerFactory")
+    assert find_protocols(["OLD"], [former]) == {b" OLD": former}
+
+
 def test_nobody_else_takes_the_magic_of_v2() -> None:
     other = protocol("OTHER", b"  V2", f"{__name__}.UnguardedFactory")
     with pytest.raises(PluginError, match="protocol 'OTHER' has the magic b'  V2', which belongs to V2"):
