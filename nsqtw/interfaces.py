@@ -11,14 +11,15 @@ Time is always an argument: `now` is seconds of a monotonic clock, as a float.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
     from nsqtw.core.segment import Segment
     from nsqtw.errors import BackendError, ClientError
+    from nsqtw.protocols.guarded.messages import Batch
     from nsqtw.rights import Answer, Credentials
     from nsqtw.upgrades import Upgrade
 
@@ -44,6 +45,19 @@ below `first`): nothing that was stored is lost, or it is not known what; `why` 
 Answered = Callable[["ClientError | None"], None]
 """Called once: with None when a command was carried out, or with the error to tell the client."""
 
+BytesLike = bytes | bytearray | memoryview
+"""What a protocol may give in the place of bytes."""
+
+Range = tuple[int, int]
+"""Messages with consecutive ids: the first id as a number, and how many there are."""
+
+
+class Failed(NamedTuple):
+    """The messages for which a command failed; the others of the command were done."""
+
+    error: ClientError
+    ranges: Sequence[Range]
+
 
 class OperatorLog(Protocol):
     """
@@ -61,7 +75,8 @@ class OperatorLog(Protocol):
 class IProtocolFactory(Interface):
     """
     Makes the protocol for connections that start with `magic`. A plugin. The factory that a descriptor names has the
-    attribute `broker_api`, too: the version of IBroker that its sessions are written for, which is 1.
+    attribute `broker_api`, too: the version of IBroker that its sessions are written for, 1 or 2. What version 2 added
+    is marked; sessions for version 1 are served as before.
     """
 
     name = Attribute("what the protocol is called in logs: 'V2'")
@@ -102,7 +117,8 @@ class IProtocol(Interface):
     def data_to_send() -> list[bytes | Upgrade]:
         """
         Return what is to be written now, in order. The list is the caller's: the next call starts a new one. The last
-        item may be an upgrade of the connection (nsqtw.upgrades); then the caller asks for the rest at once.
+        item may be an upgrade of the connection (nsqtw.upgrades); then the caller asks for the rest at once. Anything
+        like bytes may be in place of `bytes`; it is copied.
         """
 
     def pause_delivery() -> None:
@@ -123,6 +139,18 @@ class ICountedProtocol(IProtocol):
     unfinished_bytes = Attribute("how many bytes are kept of commands that have come in part")
 
 
+class ISteppedProtocol(IProtocol):
+    """
+    A protocol that limits its work by itself: it is given all that was read, not 16 KB of it at once, and keeps what it
+    has not done yet. Version 2.
+    """
+
+    is_behind = Attribute(
+        "True: some commands are left for the next step. `receive_data` is called again, with no bytes, after other "
+        "connections have had their turn"
+    )
+
+
 class IBroker(Interface):
     """
     The broker as one connection of a protocol may use it.
@@ -136,8 +164,18 @@ class IBroker(Interface):
     identity = Attribute("whom the secret of `authorize` belongs to; empty before, and without an authorizer")
     needs_authorization = Attribute("True: the broker has an authorizer, and this connection has shown no good secret")
     is_waiting = Attribute(
-        "True: commands wait for an answer of the authorizer, or for the next turn. Nothing is read meanwhile"
+        "True: commands wait for an answer of the authorizer, or for the next turn, or megabytes of publishes are not "
+        "stored yet. Nothing is read meanwhile"
     )
+    is_draining = Attribute("True: publishes are refused. Version 2, as all up to max_heartbeat_interval")
+    version = Attribute("the version of nsqd that the broker is compatible with")
+    max_subscriptions = Attribute("subscriptions of this connection")
+    max_range = Attribute("messages that one call about ranges may name")
+    max_delay = Attribute("seconds of the longest delay of a publish")
+    max_requeue_delay = Attribute("seconds of the longest delay of a requeue; longer ones are shortened")
+    msg_timeout = Attribute("seconds of the default message timeout")
+    max_msg_timeout = Attribute("seconds of the longest one")
+    max_heartbeat_interval = Attribute("seconds of the longest interval of heartbeats that a client may ask for")
     max_msg_size = Attribute("bytes of the largest message")
     max_body_size = Attribute("bytes of the largest publish of several messages, with 4 for each and 4 for the count")
     max_ready_count = Attribute("the largest count that `IConsumer.ready` takes")
@@ -147,10 +185,39 @@ class IBroker(Interface):
         Show a secret. A good one sets `identity` for the rest of the connection; another one cannot be shown then.
         """
 
-    def publish(topic: str, bodies: Sequence[bytes], delay: float, answered: Answered, now: float) -> None:
+    def introduce(client_id: str, hostname: str, user_agent: str) -> None:
+        """Tell who the client is, for statistics. Empty: not known. Version 2."""
+
+    def refused(error: ClientError) -> None:
+        """Count a mistake that the protocol found, and write the log line. The broker's own are logged. Version 2."""
+
+    def schedule(due: float, call: Callable[[float], None]) -> Callable[[], None]:
+        """
+        Call `call(now)` once, at the time `due` in the clock of `now`, and then `data_to_send`. Returns a function that
+        cancels the call. Nothing is called after the end of the connection. Version 2.
+        """
+
+    def on_drain(told: Callable[[], None]) -> None:
+        """Have `told` called when the broker begins to drain: it will stop. Version 2."""
+
+    def publish(
+        topic: str,
+        bodies: Sequence[bytes],
+        delay: float,
+        answered: Answered,
+        now: float,
+        headers: Sequence[Mapping[str, str] | bytes] | None = None,
+        delays: Sequence[float] | None = None,
+        each: bool = False,
+    ) -> None:
         """
         Store messages, all or none, to be delivered after `delay` seconds. The topic is made when there is none. After
-        None they are as safe as the topic's durability class promises. TypeError for a body that is not bytes.
+        None they are as safe as the topic's durability class promises. A body that is like bytes is copied; TypeError
+        for any other.
+
+        Version 2: `headers` are those of each message, as names and values or encoded as in docs/protocol-v3.md;
+        `delays`, in the place of `delay`, is the delay of each message. `each`: these are publishes of one message each
+        that came together; the limit of several does not apply, and what is answered is true of each of them.
         """
 
     def subscribe(
@@ -169,26 +236,73 @@ class IBroker(Interface):
         connection. `msg_timeout` is in seconds.
         """
 
+    def consume(
+        topic: str, channel: str, receiver: IReceiver, now: float, msg_timeout: float | None = None
+    ) -> IConsumer:
+        """
+        Become a consumer of a channel, as often as `max_subscriptions` allows, apart from `subscribe`. `receiver` is
+        told everything about the subscription. Version 2.
+        """
+
     def leave() -> None:
         """The connection is gone. The edge calls it, too."""
+
+
+class IReceiver(Interface):
+    """What a protocol does with one subscription. Version 2."""
+
+    def subscribed(error: ClientError | None) -> None:
+        """The outcome of `consume`, perhaps before it returns. After an error nothing more is called."""
+
+    def deliver(batch: Batch) -> None:
+        """
+        Messages for the client (`nsqtw.protocols.guarded.Batch`): `frames` are bytes that can be sent as they are, in
+        the form that docs/protocol-v3.md draws, `encoded_headers` the headers of each message or None; `messages()` and
+        `headers()` decode them.
+        """
+
+    def paused(is_paused: bool) -> None:
+        """An operator paused the channel or its topic, or lets them go on."""
+
+    def ended(error: ClientError | None) -> None:
+        """The subscription is over: the channel is deleted; or with an error, the right to it was withdrawn."""
 
 
 class IConsumer(Interface):
     """A connection's subscription. A method raises ClientError when it is refused, and has written the log line."""
 
     channel = Attribute("the IChannel; None before the subscription is allowed and after `leave`")
+    in_flight = Attribute("messages that are delivered and neither finished nor requeued. Version 2")
 
     def ready(count: int) -> None:
         """Have up to `count` messages delivered that are not finished, 0 to `IBroker.max_ready_count`."""
 
+    def limit_bytes(limit: int) -> None:
+        """Deliver nothing while so many bytes of frames are in flight; 0, the default, for any number. Version 2."""
+
     def finish(message_id: bytes, now: float) -> None:
         """The message is done with."""
 
-    def requeue(message_id: bytes, delay: float, now: float) -> None:
-        """Have it delivered again after `delay` seconds, at most `max-req-timeout`."""
+    def requeue(message_id: bytes, delay: float, now: float, reason: str = "") -> None:
+        """
+        Have it delivered again after `delay` seconds, at most `max-req-timeout`. `reason` (version 2) says why it could
+        not be handled.
+        """
 
     def touch(message_id: bytes, now: float) -> None:
         """Restart its timeout, at most up to `max-msg-timeout` after its delivery."""
+
+    def finish_ranges(ranges: Sequence[Range], now: float) -> Failed | None:
+        """
+        `finish` for many messages, up to `IBroker.max_range`: quick for one range in the order of delivery. Returns
+        those for which it failed, after one log line. Version 2, as the next two.
+        """
+
+    def requeue_ranges(ranges: Sequence[Range], delay: float, now: float, reason: str = "") -> Failed | None:
+        """`requeue` for many messages."""
+
+    def touch_ranges(ranges: Sequence[Range], now: float) -> Failed | None:
+        """`touch` for many messages."""
 
     def pause() -> None:
         """Deliver nothing until `resume`."""

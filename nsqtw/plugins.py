@@ -33,8 +33,10 @@ from nsqtw.interfaces import (
 )
 
 MAGIC_BYTES = 4
-BROKER_API = 1
+BROKER_API = 2
 """The version of `nsqtw.interfaces.IBroker`."""
+SERVED_APIS = (1, 2)
+"""The versions that sessions may be written for."""
 _V2_MAGIC = b"  V2"
 _V2 = "nsqtw.protocols.v2.V2Factory"
 
@@ -76,10 +78,10 @@ class ProtocolPlugin:
     def load(self) -> None:
         """
         Import the code now and not with the first connection. PluginError, also for code that was written for the
-        unguarded broker.
+        unguarded broker, or for a later one.
         """
         made_for = getattr(self._factory, "broker_api", None)
-        if made_for != BROKER_API and self.dotted != _V2:
+        if made_for not in SERVED_APIS and self.dotted != _V2:
             raise PluginError(
                 f"{_PROTOCOL} {self.name!r} ({self.dotted}) is not made for this nsqtw: its factory needs "
                 f"broker_api = {BROKER_API} and sessions that use IBroker, see docs/how-to/plugins.md"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nsqtw.testing import Broker
+from nsqtw.testing import Broker, broker
 from nsqtw.tools.documentation import pages, tools
 from tests.process import ReservedPort, wait_until
 
@@ -26,12 +26,21 @@ COMMANDS = re.findall(r"^```\n(.*?)\n```$", TOOLS_PAGE, re.MULTILINE | re.DOTALL
 BIN = Path(sys.executable).parent
 
 
-@pytest.mark.parametrize("program", [text for text in PROGRAMS if "127.0.0.1:4150" in text and "print" in text])
+@pytest.mark.parametrize("program", [text for text in PROGRAMS if "127.0.0.1:4150" in text and "attempt" in text])
 def test_the_five_minute_programs_run(program: str, nsq_broker: Broker) -> None:
     text = program.replace("127.0.0.1:4150", nsq_broker.tcp_address)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == [f"b'{body}' attempt 1" for body in ("one", "two", "three")], done.stderr
     assert done.stderr == ""
+
+
+def test_the_program_with_headers_runs() -> None:
+    (text,) = [text for text in PROGRAMS if "headers=" in text]
+    with broker(protocol="V2,V3") as running:
+        program = text.replace("127.0.0.1:4150", running.tcp_address)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    wanted = ["b'four' {'customer': '17'}", "b'five' {'customer': '18'}", "b'six' {}"]
+    assert (done.stdout.splitlines(), done.stderr) == (wanted, "")
 
 
 def test_the_test_of_an_application_passes(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
 def nsqd(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[NsqdProcess]:
     """A broker with that backend installed."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (project, ROOT))))
-    process = NsqdProcess(tmp_path, "--backend=paper:2", "--protocol=V2,V3")
+    process = NsqdProcess(tmp_path, "--backend=paper:2", "--protocol=V2,LINES")
     try:
         process.start()
         yield process
@@ -89,10 +89,10 @@ def test_a_broker_keeps_its_promises_with_it(nsqd: NsqdProcess) -> None:
 
 
 @contextmanager
-def speaking_v3(nsqd: NsqdProcess) -> Iterator[IO[bytes]]:
+def speaking_lines(nsqd: NsqdProcess) -> Iterator[IO[bytes]]:
     with socket.create_connection((HOST, nsqd.tcp_port), ANSWER_SECONDS) as connection:
         with connection.makefile("rwb", buffering=0) as lines:
-            lines.write(b"  V3")
+            lines.write(b"LINE")
             yield lines
 
 
@@ -104,7 +104,7 @@ def says(lines: IO[bytes], *said: bytes) -> bytes:
 
 def test_a_protocol_of_somebody_elses_stands_beside_v2(nsqd: NsqdProcess) -> None:
     """Each delivers what the other took; what was answered with OK outlives a kill, and so does the new channel."""
-    with speaking_v3(nsqd) as lines, nsqd.client() as client:
+    with speaking_lines(nsqd) as lines, nsqd.client() as client:
         assert says(lines, b"PUT t first", b"PUT t second", b"PUT b@d x", b"PUT t") == (
             b'OK\nOK\nERROR E_BAD_TOPIC PUB topic name "b@d" is not valid\nERROR what?\n'
         )
@@ -120,7 +120,7 @@ def test_a_protocol_of_somebody_elses_stands_beside_v2(nsqd: NsqdProcess) -> Non
 
 
 def test_it_gives_the_next_text_when_the_one_before_is_done(nsqd: NsqdProcess) -> None:
-    with speaking_v3(nsqd) as lines:
+    with speaking_lines(nsqd) as lines:
         assert says(lines, b"GET t c") == b"OK\n"
         nsqd.publish("t", [b"a", b"b"])
         text, message_id, body = lines.readline().split()
@@ -130,7 +130,7 @@ def test_it_gives_the_next_text_when_the_one_before_is_done(nsqd: NsqdProcess) -
             says(lines, b"DONE 0123456789abcdef")
             == b"ERROR E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight\n"
         )
-        assert [one["version"] for one in nsqd.stats("t")[0]["channels"][0]["clients"]] == ["V3"]
+        assert [one["version"] for one in nsqd.stats("t")[0]["channels"][0]["clients"]] == ["LINES"]
 
 
 def refused_lines(nsqd: NsqdProcess) -> list[str]:
@@ -148,15 +148,15 @@ def test_auth_and_limits_hold_for_it(project: Path, monkeypatch: pytest.MonkeyPa
     path.chmod(0o600)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (project, ROOT))))
     process = NsqdProcess(
-        tmp_path, "--protocol=V2,V3", f"--auth=static:{path}", "--max-msg-size=100", "--http-auth=off"
+        tmp_path, "--protocol=V2,LINES", f"--auth=static:{path}", "--max-msg-size=100", "--http-auth=off"
     )
     try:
         process.start()
-        with speaking_v3(process) as lines:
+        with speaking_lines(process) as lines:
             first = b"ERROR E_AUTH_FIRST AUTH required before "
             assert says(lines, b"PUT orders x", b"GET orders mail") == first + b"PUB\n" + first + b"SUB\n"
             assert says(lines, b"AUTH wrong") == b"ERROR E_AUTH_FAILED AUTH failed\n"
-        with speaking_v3(process) as lines:
+        with speaking_lines(process) as lines:
             unauthorized = b'ERROR E_UNAUTHORIZED AUTH failed for %s on "%s" "%s"\n'
             assert says(lines, b"AUTH shop-secret", b"PUT orders shoes", b"PUT mail x", b"GET orders mail") == (
                 b"OK\nOK\n" + unauthorized % (b"PUB", b"mail", b"") + unauthorized % (b"SUB", b"orders", b"mail")
@@ -165,7 +165,7 @@ def test_auth_and_limits_hold_for_it(project: Path, monkeypatch: pytest.MonkeyPa
                 b"ERROR E_BAD_MESSAGE PUB invalid message body size 0\n"
                 b"ERROR E_BAD_MESSAGE PUB message too big 101 > 100\n"
             )
-        with speaking_v3(process) as lines:
+        with speaking_lines(process) as lines:
             assert says(lines, b"AUTH operator-secret", b"GET orders mail") == b"OK\nOK\n"
             assert lines.readline().endswith(b" shoes\n")
         assert [one["message_count"] for one in process.stats("orders")] == [1]

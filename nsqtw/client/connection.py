@@ -31,6 +31,7 @@ from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import TlsStream
 from nsqtw.errors import BrokenStream, ConnectFailed, InvalidResponse
 from nsqtw.protocols.compression import Deflate, Snappy
+from nsqtw.protocols.headers import decode_headers
 
 _OK = b"OK"
 _DEFAULT_MAX_RDY = 2500
@@ -72,7 +73,7 @@ class Connection:
         self._options = options
         self._context = context
         self._out: list[bytes] = [commands.MAGIC, commands.identify(identity(options))]
-        self._reader = FrameReader(options.max_msg_size)
+        self._reader = FrameReader(options.max_msg_size, decode_headers if options.headers else None)
         self._steps: list[State] = []
         self._tls: TlsStream | None = None
         self._compression: Deflate | Snappy | None = None
@@ -254,6 +255,8 @@ def identity(options: ClientOptions) -> dict[str, Any]:
         "tls_v1": options.tls_v1,
         "user_agent": options.user_agent,
     }
+    if options.headers:
+        body["headers"] = True
     if options.topology_region or options.topology_zone:
         body["topology_region"], body["topology_zone"] = options.topology_region, options.topology_zone
     return body

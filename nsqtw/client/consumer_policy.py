@@ -19,15 +19,14 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple, Protocol
 
-from nsqtw.client import commands
 from nsqtw.client.backoff import Backoff, Signal, Step
-from nsqtw.client.connection import Connection
 from nsqtw.client.frames import Frame
 from nsqtw.client.lookup import Lookup
 from nsqtw.client.message import Message
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.ready import RETRY_SECONDS, ReadyConnection, ReadyDistribution
 from nsqtw.client.timers import Timers
+from nsqtw.client.wire import WireConnection, commands_of
 from nsqtw.errors import ClientLibraryError, NotConnected, Refused
 
 STOP_SECONDS = 30.0
@@ -94,8 +93,9 @@ class Phase(Enum):
 class ConsumerConnection:
     """The state of a consumer's connection, and the owner of the messages it delivered."""
 
-    def __init__(self, policy: ConsumerPolicy, connection: Connection, now: float) -> None:
+    def __init__(self, policy: ConsumerPolicy, connection: WireConnection, now: float) -> None:
         self._policy = policy
+        self._commands = policy.commands
         self.connection = connection
         self.address = connection.address
         self.rdy = self.last_rdy = 0
@@ -121,7 +121,7 @@ class ConsumerConnection:
     def send_rdy(self, count: int) -> None:
         """ReadyConnection API."""
         self.last_rdy = count
-        self.send(commands.rdy(count))
+        self.send(self._commands.rdy(count))
 
     def send(self, command: bytes) -> None:
         """Buffer a command."""
@@ -142,7 +142,7 @@ class ConsumerConnection:
         policy.finished_count += 1
         if policy.backoff.level:  # the change of RDY is written before the FIN
             policy.on_signal(Signal.SUCCESS)
-        self.send(commands.fin(message.id))
+        self.send(self._commands.fin(message.id))
         if self.is_closing:
             policy.on_response(self)
 
@@ -156,14 +156,14 @@ class ConsumerConnection:
         self.outstanding.pop(message.id, None)
         policy.requeued_count += 1
         policy.on_signal(Signal.FAILURE if backoff else Signal.CONTINUE)
-        self.send(commands.req(message.id, delay_ms))
+        self.send(self._commands.req(message.id, delay_ms))
         if self.is_closing:
             policy.on_response(self)
 
     def touch(self, message: Message) -> None:
         """MessageOwner API."""
         if not self.is_lost:
-            self.send(commands.touch(message.id))
+            self.send(self._commands.touch(message.id))
 
     @property
     def is_starved(self) -> bool:
@@ -196,6 +196,7 @@ class ConsumerPolicy:
     ) -> None:
         self._topic, self._channel = topic, channel
         self._options = options
+        self.commands = commands_of(options)
         self._nsqds = nsqds
         self._lookup = lookup
         self.changed = changed
@@ -247,7 +248,7 @@ class ConsumerPolicy:
             self._touch(now)
         for connection in self.connections:
             connection.rdy = 0
-            connection.send(commands.CLS)
+            connection.send(self.commands.close())
         self._end_if_alone()
 
     def change_max_in_flight(self, count: int, now: float) -> None:
@@ -274,7 +275,7 @@ class ConsumerPolicy:
 
     # -- events of connections
 
-    def connected(self, connection: Connection, now: float) -> ConsumerConnection:
+    def connected(self, connection: WireConnection, now: float) -> ConsumerConnection:
         """A connection that the policy asked for is ready."""
         made = ConsumerConnection(self, connection, now)
         self.connections.append(made)
@@ -287,7 +288,7 @@ class ConsumerPolicy:
                 f"({connection.address}) max RDY count {limit} < consumer max in flight "
                 f"{self.ready.max_in_flight}, truncation possible"
             )
-        made.send(commands.sub(self._topic, self._channel))
+        made.send(self.commands.sub(self._topic, self._channel))
         if self._auto_touch:
             self.timers.hasten("touch", now + connection.server.msg_timeout / 3)
         if not self.backoff.is_on:

@@ -2,8 +2,8 @@
 Frames of NSQ's V2 protocol as a client reads them (suite specification 4.2).
 
     frame     size u32 | type u32 | data                    size counts type and data
-    type      0 response   1 error   2 message
-    message   timestamp i64 ns | attempts u16 | id 16 bytes | body
+    type      0 response   1 error   2 message   3 message with headers, for clients that asked for them
+    message   timestamp i64 ns | attempts u16 | id 16 bytes | body, before which type 3 has size u16 | headers
 
 This module and `commands` import nothing of nsqtw: the connector for Spark, which is installed without the broker, has
 links to them (pyspark_nsq/channel/v2_frames.py and v2_commands.py), so the tree has one codec for clients.
@@ -14,7 +14,7 @@ Performance: called once for each chunk that is read; a step for each message in
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 M = TypeVar("M")
@@ -23,13 +23,16 @@ HEARTBEAT: Final = b"_heartbeat_"
 RESPONSE: Final = 0
 ERROR: Final = 1
 MESSAGE: Final = 2
+HEADED: Final = 3
 
 _HEAD = struct.Struct(">iI")
 _MESSAGE = struct.Struct(">iIqH16s")
 _SIZE_BYTES: Final = 4
 _HEAD_BYTES: Final = 8
 _BODY_AT: Final = 34
+_HEADERS_AT: Final = _BODY_AT + 2
 _SMALLEST_MESSAGE: Final = _BODY_AT - _SIZE_BYTES
+_SMALLEST_HEADED: Final = _HEADERS_AT - _SIZE_BYTES
 _HTTP: Final = int.from_bytes(b"HTTP", "big")
 _OK_FRAME: Final = b"\0\0\0\x06\0\0\0\0OK"
 _OK_BYTES: Final = len(_OK_FRAME)
@@ -42,27 +45,35 @@ class InvalidFrame(Exception):
 
 
 class Frame(NamedTuple):
-    """A response (`is_error` False) or an error frame."""
+    """
+    A response (`is_error` False) or an error frame. `at` is the place of the command that it answers among those
+    without an answer: V2 answers in order.
+    """
 
     is_error: bool
     data: bytes
+    at: int = 0
 
 
 class FrameReader:
-    """Splits what a connection reads into frames. A frame may have `max_size` bytes, 0 for any."""
+    """
+    Splits what a connection reads into frames. A frame may have `max_size` bytes, 0 for any. `decode_headers` decodes
+    the headers of a message; None: headers were not asked for.
+    """
 
-    def __init__(self, max_size: int = 0) -> None:
+    def __init__(self, max_size: int = 0, decode_headers: Callable[[bytes], Mapping[str, str]] | None = None) -> None:
         self._max_size = max_size
+        self._decode_headers = decode_headers
         self._rest = b""
         self._pieces: list[bytes] = []
         """What came behind `_rest`, joined when the frame is complete: a large message is copied once."""
         self._missing = 0
         """Bytes without which the first frame is incomplete, as far as its size is known."""
 
-    def feed(self, data: bytes, make: Callable[[int, int, bytes, bytes], M]) -> tuple[list[M], list[Frame]]:
+    def feed(self, data: bytes, make: Callable[..., M]) -> tuple[list[M], list[Frame]]:
         """
         Return the messages and the other frames that are complete. `make` makes a message of its timestamp, attempts,
-        id and body. InvalidFrame.
+        id and body, and of its headers if it has any. InvalidFrame.
         """
         if self._missing > len(data):
             self._missing -= len(data)
@@ -81,9 +92,7 @@ class FrameReader:
         self._missing = self._size_of_first() - len(self._rest)
         return messages, frames
 
-    def _split(
-        self, data: bytes, make: Callable[[int, int, bytes, bytes], M], messages: list[M], frames: list[Frame]
-    ) -> bytes:
+    def _split(self, data: bytes, make: Callable[..., M], messages: list[M], frames: list[Frame]) -> bytes:
         """Add what is complete in `data`. Returns the rest. InvalidFrame."""
         end = len(data)
         position = 0
@@ -96,7 +105,11 @@ class FrameReader:
                 if stop > end:
                     break
                 if kind != MESSAGE:
-                    frames.append(Frame(kind == ERROR, data[position + _HEAD_BYTES : stop]))
+                    if kind == HEADED:
+                        headers, body = self._headed(data, position + _BODY_AT, stop)
+                        messages.append(make(timestamp, attempts, message_id, body, headers))
+                    else:
+                        frames.append(Frame(kind == ERROR, data[position + _HEAD_BYTES : stop]))
                     position = stop
                     continue
             if stop > end:
@@ -107,7 +120,7 @@ class FrameReader:
             size, kind = _HEAD.unpack_from(data, position)
             self._check(size, kind)
             stop = position + _SIZE_BYTES + size
-            if stop > end or kind == MESSAGE:
+            if stop > end or kind >= MESSAGE:
                 break
             frames.append(Frame(kind == ERROR, data[position + _HEAD_BYTES : stop]))
             position = stop
@@ -147,6 +160,18 @@ class FrameReader:
             return 0
         return _SIZE_BYTES + int.from_bytes(self._rest[:_SIZE_BYTES], "big")
 
+    def _headed(self, data: bytes, offset: int, stop: int) -> tuple[Mapping[str, str], bytes]:
+        """Return the headers and the body of a message. InvalidFrame."""
+        assert self._decode_headers is not None, "the type was checked"
+        start = offset + _HEADERS_AT - _BODY_AT
+        end = start + int.from_bytes(data[offset:start], "big")
+        if end > stop:
+            raise InvalidFrame("invalid headers of a message")
+        try:
+            return self._decode_headers(data[start:end]), data[end:stop]
+        except Exception as error:  # of any decoder
+            raise InvalidFrame(f"invalid headers of a message: {error}") from error
+
     def _check(self, size: int, kind: int) -> None:
         if size == _HTTP:
             raise InvalidFrame("unexpected HTTP response, a nsqd TCP endpoint is required")
@@ -154,5 +179,7 @@ class FrameReader:
             raise InvalidFrame(f"response msg size is negative: {size}")
         if self._max_size and size > self._max_size:
             raise InvalidFrame(f"response msg size {size} exceeds configured maximum ({self._max_size})")
-        if kind > MESSAGE or size < _SIZE_BYTES or (kind == MESSAGE and size < _SMALLEST_MESSAGE):
+        last = MESSAGE if self._decode_headers is None else HEADED
+        smallest = (_SIZE_BYTES, _SIZE_BYTES, _SMALLEST_MESSAGE, _SMALLEST_HEADED)
+        if kind > last or size < smallest[kind]:
             raise InvalidFrame(f"invalid frame of type {kind} and size {size}")

@@ -10,12 +10,12 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from nsqtw.client.connection import Connection
 from nsqtw.client.event_loop import EventLoop, Timer, Transport, reason_of
 from nsqtw.client.frames import Frame
 from nsqtw.client.lookup import host_and_port
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
+from nsqtw.client.wire import connection_of
 from nsqtw.errors import ClientLibraryError, ConnectFailed, OptionError
 
 CLOSE_SECONDS = 5.0
@@ -64,7 +64,7 @@ class Link:
         self._options = options
         self._user = user
         self.address = address
-        self.connection = Connection(address, options, context)
+        self.connection = connection_of(address, options, context)
         self._transport: Transport | None = None
         self._owner: MessageOwner = _NoOwner()
         self._last_read = 0.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 
@@ -14,6 +15,7 @@ class Done:
 
 
 DONE: Final = Done()
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class MessageOwner(Protocol):
@@ -36,20 +38,29 @@ class MessageOwner(Protocol):
 class Message:
     """
     A delivered message. `id` has 16 ASCII bytes, `timestamp` is the time of the publish in ns since 1970, `attempts`
-    the number of deliveries including this one.
+    the number of deliveries including this one, `headers` the names and values beside the body.
 
     The first response counts: later calls of `finish` and `requeue` do nothing. A response to a message whose
     connection was lost does nothing either, because nsqd delivers the message again.
     """
 
-    __slots__ = ("_owner", "attempts", "body", "has_responded", "id", "responds_itself", "timestamp")
+    __slots__ = ("_owner", "attempts", "body", "has_responded", "headers", "id", "responds_itself", "timestamp")
 
-    def __init__(self, owner: MessageOwner, timestamp: int, attempts: int, message_id: bytes, body: bytes) -> None:
+    def __init__(
+        self,
+        owner: MessageOwner,
+        timestamp: int,
+        attempts: int,
+        message_id: bytes,
+        body: bytes,
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> None:
         self._owner = owner
         self.timestamp = timestamp
         self.attempts = attempts
         self.id = message_id
         self.body = body
+        self.headers = headers
         self.has_responded = False
         """Whether the message was finished or requeued, or its connection is lost."""
         self.responds_itself = False

@@ -20,6 +20,8 @@ EXPONENTIAL, FULL_JITTER = "exponential", "full_jitter"
 """The values of `backoff_strategy`."""
 NO_HEARTBEAT = -1.0
 """`heartbeat_interval` without heartbeats, `output_buffer_timeout` without a timeout: -1 on the wire."""
+V2, V3 = "V2", "V3"
+"""The values of `protocol`."""
 _TLS_VERSIONS = ("", "tls1.0", "tls1.1", "tls1.2", "tls1.3")
 
 
@@ -33,6 +35,12 @@ def _duration(text: str) -> float:
 def _strategy(text: str) -> str:
     if text not in (EXPONENTIAL, FULL_JITTER):
         raise ValueError(f"must be {EXPONENTIAL} or {FULL_JITTER}")
+    return text
+
+
+def _protocol(text: str) -> str:
+    if text not in (V2, V3):
+        raise ValueError(f"must be {V2} or {V3}")
     return text
 
 
@@ -55,6 +63,10 @@ def _short_host_name() -> str:
 class ClientOptions:
     """The options of a consumer or producer. Values out of bounds raise OptionError."""
 
+    protocol: str = _option(V2, _protocol)
+    """V3 is for nsqtw brokers that are started with --protocol=V2,V3."""
+    headers: bool = _option(False, parse_boolean)
+    """Have headers delivered over V2, too, by a broker that has them. Over V3 they always are."""
     dial_timeout: float = _option(1.0, _duration)
     """Time to connect."""
     read_timeout: float = _option(60.0, _duration, 0.1, 300.0)
@@ -115,6 +127,10 @@ class ClientOptions:
             _check(field.name, getattr(self, field.name), field.metadata["low"], field.metadata["high"])
         if self.snappy and self.deflate:
             raise OptionError("snappy and deflate cannot be used together")
+        if self.protocol not in (V2, V3):
+            raise OptionError(f"invalid protocol {self.protocol!r}: it must be {V2} or {V3}")
+        if self.protocol == V3 and (self.snappy or self.deflate or self.sample_rate):
+            raise OptionError("protocol V3 has neither compression nor sample_rate")
         if self.heartbeat_interval > self.read_timeout:
             raise OptionError(
                 f"HeartbeatInterval {show_duration(self.heartbeat_interval)} must be less than "

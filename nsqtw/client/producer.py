@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Self
 
-from nsqtw.client import commands
 from nsqtw.client.consumer import addresses
 from nsqtw.client.event_loop import EventLoop, Future, Logger, Outcome, Timer
 from nsqtw.client.frames import Frame
@@ -17,7 +16,16 @@ from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.producer_policy import Batching, ProducerPolicy
 from nsqtw.client.tls import tls_context
-from nsqtw.errors import ClientLibraryError, InvalidResponse, NotConnected, OptionError, Refused, Stopped
+from nsqtw.client.wire import Headers, commands_of
+from nsqtw.errors import (
+    ClientLibraryError,
+    InvalidHeaders,
+    InvalidResponse,
+    NotConnected,
+    OptionError,
+    Refused,
+    Stopped,
+)
 from nsqtw.gocompat.values import quoted
 from nsqtw.names import is_valid_name
 
@@ -92,11 +100,12 @@ class BaseProducer(ABC):
         started: Future[None] = future
         return started
 
-    def publish(self, topic: str, body: bytes, *, delay: float = 0.0) -> Future[None]:
+    def publish(self, topic: str, body: bytes, *, delay: float = 0.0, headers: Headers | None = None) -> Future[None]:
         """
-        Publish a message, which is delivered after `delay` seconds. The result comes when nsqd has it: Refused with
-        nsqd's words, NotConnected when the connection was lost before the answer, ConnectFailed, Stopped. TypeError at
-        once for a body that is not bytes. To cancel the future takes the publish back only if it was not sent yet.
+        Publish a message, which is delivered after `delay` seconds. `headers` need protocol V3: OptionError at once.
+        The result comes when nsqd has it: Refused with nsqd's words, NotConnected when the connection was lost before
+        the answer, ConnectFailed, Stopped. TypeError at once for a body that is not bytes. To cancel the future takes
+        the publish back only if it was not sent yet.
         """
         policy = self._policy or self._begin()
         if type(body) is not bytes:
@@ -109,18 +118,23 @@ class BaseProducer(ABC):
             self._loop.reject(future, Refused(f"E_BAD_TOPIC PUB topic name {quoted(topic)} is not valid"))
         elif not body:
             self._loop.reject(future, Refused("E_BAD_MESSAGE PUB invalid message body size 0"))
-        elif delay:
+        elif delay or headers:
             if delay < 0:
                 self._loop.reject(future, Refused(f"E_INVALID DPUB could not parse timeout {int(delay * 1000)}"))
             else:
-                policy.send(topic, commands.dpub(topic, int(delay * 1000), body), future)
+                self._send(policy, topic, [body], int(delay * 1000), None if headers is None else [headers], future)
         else:
             policy.publish(topic, body, future)
         published: Future[None] = future
         return published
 
-    def multi_publish(self, topic: str, bodies: Sequence[bytes]) -> Future[None]:
-        """Publish several messages in one command, all or none. The result and errors are as for `publish`."""
+    def multi_publish(
+        self, topic: str, bodies: Sequence[bytes], *, headers: Sequence[Headers] | None = None
+    ) -> Future[None]:
+        """
+        Publish several messages in one command, all or none. `headers` are those of each message. The result and errors
+        are as for `publish`.
+        """
         policy = self._begin()
         bodies = [body if type(body) is bytes else _as_bytes(body) for body in bodies]
         future: Any = self._loop.future()
@@ -132,8 +146,10 @@ class BaseProducer(ABC):
             self._loop.reject(future, Refused("E_BAD_BODY MPUB invalid message count 0"))
         elif not all(bodies):
             self._loop.reject(future, Refused("E_BAD_MESSAGE MPUB invalid message(0) body size 0"))
+        elif headers is not None and len(headers) != len(bodies):
+            raise ValueError(f"headers for {len(headers)} of {len(bodies)} messages")
         else:
-            policy.send(topic, commands.mpub(topic, bodies), future)
+            self._send(policy, topic, bodies, 0, headers, future)
         published: Future[None] = future
         return published
 
@@ -228,6 +244,7 @@ class BaseProducer(ABC):
             self._log = self._loop.logger("")
             self._policy = ProducerPolicy(
                 self._batching,
+                commands_of(self.options),
                 resolve=self._loop.resolve,
                 reject=self._loop.reject,
                 is_done=self._loop.is_done,
@@ -237,6 +254,23 @@ class BaseProducer(ABC):
                 need_timer=self._set_timer,
             )
         return self._policy
+
+    def _send(
+        self,
+        policy: ProducerPolicy,
+        topic: str,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        headers: Sequence[Headers] | None,
+        future: Any,
+    ) -> None:
+        """Send one command. Its answer completes `future`. OptionError for headers over V2."""
+        try:
+            command = policy.commands.publish(topic, bodies, delay_ms, headers)
+        except InvalidHeaders as error:
+            self._loop.reject(future, Refused(f"E_BAD_HEADERS {error}"))
+            return
+        policy.send(topic, command, future)
 
     def _connect(self) -> None:
         if self._opening is None and self._link is None:

@@ -3,8 +3,8 @@ A producer without IO: the order of publishes and answers, batches, and which of
 specification 4.8).
 
 Theory of operation. nsqd answers in order, so the publishes without an answer are a queue: each response belongs to its
-oldest entry. A lost connection fails exactly the entries of the queue. Publishes while there is no connection wait for
-one; when no nsqd can be reached, they fail.
+oldest entry, over protocol V3 to the one that it names. A lost connection fails exactly the entries of the queue.
+Publishes while there is no connection wait for one; when no nsqd can be reached, they fail.
 
 With batches, the publishes of a topic are collected until there are `messages` of them, `bytes` of bodies, or until
 `seconds` are over, and sent as one MPUB: its answer is the answer to each. Every other command for the topic sends its
@@ -21,9 +21,8 @@ from typing import Any
 
 import attrs
 
-from nsqtw.client import commands
-from nsqtw.client.connection import Connection
 from nsqtw.client.frames import Frame
+from nsqtw.client.wire import WireCommands, WireConnection
 from nsqtw.errors import NotConnected, Refused
 
 Future = Any
@@ -62,6 +61,7 @@ class ProducerPolicy:
     def __init__(
         self,
         batching: Batching | None,
+        commands: WireCommands,
         *,
         resolve: Callable[[Future], object],
         reject: Callable[[Future, Exception], None],
@@ -72,6 +72,7 @@ class ProducerPolicy:
         need_timer: Callable[[float], None],
     ) -> None:
         self._batching = batching
+        self.commands = commands
         self._resolve = resolve
         self._reject = reject
         self._is_done = is_done
@@ -79,7 +80,7 @@ class ProducerPolicy:
         self._changed = changed
         self._need_connection = need_connection
         self._need_timer = need_timer
-        self._connection: Connection | None = None
+        self._connection: WireConnection | None = None
         self._unanswered: deque[Future | list[Future]] = deque()
         """The future of each command that was sent, or its futures."""
         self._waiting: list[tuple[bytes, list[Future]]] = []
@@ -98,10 +99,10 @@ class ProducerPolicy:
         if self._batching is not None:
             self._collect(self._batching, topic, body, future)
         elif self._connection is None:
-            self._send(commands.pub(topic, body), [future])
+            self._send(self.commands.pub(topic, body), [future])
         else:
             self._unanswered.append(future)
-            self._connection.send(commands.pub(topic, body))
+            self._connection.send(self.commands.pub(topic, body))
             self._changed()
 
     def send(self, topic: str, command: bytes, future: Future) -> None:
@@ -124,7 +125,7 @@ class ProducerPolicy:
 
     # -- from the connection
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: WireConnection) -> None:
         """Send what waits."""
         self._connection = connection
         waiting, self._waiting = self._waiting, []
@@ -166,7 +167,9 @@ class ProducerPolicy:
         for frame in frames:
             if not self._unanswered:
                 return False
-            for future in _futures(self._unanswered.popleft()):
+            entry = self._unanswered[frame.at]
+            del self._unanswered[frame.at]
+            for future in _futures(entry):
                 if frame.is_error:
                     self._reject(future, Refused(frame.data.decode("utf-8", "replace")))
                 else:
@@ -198,9 +201,9 @@ class ProducerPolicy:
             kept = [(body, future) for body, future in zip(bodies, futures, strict=True) if not self._is_done(future)]
             bodies, futures = [body for body, _ in kept], [future for _, future in kept]
         if len(bodies) > 1:
-            self._send(commands.mpub(topic, bodies), futures)
+            self._send(self.commands.publish(topic, bodies), futures)
         elif bodies:
-            self._send(commands.pub(topic, bodies[0]), futures)
+            self._send(self.commands.pub(topic, bodies[0]), futures)
 
     def _send(self, command: bytes, futures: list[Future]) -> None:
         if self._connection is None:

@@ -3,9 +3,9 @@ A channel: consumers that share one position in a topic's log.
 
 Theory of operation. `serve` divides what the position has among all ready consumers. With several of them each gets at
 most its share, ceil(available / ready), and the first one rotates; those in the broker's own zone, or else region, come
-first. In one turn a consumer is given at most SEGMENT_BYTES (or one larger message), which bounds its output. FIN, REQ
-and TOUCH look an id up in the table of the consumer that sent them (`core.in_flight`); if the id is absent, the tables
-of all consumers are searched for the error to answer: not in flight, or owned by another client.
+first. In one turn a consumer is given at most its `turn_bytes` (or one larger message), which bounds its output. FIN,
+REQ and TOUCH look an id up in the table of the consumer that sent them (`core.in_flight`); if the id is absent, the
+tables of all consumers are searched for the error to answer: not in flight, or owned by another client.
 
 The table of a consumer that has left stays in `departed` until everything in it has timed out: NSQ does not requeue on
 disconnect. With the option `requeue_on_disconnect` its messages are requeued at once.
@@ -38,7 +38,7 @@ from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.core.policy.undelivered import Undelivered
 from nsqtw.core.position import Position
-from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
+from nsqtw.core.segment import Segment, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
@@ -341,6 +341,8 @@ class Channel(Timer):
         """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
         self._deliver_again(deliveries, now, TIMED_OUT)
         self.timeout_count += len(deliveries)
+        if consumer.on_removed is not None:
+            consumer.on_removed()
         if not consumer.in_flight and consumer in self.departed:
             self.departed.remove(consumer)
         self._touch()
@@ -384,6 +386,8 @@ class Channel(Timer):
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
+            if consumer.on_removed is not None:
+                consumer.on_removed()
         self.undelivered.forget(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         if self.bounds is not None:
@@ -417,6 +421,8 @@ class Channel(Timer):
         """Drop all messages: waiting, deferred and in flight."""
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget()
+            if consumer.on_removed is not None:
+                consumer.on_removed()
         self.departed.clear()
         self.undelivered.forget()
         self.position.empty()
@@ -474,7 +480,7 @@ class Channel(Timer):
         ready = self._ready()
         self.topic.set_hungry(self, False)
         for consumer in ready:
-            consumer.allowance = SEGMENT_BYTES
+            consumer.allowance = consumer.turn_bytes
         try:
             available = self.position.available
             while ready and available > 0:
@@ -672,8 +678,15 @@ class Channel(Timer):
         owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)
         return NOT_OWNED if owned else NOT_IN_FLIGHT
 
+    def tell_paused(self) -> None:
+        """Its pause or that of its topic has changed: tell the consumers that want to know."""
+        for consumer in self.consumers:
+            if consumer.on_pause is not None:
+                consumer.on_pause(self.paused or self.topic.paused)
+
     def _set_paused(self, paused: bool) -> None:
         self.paused = paused
+        self.tell_paused()
         self._touch()
         if not self.ephemeral:
             self.topic.change_names(at_once=True)

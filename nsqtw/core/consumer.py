@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from nsqtw.core.client import Client
 from nsqtw.core.in_flight import Delivery, InFlight
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import SEGMENT_BYTES, Segment
 from nsqtw.core.timers import Timer, TimerQueue
 
 TICKS_PER_SECOND = 16
@@ -50,6 +50,9 @@ class Consumer(Timer):
         "region_local",
         "sample_rate",
         "is_blocked",
+        "on_pause",
+        "on_removed",
+        "turn_bytes",
         "touch_timeout",
         "zone_local",
     )
@@ -80,6 +83,12 @@ class Consumer(Timer):
         """The transport has enough to write: counts as RDY 0."""
         self.zone_local = False
         self.region_local = False
+        self.on_pause: Callable[[bool], None] | None = None
+        """Told when the channel or its topic is paused (True) or goes on."""
+        self.on_removed: Callable[[], None] | None = None
+        """Told when messages that it did not answer have left `in_flight`: after a timeout, an empty or a seek."""
+        self.turn_bytes = SEGMENT_BYTES
+        """Bytes that it may be given in a turn; one message more than fits."""
         self.allowance = 0
         """Bytes it may still be given in this turn."""
         self.in_flight = client.in_flight = InFlight()

@@ -7,6 +7,8 @@ The context is passed down and knows nothing of what is above it. `Broker` exten
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nsqtw.core.damage import DamageLedger
 from nsqtw.core.histogram import COMMIT_BOUNDS, Histogram
 from nsqtw.core.latency import Measure
@@ -49,6 +51,8 @@ class Context:
         self.pending_clock = PendingClock()
         self.stopping = False
         self.is_taking_publishes = True
+        self.drain_listeners: dict[int, Callable[[], None]] = {}
+        """Connections that are told of the beginning of a drain, by a number of their own."""
         """Whether publishes are taken; not while the broker drains or stops."""
         self.wall_offset_ns = 0
         """Wall clock minus the clock of `now`; the server keeps it right with `follow_wall`."""
@@ -79,6 +83,8 @@ class Context:
     def begin_drain(self) -> None:
         """Refuse publishes and new topics from now on, and go on with all else."""
         self.is_taking_publishes = False
+        for told in list(self.drain_listeners.values()):
+            told()
 
     def begin_stop(self) -> None:
         """Refuse publishes, and all that takes long."""

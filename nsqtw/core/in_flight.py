@@ -143,6 +143,10 @@ class InFlight:
                 break
         return separator.join(parts)
 
+    def begins_with(self, number: int, count: int) -> bool:
+        """Return whether `count` messages from the id `number` on are what `finish_next` would finish."""
+        return bool(self._runs) and self._runs[0].number == number and count <= self._runs[0].count
+
     def finish_next(self, count: int) -> list[tuple[Delivery, int]]:
         """So many of what `next_ids` told are finished: their deliveries, and how many messages of each."""
         self.count -= count

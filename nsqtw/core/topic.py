@@ -293,6 +293,7 @@ class Topic(ChannelOwner):
     def pause(self) -> None:
         """Release nothing until `unpause`; publishing goes on."""
         self.paused = True
+        self._tell_paused()
         self.touch()
         self.change_names(at_once=True)
 
@@ -300,9 +301,14 @@ class Topic(ChannelOwner):
         """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
         kept = self._backlog.for_ephemeral(self.channels.values())
         self.paused = False
+        self._tell_paused()
         self._release_kept(kept, now)
         self.touch()
         self.change_names(at_once=True)
+
+    def _tell_paused(self) -> None:
+        for channel in self.channels.values():
+            channel.tell_paused()
 
     def hold(self) -> None:
         """Release nothing until `start`."""

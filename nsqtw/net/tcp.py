@@ -38,7 +38,7 @@ from nsqtw.net.partial_input import SMALL_BYTES
 from nsqtw.net.stalls import StallDetector
 from nsqtw.protocols.frames import ERROR, frame
 from nsqtw.protocols.guarded import ClientBroker
-from nsqtw.protocols.session import Session, SessionAdapter, session_of
+from nsqtw.protocols.session import Session, adapted, session_of
 from nsqtw.runtime.flushable import Flushable
 from nsqtw.runtime.read_size import READ_BYTES
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
@@ -415,7 +415,7 @@ class BrokerConnection(Flushable):
             except Exception:
                 guarded.leave()
                 raise
-            self._session = SessionAdapter(made, guarded)
+            self._session = adapted(made, guarded)
         self._counted = made if ICountedProtocol.providedBy(made) else None
         return self._session
 

@@ -35,15 +35,26 @@ WINDOW_GROWTH: Final = 1 / 128
 MAX_REST_SECONDS: Final = 1.0
 """The pause after many stalls in a row."""
 _UNLIMITED: Final = 65536.0
-_FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
+V2_FIN_BYTES: Final = len(b"FIN \n") + ID_BYTES
 
 
 class FinCoalescing:
-    """The coalescing of one consumer."""
+    """The coalescing of one consumer, whose FIN of one message has `fin_bytes`."""
 
-    __slots__ = ("_answers", "_max_share", "_reads", "_rest", "_rests_until", "_share", "_since", "min_read_bytes")
+    __slots__ = (
+        "_answers",
+        "_fin_bytes",
+        "_max_share",
+        "_reads",
+        "_rest",
+        "_rests_until",
+        "_share",
+        "_since",
+        "min_read_bytes",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, fin_bytes: int = V2_FIN_BYTES) -> None:
+        self._fin_bytes = fin_bytes
         self.min_read_bytes = 1
         """The number of bytes to wait for."""
         self._share = 1
@@ -101,7 +112,7 @@ class FinCoalescing:
 
     def _gather(self, share: int, now: float) -> None:
         self._share, self._since = share, now
-        self.min_read_bytes = share * _FIN_BYTES
+        self.min_read_bytes = share * self._fin_bytes
 
     def _stop(self) -> None:
         self.min_read_bytes, self._reads = 1, 0

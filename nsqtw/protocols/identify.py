@@ -32,6 +32,7 @@ _KINDS: dict[str, Any] = {
     "topology_region": "",
     "topology_zone": "",
     "feature_negotiation": False,
+    "headers": False,
     "tls_v1": False,
     "snappy": False,
     "deflate": False,
@@ -55,6 +56,8 @@ class Settings:
     """0: no heartbeats."""
     output_buffer_bytes: int = DEFAULT_OUTPUT_BUFFER_BYTES
     sample_rate: int = 0
+    headers: bool = False
+    """Whether message frames have headers."""
 
 
 @frozen
@@ -134,7 +137,8 @@ def negotiate(fields: dict[str, Any], client: Client, options: Options) -> Featu
 def answer(
     settings: Settings, features: Features, client: Client, options: Options, auth_required: bool = False
 ) -> bytes:
-    """Return the negotiated settings."""
+    """Return the negotiated settings. "headers" is there only for a client that asked for them."""
+    asked = {"headers": True} if settings.headers else {}
     return json_text(
         {
             "max_rdy_count": options.max_rdy_count,
@@ -152,6 +156,7 @@ def answer(
             "output_buffer_timeout": _ms(settings.output_buffer_timeout),
             "topology_region": options.topology_region,
             "topology_zone": options.topology_zone,
+            **asked,
         }
     )
 

@@ -2,7 +2,8 @@
 Base class of sessions: `IProtocol`, as a connection calls it.
 
 Compiled code calls a method directly if it knows the class of the object, and looks it up by name otherwise, five times
-for a PUB. So V2 sessions have this base class, and the sessions of third parties are wrapped in a `SessionAdapter`.
+for a PUB. So V2 and V3 sessions have this base class, which others may have, too; all other sessions are wrapped in a
+`SessionAdapter`.
 
 Performance: called once per chunk and turn.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from nsqtw.core.timers import Timer
-from nsqtw.interfaces import IBroker, IProtocol
+from nsqtw.interfaces import IBroker, IProtocol, ISteppedProtocol
 from nsqtw.upgrades import Upgrade
 
 MAX_BYTES: Final = 64 * 1024
@@ -22,7 +23,12 @@ STEP_BYTES: Final = 16 * 1024
 
 
 class Session(Timer):
-    """See IProtocol. A session may be on the agenda."""
+    """
+    See IProtocol and ISteppedProtocol. A session may be on the agenda.
+
+    Nothing stands between such a session and its connection: it limits its steps by itself, wants no data while its
+    broker is waiting, returns nothing but `bytes` and upgrades, and ends with `IBroker.leave`.
+    """
 
     @property
     def closing(self) -> bool:
@@ -72,7 +78,7 @@ class SessionAdapter(Session):
 
     def __init__(self, session: IProtocol, broker: IBroker | None = None) -> None:
         super().__init__()
-        self._session = session
+        self._session: Any = session
         self._broker: Any = broker
         self._unread = b""
         self._offset = 0
@@ -124,7 +130,11 @@ class SessionAdapter(Session):
             self._session.receive_end(now)
 
     def data_to_send(self) -> list[bytes | Upgrade]:
-        return self._session.data_to_send()
+        out: list[Any] = self._session.data_to_send()
+        for item in out:
+            if type(item) is not bytes:
+                return [bytes(one) if isinstance(one, bytes | bytearray | memoryview) else one for one in out]
+        return out
 
     def pause_delivery(self) -> None:
         self._session.pause_delivery()
@@ -139,6 +149,34 @@ class SessionAdapter(Session):
         finally:
             if self._broker is not None:
                 self._broker.leave()
+
+
+class SteppedAdapter(SessionAdapter):
+    """A session of another class that limits its steps by itself (ISteppedProtocol): it is given all that was read."""
+
+    @property
+    def wants_data(self) -> int:
+        if self._broker.is_waiting:
+            return 0
+        wants: int = self._session.wants_data
+        return wants if wants <= 1 else min(wants, MAX_BYTES)
+
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._session.is_behind) and not self._broker.is_waiting
+
+    def receive_data(self, chunk: bytes, now: float) -> None:
+        self._session.receive_data(chunk, now)
+
+    def receive_end(self, now: float) -> None:
+        self._session.receive_end(now)
+
+
+def adapted(made: IProtocol, broker: IBroker) -> Session:
+    """Return the session `made`, which has the guarded `broker`, or what passes all on to it."""
+    if isinstance(made, Session):
+        return made
+    return SteppedAdapter(made, broker) if ISteppedProtocol.providedBy(made) else SessionAdapter(made, broker)
 
 
 def session_of(made: IProtocol) -> Session:

@@ -59,7 +59,7 @@ class ClientAuth:
         self._until = -inf
         self._is_fresh = False
         """Just given: however soon they end, they hold for the command that waited for them."""
-        self._subscription: tuple[bytes, bytes] | None = None
+        self._subscriptions: dict[tuple[bytes, bytes], None] = {}
         self._parked: _Command | None = None
         self._is_doubted = False
         """Permissions may have been withdrawn: check the subscription again."""
@@ -84,7 +84,7 @@ class ClientAuth:
             self._granted.clear()
         self._granted[key] = None
         if channel:
-            self._subscription = key
+            self._subscriptions[key] = None
         return True
 
     def now(self) -> float:
@@ -110,6 +110,11 @@ class ClientAuth:
             return True
         self._parked = None
         return not self.admits(verb, params[0], channel, now)
+
+    def end_subscription(self, topic: bytes, channel: bytes) -> None:
+        """The connection has left a channel: the right to it matters no more."""
+        self._subscriptions.pop((topic, channel), None)
+        self._granted.pop((topic, channel), None)
 
     def take_parked(self) -> _Command | None:
         """The command that has waited, to be done before any other."""
@@ -181,9 +186,10 @@ class ClientAuth:
     def _withdrawn(self) -> ClientError | None:
         """The error for a client that may not have any more what it has subscribed to."""
         self._is_doubted = False
-        if self._subscription is None or self._allows(*self._subscription):
-            return None
-        return _unauthorized(b"SUB", *self._subscription)
+        for topic, channel in self._subscriptions:
+            if not self._allows(topic, channel):
+                return _unauthorized(b"SUB", topic, channel)
+        return None
 
     def _shown(self, slot: ReplySlot, error: ClientError | None) -> None:
         self._go_on()

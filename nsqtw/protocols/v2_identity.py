@@ -7,7 +7,7 @@ deliveries time out, are sampled and are near or far as it said the first time (
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nsqtw.core.client import Client
@@ -17,6 +17,7 @@ from nsqtw.errors import ClientError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.options.broker import Options
 from nsqtw.protocols import identify
+from nsqtw.protocols.v2_headers import with_headers
 from nsqtw.protocols.v2_trace import Identified
 
 MAX_IDENTIFIES = 10
@@ -65,6 +66,7 @@ class Identity:
 
     def negotiate(self, fields: dict[str, Any], *, needs_auth: bool) -> tuple[identify.Features, bytes]:
         """Return the features to start, and the response. ClientError."""
+        self.settings.headers = fields["headers"]
         features = identify.negotiate(fields, self._client, self._options)
         return features, identify.answer(self.settings, features, self._client, self._options, needs_auth)
 
@@ -73,6 +75,12 @@ class Identity:
     ) -> Consumer:
         """Return the consumer of the client for the channel that it subscribes to."""
         consumer = Consumer(self._client, timers, deliver, disconnect, self._msg_timeout)
+        if self.settings.headers:
+
+            def deliver_with_headers(frames: bytes, headers: Sequence[bytes]) -> None:
+                deliver(with_headers(frames, headers))
+
+            consumer.deliver_with_headers = deliver_with_headers
         consumer.touch_timeout = self.settings.msg_timeout
         consumer.sample_rate = self._sample_rate
         consumer.zone_local, consumer.region_local = self._zone_local, self._region_local

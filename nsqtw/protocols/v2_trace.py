@@ -24,6 +24,7 @@ from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT
 from nsqtw.interfaces import OperatorLog
 from nsqtw.protocols.parameters import hidden
 from nsqtw.protocols.v2_command import Commands
+from nsqtw.protocols.v2_headers import FRAME_TYPE_HEADED, headers_bytes
 
 _HEAD = struct.Struct(">ii")  # size of what follows it, frame type
 _MAX_VALUE = 200
@@ -127,8 +128,11 @@ def _messages(frames: bytes) -> Iterator[tuple[str, int]]:
     while offset < len(frames):
         size, kind = _HEAD.unpack_from(frames, offset)
         stop = offset + size + _HEAD.size // 2
-        if kind == FRAME_TYPE_MESSAGE:
-            yield frames[offset + ID_AT : offset + BODY_AT].decode(), stop - offset - BODY_AT
+        if kind in (FRAME_TYPE_MESSAGE, FRAME_TYPE_HEADED):
+            start = offset + BODY_AT
+            if kind == FRAME_TYPE_HEADED:
+                start += headers_bytes(frames, start)
+            yield frames[offset + ID_AT : offset + BODY_AT].decode(), stop - start
         offset = stop
 
 

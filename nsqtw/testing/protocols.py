@@ -26,7 +26,7 @@ from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IProtocol, IProtocolFactory
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded import ClientBroker
-from nsqtw.protocols.session import Session, SessionAdapter
+from nsqtw.protocols.session import Session, adapted
 from nsqtw.rights import Answer, Credentials, Rights, RightsListener
 from nsqtw.testing.memory import MemoryPositions
 
@@ -139,7 +139,7 @@ class Connection:
         else:
             guarded = ClientBroker(stage.broker, address, factory.name, self._changed, stage.now)
             self.made = factory.session(guarded, address, self._changed, stage.now)
-            self.session = SessionAdapter(self.made, guarded)
+            self.session = adapted(self.made, guarded)
 
     def send(self, data: bytes) -> bytes:
         """Send, and return what is answered after a few turns."""
@@ -343,3 +343,90 @@ class ProtocolContract:
         assert not any(
             channel.consumers for topic in stage.broker.topics.values() for channel in topic.channels.values()
         )
+
+
+class ProtocolContract2(ProtocolContract):
+    """The duties of a protocol whose sessions use version 2 of IBroker, besides those of version 1."""
+
+    def put_headers(self, topic: bytes, body: bytes, headers: dict[str, str]) -> bytes:
+        """The bytes of a publish with headers."""
+        raise NotImplementedError
+
+    def get_again(self, topic: bytes, channel: bytes) -> bytes:
+        """The bytes of another subscription on the same connection, to at least four messages."""
+        raise NotImplementedError
+
+    def done_with(self, message_ids: list[bytes]) -> bytes:
+        """The bytes that finish messages of the subscription of `get_again` together."""
+        raise NotImplementedError
+
+    def refuse(self, message_id: bytes, reason: str) -> bytes:
+        """The bytes that give a message of `get_again` back at once, with a reason."""
+        raise NotImplementedError
+
+    def headers(self, written: bytes) -> list[dict[str, str]]:
+        """The headers of the messages in what was written."""
+        raise NotImplementedError
+
+    def says_paused(self, written: bytes) -> bool:
+        """Return whether the client is told of a pause."""
+        raise NotImplementedError
+
+    def says_draining(self, written: bytes) -> bool:
+        """Return whether the client is told that the broker drains."""
+        raise NotImplementedError
+
+    def test_headers_are_delivered(self, stage: SessionHarness) -> None:
+        connection = self.connect(stage)
+        connection.send(self.get(b"t", EPHEMERAL_CHANNEL))
+        written = connection.send(self.put_headers(b"t", b"hello", {"k": "v"}))
+        assert self.headers(written) == [{"k": "v"}]
+
+    def test_headers_of_the_broker_are_refused(self, stage: SessionHarness) -> None:
+        sent = self.put_headers(b"t", b"hello", {"nsq-reason": "v"})
+        self.refused(stage, self.connect(stage), sent, "E_BAD_HEADERS")
+
+    def test_a_connection_has_several_subscriptions(self, stage: SessionHarness) -> None:
+        connection = self.connect(stage)
+        connection.send(self.get(b"t", EPHEMERAL_CHANNEL))
+        connection.send(self.get_again(b"t", b"d#ephemeral"))
+        written = connection.send(self.put(b"t", b"hello"))
+        assert [body for _, body in self.messages(written)] == [b"hello", b"hello"]
+        connection.close()
+        assert not stage.broker.clients
+        assert not any(channel.consumers for channel in stage.broker.topics["t"].channels.values())
+
+    def test_many_messages_are_answered_together(self, stage: SessionHarness) -> None:
+        connection = self.connect(stage)
+        connection.send(self.get_again(b"t", b"d#ephemeral"))
+        written = b"".join(connection.send(self.put(b"t", b"%d" % number)) for number in range(4))
+        ids = [message_id for message_id, _ in self.messages(written)]
+        assert len(ids) == 4
+        written = connection.send(self.done_with([ids[0], ids[1], ids[3]]))
+        assert not self.is_refused(written), written
+        written = connection.send(self.refuse(ids[2], "not today"))
+        assert self.messages(written) == [(ids[2], b"2")]
+        assert any('"not today"' in line for _, line in stage.lines), stage.lines
+        (channel,) = stage.broker.topics["t"].channels.values()
+        assert (channel.finish_count, channel.requeue_count, channel.in_flight_count) == (3, 1, 1)
+        assert self.is_refused(connection.send(self.done_with([ids[0]])))
+
+    def test_it_passes_notices_on(self, stage: SessionHarness) -> None:
+        connection = self.connect(stage)
+        connection.send(self.get(b"t", EPHEMERAL_CHANNEL))
+        (channel,) = stage.broker.topics["t"].channels.values()
+        channel.pause()
+        assert self.says_paused(connection.read())
+        stage.broker.begin_drain()
+        assert self.says_draining(connection.read())
+
+    def test_it_does_a_bounded_amount_of_work_at_once(self, stage: SessionHarness) -> None:
+        """Other connections have their turn before all of very many commands are done."""
+        connection = self.connect(stage)
+        commands = [self.put_headers(b"t", b"hello", {"k": "v"})] * 2000
+        connection.session.receive_data(b"".join(commands), stage.now)
+        stage.broker.commit(stage.now)
+        assert 0 < stage.stored() < 2000 and connection.session.is_behind
+        while connection.session.is_behind:
+            connection.read()
+        assert stage.stored() == 2000

@@ -17,6 +17,7 @@ from .report import Summary
 from .server import Broker, default_executable, running
 from .sides import Side, measure
 from .tools import tool_cases
+from .v3_cases import FLAGS, V3_CASES
 
 FULL = Size(seconds=3.0, messages=400_000)
 QUICK = Size(seconds=0.25, messages=20_000)
@@ -31,6 +32,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--peer", type=Path, help="another nsqd, run alternately with ours, twice: memory and defaults")
     parser.add_argument("--peer-args", help="run the peer once, with these flags, in one string")
     parser.add_argument("--tools", type=Path, metavar="DIR", help="where NSQ's bench_writer and bench_reader are")
+    parser.add_argument("--v3", action="store_true", help="protocol V3, too, which a peer does not speak")
     parser.add_argument("--rounds", type=int, help="rounds of each case (default: 3, quick: 1)")
     parser.add_argument("--seconds", type=float, help=f"how long publishers run (default: {FULL.seconds:g})")
     parser.add_argument("--messages", type=int, help=f"size of a backlog (default: {FULL.messages})")
@@ -39,6 +41,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rounds there as JSON, too")
     options = parser.parse_args(argv)
+    if options.v3 and options.peer:
+        parser.error("--v3 is without a peer")
     known = [case.name for case in _cases(options)]
     for name in options.only or []:
         if name not in known:
@@ -47,14 +51,15 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
-    return [*CASES, *(tool_cases(options.tools) if options.tools else [])]
+    others = [*(V3_CASES if options.v3 else []), *(tool_cases(options.tools) if options.tools else [])]
+    return [*CASES, *others]
 
 
 def _sides(options: argparse.Namespace) -> list[Side]:
     """
     Ours first. A peer stands twice beside it, at its fastest and as it is, unless its flags are given.
     """
-    ours = Side("ours", options.nsqd, shlex.split(options.args))
+    ours = Side("ours", options.nsqd, [*shlex.split(options.args), *(FLAGS if options.v3 else [])])
     if not options.peer:
         return [ours]
     if options.peer_args is not None:

@@ -107,7 +107,7 @@ def _channels(count: int) -> tuple[str, ...]:
     return tuple(f"ch{number}" for number in range(1, count + 1))
 
 
-def _publishing(make: Callable[[Broker, str], Publishing]) -> Callable[[Broker, str, Size], Figure]:
+def publishing(make: Callable[[Broker, str], Publishing]) -> Callable[[Broker, str, Size], Figure]:
     """
     Publish for a time into a topic with one channel that nobody consumes.
     """
@@ -121,16 +121,26 @@ def _publishing(make: Callable[[Broker, str], Publishing]) -> Callable[[Broker, 
     return measure
 
 
-def _consuming(broker: Broker, topic: str, channels: int) -> tuple[Consuming, ...]:
+def _consuming(
+    broker: Broker, topic: str, channels: int, protocol: str = "V2", *, single_fins: bool = False
+) -> tuple[Consuming, ...]:
     """
     Two connections on a single channel, as the reference's own bench; otherwise one on each channel.
     """
     connections = 2 if channels == 1 else 1
-    return tuple(Consuming(broker.tcp_port, topic, name, connections) for name in _channels(channels))
+    return tuple(
+        Consuming(broker.tcp_port, topic, name, connections, protocol=protocol, single_fins=single_fins)
+        for name in _channels(channels)
+    )
 
 
-def _draining(
-    channels: int, batch: int = plan.MPUB_MESSAGES, body_bytes: int = plan.BODY_BYTES
+def draining(
+    channels: int,
+    batch: int = plan.MPUB_MESSAGES,
+    body_bytes: int = plan.BODY_BYTES,
+    protocol: str = "V2",
+    *,
+    single_fins: bool = False,
 ) -> Callable[[Broker, str, Size], Figure]:
     """
     Consume a backlog that was published before.
@@ -143,7 +153,8 @@ def _draining(
         filling = replace(plan.mpub(broker.tcp_port, topic, 2, batch, body_bytes), limit=messages)
         published = carry_out(Plan(broker.pid, filling)).published
         broker.settle(topic, published, left=published)
-        consuming = [replace(one, body_bytes=body_bytes) for one in _consuming(broker, topic, channels)]
+        consumers = _consuming(broker, topic, channels, protocol, single_fins=single_fins)
+        consuming = [replace(one, body_bytes=body_bytes) for one in consumers]
         tally = carry_out(Plan(broker.pid, None, tuple(consuming), published))
         broker.settle(topic, published, left=0)
         return _figure(tally.delivered, tally)
@@ -151,15 +162,15 @@ def _draining(
     return measure
 
 
-def _passing(channels: int) -> Callable[[Broker, str, Size], Figure]:
+def passing(channels: int, protocol: str = "V2") -> Callable[[Broker, str, Size], Figure]:
     """
     Publish for a time and consume all the while, until the last message is finished.
     """
 
     def measure(broker: Broker, topic: str, size: Size) -> Figure:
         broker.create(topic, _channels(channels))
-        publishing = replace(plan.mpub(broker.tcp_port, topic, 2), seconds=size.seconds)
-        tally = carry_out(Plan(broker.pid, publishing, _consuming(broker, topic, channels)))
+        mpubs = replace(plan.mpub(broker.tcp_port, topic, 2), seconds=size.seconds)
+        tally = carry_out(Plan(broker.pid, mpubs, _consuming(broker, topic, channels, protocol)))
         broker.settle(topic, tally.published, left=0)
         return _figure(tally.published, tally)
 
@@ -179,7 +190,7 @@ def _slow_and_steady(broker: Broker, topic: str, size: Size) -> Figure:
 
 
 def _publishing_case(name: str, title: str, make: Callable[[Broker, str], Publishing], bar: Bar) -> Case:
-    return Case(name, title, "in", _publishing(make), bar)
+    return Case(name, title, "in", publishing(make), bar)
 
 
 CASES = (
@@ -219,11 +230,11 @@ CASES = (
         lambda broker, topic: plan.pub(broker.tcp_port, topic, 8, PIPELINED),
         Bar(2.0, 2.0),
     ),
-    Case("sub-1", "SUB+FIN of a backlog, 1 channel", "out", _draining(1), Bar(1.5, 2.0)),
-    Case("sub-1k", "SUB+FIN of a backlog, 1 KB", "out", _draining(1, 100, KILOBYTE), Bar(1.5, 2.0)),
-    Case("sub-4", "SUB+FIN of a backlog, 4 channels", "out", _draining(4)),
-    Case("pass-1", "MPUB and SUB+FIN at once, 1 channel", "in and out", _passing(1), cost=Bar(0.5, 0.3)),
-    Case("pass-4", "MPUB and SUB+FIN at once, 4 channels", "in and 4 x out", _passing(4), Bar(1.5, 2.0)),
+    Case("sub-1", "SUB+FIN of a backlog, 1 channel", "out", draining(1), Bar(1.5, 2.0)),
+    Case("sub-1k", "SUB+FIN of a backlog, 1 KB", "out", draining(1, 100, KILOBYTE), Bar(1.5, 2.0)),
+    Case("sub-4", "SUB+FIN of a backlog, 4 channels", "out", draining(4)),
+    Case("pass-1", "MPUB and SUB+FIN at once, 1 channel", "in and out", passing(1), cost=Bar(0.5, 0.3)),
+    Case("pass-4", "MPUB and SUB+FIN at once, 4 channels", "in and 4 x out", passing(4), Bar(1.5, 2.0)),
     _publishing_case(
         "http-pub",
         "HTTP /pub 200 B, 8 connections, each waits",

@@ -10,6 +10,7 @@ from .plan import Consuming
 from .traffic import Traffic
 
 _BUFFER_BYTES = 262144
+_FIN_BYTES = len(b"FIN \n") + wire.ID_BYTES
 
 
 class Consumer:
@@ -71,12 +72,22 @@ class Consumer:
     def _answer(self, fins: bytes, messages: int) -> None:
         poisoned = fins.count(self._poison_fin) if self._poison_fin else 0
         answers = fins.replace(self._poison_fin, self._poison_requeue) if poisoned else fins
-        self.socket.sendall(answers)
+        if self._consuming.single_fins:
+            for start in range(0, len(answers), _FIN_BYTES):
+                self.socket.sendall(answers[start : start + _FIN_BYTES])
+        else:
+            self.socket.sendall(answers)
         if self._keep_fins:
             self.fins.append(fins.replace(self._poison_fin, b"") if poisoned else fins)
         self.requeued += poisoned
         self.received += messages - poisoned
         self._traffic.received[self._consuming.channel] += messages - poisoned
+
+    def ids(self) -> list[bytes]:
+        """
+        The ids of all messages, if they were kept.
+        """
+        return wire.finished_ids(b"".join(self.fins))
 
     def leave(self) -> None:
         """

@@ -26,7 +26,7 @@ from nsqtw.core.group_commit import CommitBatch
 from nsqtw.nsqd.build import Parts, assemble, open_storage
 from nsqtw.options.broker import Options
 
-from . import wire
+from . import v3_wire, wire
 from .errors import BrokerFailed
 
 TOPIC, CHANNEL = "work", "channel"
@@ -88,7 +88,7 @@ class Harness:
     """A broker of class `os` on log files in `directory`. Use `open_house` to get one."""
 
     def __init__(self, directory: Path) -> None:
-        options = Options(node_id=1, data_path=str(directory))
+        options = Options(node_id=1, data_path=str(directory), protocol=("V2", "V3"))
         self._reactor = _Reactor()
         self.parts: Parts = assemble(cast(Any, self._reactor), options, open_storage(options, str(directory)))
         frozen = self.parts.pump.now()
@@ -97,9 +97,9 @@ class Harness:
             self.parts.broker, self.parts.pump, tcp_port=1, http_port=2, version_line="nsqd v1.3.0 (built w/bench)"
         )
 
-    def connect(self) -> Connection:
+    def connect(self, greeting: bytes = b"") -> Connection:
         connection = Connection(self.parts.clients)
-        connection.send(wire.identify())
+        connection.send(greeting or wire.identify())
         self.settle()
         connection.read()
         return connection
@@ -157,12 +157,12 @@ class Work:
 
 
 def _publishing(
-    connections: int, payload: bytes, answer: bytes, *, over_http: bool = False
+    connections: int, payload: bytes, answer: bytes, *, over_http: bool = False, greeting: bytes = b""
 ) -> Callable[[Harness], Callable[[], None]]:
     """Each connection sends `payload` in one chunk and gets exactly one answer, which ends in `answer`."""
 
     def prepare(harness: Harness) -> Callable[[], None]:
-        clients = [harness.browse() if over_http else harness.connect() for _ in range(connections)]
+        clients = [harness.browse() if over_http else harness.connect(greeting) for _ in range(connections)]
 
         def turn() -> None:
             for client in clients:
@@ -207,12 +207,72 @@ def _consuming(messages: int) -> Callable[[Harness], Callable[[], None]]:
     return prepare
 
 
+def _consuming_v3(messages: int, *, single_fins: bool) -> Callable[[Harness], Callable[[], None]]:
+    """As `_consuming`, over V3. The FINs are one range, or a frame for each message."""
+
+    def prepare(harness: Harness) -> Callable[[], None]:
+        publisher, consumer = harness.connect(), harness.connect(v3_wire.hello())
+        for _ in range(TURNS):
+            publisher.send(wire.mpub(TOPIC, [BODY] * messages))
+            harness.turn()
+        consumer.send(v3_wire.subscribe(TOPIC, CHANNEL, 0))
+        harness.settle()
+        consumer.read()
+
+        def turn() -> None:
+            consumer.send(v3_wire.credit(messages))
+            cutter = v3_wire.DeliveryCutter()
+            while cutter.count < messages:
+                harness.turn()
+                if not (more := consumer.read()):
+                    raise BrokerFailed(f"{cutter.count} messages came")
+                cutter.feed(more)
+            fins = cutter.single_fins() if single_fins else cutter.fins()
+            consumer.send(v3_wire.credit(0) + fins)
+            harness.turn()
+
+        return turn
+
+    return prepare
+
+
 WORKS = (
     Work("pub-1", "PUB, 1 connection waits for OK", 1, _publishing(1, wire.pub(TOPIC, BODY), b"OK")),
     Work("pub-8", "PUB, 8 connections wait for OK", 8, _publishing(8, wire.pub(TOPIC, BODY), b"OK")),
     Work("pub-pipelined", "100 PUBs in a chunk", 100, _publishing(1, wire.pub(TOPIC, BODY) * 100, b"OK")),
     Work("mpub", "MPUB of 200", 200, _publishing(1, wire.mpub(TOPIC, [BODY] * 200), b"OK")),
     Work("sub", "deliver and FIN", 2000, _consuming(2000)),
+    Work(
+        "v3-pub-1",
+        "V3 PUBLISH, 1 connection waits",
+        1,
+        _publishing(1, v3_wire.publish(TOPIC, [BODY]), v3_wire.CONFIRMED, greeting=v3_wire.hello()),
+    ),
+    Work(
+        "v3-pub-8",
+        "V3 PUBLISH, 8 connections wait",
+        8,
+        _publishing(8, v3_wire.publish(TOPIC, [BODY]), v3_wire.CONFIRMED, greeting=v3_wire.hello()),
+    ),
+    Work(
+        "v3-pub-pipelined",
+        "100 V3 PUBLISHes in a chunk",
+        100,
+        _publishing(
+            1,
+            b"".join([v3_wire.publish(TOPIC, [BODY], number) for number in range(100)]),
+            v3_wire.confirmed(0, 100),
+            greeting=v3_wire.hello(),
+        ),
+    ),
+    Work(
+        "v3-mpub",
+        "V3 PUBLISH of 200",
+        200,
+        _publishing(1, v3_wire.publish(TOPIC, [BODY] * 200), v3_wire.CONFIRMED, greeting=v3_wire.hello()),
+    ),
+    Work("v3-sub", "V3 deliver and FIN of a range", 2000, _consuming_v3(2000, single_fins=False)),
+    Work("v3-sub-single", "V3 deliver and single FINs", 2000, _consuming_v3(2000, single_fins=True)),
     Work(
         "http-pub",
         "HTTP /pub, 8 connections wait",

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from . import wire
 from .consumer import Consumer
 from .errors import BenchError, BrokerFailed, WrongCount
 from .plan import Plan, Tally
 from .publisher import Publisher
 from .server import cpu_seconds
 from .traffic import Traffic
+from .v3_consumer import V3Consumer
 
 ANSWER_SECONDS = 20.0
 _PACE_SECONDS = 0.001
@@ -32,8 +32,10 @@ class Run:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._traffic = Traffic(plan)
-        self._consumers = [
-            Consumer(one, self._traffic, plan.keep_ids) for one in plan.consuming for _ in range(one.connections)
+        self._consumers: list[Consumer | V3Consumer] = [
+            (V3Consumer if one.protocol == "V3" else Consumer)(one, self._traffic, plan.keep_ids)
+            for one in plan.consuming
+            for _ in range(one.connections)
         ]
         self._publishers: list[Publisher] = []
         if plan.publishing:
@@ -41,7 +43,7 @@ class Run:
             self._publishers = [Publisher(plan.publishing, self._traffic) for _ in connections]
         self._poll = select.epoll()
         self._on_readable: dict[int, Callable[[], None]] = {}
-        self._everyone: list[Consumer | Publisher] = [*self._consumers, *self._publishers]
+        self._everyone: list[Consumer | V3Consumer | Publisher] = [*self._consumers, *self._publishers]
         for one in self._everyone:
             self._poll.register(one.socket, select.EPOLLIN)
             self._on_readable[one.socket.fileno()] = one.on_readable
@@ -117,8 +119,7 @@ class Run:
                 raise WrongCount(f"channel {channel} delivered {len(ids) - len(set(ids))} messages twice")
 
     def _ids(self, channel: str) -> list[bytes]:
-        mine = [one for one in self._consumers if one.channel == channel]
-        return wire.finished_ids(b"".join(fins for one in mine for fins in one.fins))
+        return [message_id for one in self._consumers if one.channel == channel for message_id in one.ids()]
 
 
 class LoadProcess:

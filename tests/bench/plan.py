@@ -51,6 +51,7 @@ class Consuming:
     """
     Connections subscribed to one channel; every body has ``body_bytes`` bytes.
 
+    ``protocol`` is V2 or V3. With ``single_fins`` each FIN is written by itself.
     ``poison_id`` is requeued with no delay at each receipt instead of finished, and not counted as received.
     """
 
@@ -61,6 +62,8 @@ class Consuming:
     ready_count: int = RDY
     body_bytes: int = BODY_BYTES
     poison_id: bytes = b""
+    protocol: str = "V2"
+    single_fins: bool = False
 
 
 @dataclass(frozen=True)

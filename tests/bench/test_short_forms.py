@@ -18,8 +18,15 @@ def run(*words: str) -> str:
 
 
 def test_every_case_of_the_bench_counts_right() -> None:
-    table = run("tests.bench", "--quick")
-    for work in ("MPUB 200 x 200 B", "SUB+FIN of a backlog, 4 channels", "HTTP /pub", "HTTP /mpub"):
+    table = run("tests.bench", "--quick", "--v3")
+    for work in (
+        "MPUB 200 x 200 B",
+        "SUB+FIN of a backlog, 4 channels",
+        "HTTP /pub",
+        "HTTP /mpub",
+        "V3 PUBLISH 200 x 200 B",
+        "V3 and a write for each FIN",
+    ):
         assert work in table
 
 

@@ -144,7 +144,7 @@ def test_v2_can_be_left_out(start: Start) -> None:
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        ("V2,NONE", "unknown protocol 'NONE'; installed: BROKEN, ECHO, LONG, V2."),
+        ("V2,NONE", "unknown protocol 'NONE'; installed: BROKEN, ECHO, LONG, V2, V3."),
         ("LONG", "protocol 'LONG' has the magic b'LONGS': it must be four bytes"),
         ("BROKEN", "protocol 'BROKEN' cannot be loaded from echo_protocol_that_is_not.Factory: No module named"),
         (",", "--protocol must be at least one name"),
@@ -233,8 +233,27 @@ class UnguardedFactory:
 
 def test_a_protocol_for_the_unguarded_broker_is_refused_in_one_line() -> None:
     old = protocol("OLD", b" OLD", f"{__name__}.UnguardedFactory")
-    with pytest.raises(PluginError, match=r"'OLD' \(.*\) is not made for this nsqtw: .* broker_api = 1 .*plugins.md$"):
+    with pytest.raises(PluginError, match=r"'OLD' \(.*\) is not made for this nsqtw: .* broker_api = 2 .*plugins.md$"):
         find_protocols(["OLD"], [old])
+
+
+class LaterFactory(UnguardedFactory):
+    """For an IBroker that there is not yet."""
+
+    broker_api = 3
+
+
+class FormerFactory(UnguardedFactory):
+    """For the first IBroker."""
+
+    broker_api = 1
+
+
+def test_the_versions_of_the_broker_that_are_served() -> None:
+    with pytest.raises(PluginError, match="broker_api = 2"):
+        find_protocols(["OLD"], [protocol("OLD", b" OLD", f"{__name__}.LaterFactory")])
+    former = protocol("OLD", b" OLD", f"{__name__}.FormerFactory")
+    assert find_protocols(["OLD"], [former]) == {b" OLD": former}
 
 
 def test_nobody_else_takes_the_magic_of_v2() -> None:

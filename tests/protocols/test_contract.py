@@ -13,6 +13,7 @@ from zope.interface.verify import verifyObject
 from nsqtw.errors import AuthRefused, ClientError
 from nsqtw.interfaces import IBroker, IChannel, IConsumer, IProtocol, IProtocolFactory
 from nsqtw.protocols.guarded import MAX_WAITING, ClientBroker
+from nsqtw.protocols.session import SessionAdapter
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.testing.protocols import IDENTITY, SECRET, Connection, ProtocolContract, SessionHarness
 from tests.protocols.dialogue import cut_frames, pub, sized
@@ -193,6 +194,31 @@ def test_what_is_no_bytes_is_a_mistake_of_the_author(guarded: Guarded) -> None:
         guarded.put("text")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("like", [bytes, bytearray, memoryview])
+def test_anything_like_bytes_is_taken_and_copied(guarded: Guarded, like: Any) -> None:
+    body = bytearray(b"one")
+    consumer = guarded.get()
+    consumer.ready(3)
+    guarded.put(like(body))
+    guarded.put(like(b"two"), like(b"three"))
+    body[:] = b"ONE"
+    guarded.turn()
+    assert [message.body for message in guarded.messages] == [b"one", b"two", b"three"]
+    first, second, third = (like(message.id) for message in guarded.messages)
+    consumer.finish(first, guarded.stage.now)
+    consumer.touch(second, guarded.stage.now)
+    consumer.requeue(third, 0, guarded.stage.now)
+    assert guarded.answers == ["OK"] * 3
+
+
+def test_a_session_may_return_anything_like_bytes() -> None:
+    class Session:
+        def data_to_send(self) -> list[Any]:
+            return [bytearray(b"a"), memoryview(b"b"), b"c"]
+
+    assert SessionAdapter(Session(), None).data_to_send() == [b"a", b"b", b"c"]  # type: ignore[arg-type]
+
+
 def test_a_message_has_its_fields_and_goes_the_way_of_one(guarded: Guarded) -> None:
     consumer = guarded.get()
     consumer.ready(2)
@@ -255,6 +281,15 @@ def test_there_is_nothing_to_show_where_nobody_asks(guarded: Guarded) -> None:
     assert guarded.answers == ["E_AUTH_DISABLED AUTH disabled"]
 
 
+def test_publishes_that_are_not_stored_yet_are_bounded(guarded: Guarded) -> None:
+    guarded.stage.options.max_msg_size = 10_000_000
+    guarded.stage.broker.topic("t").set_durability("fsync")
+    guarded.put(b"x" * 8_000_000)
+    assert not guarded.broker.is_waiting
+    guarded.put(b"x" * 1_000_000)
+    assert guarded.broker.is_waiting and guarded.answers == []
+
+
 def test_what_waits_for_rights_is_bounded(guarded: Guarded) -> None:
     authorizations = guarded.stage.guard()
     authorizations.is_slow = True
@@ -296,7 +331,7 @@ def test_a_connection_that_is_gone_is_freed_at_once() -> None:
         guarded.get()
         guarded.put(b"a")
         guarded.turn()
-        gone = weakref.ref(guarded.broker)
+        gone = weakref.ref(guarded.broker._client)  # a compiled ClientBroker has no weak references
         guarded.broker.leave()
         assert not stage.broker.clients
         del guarded

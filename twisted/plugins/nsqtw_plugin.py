@@ -38,6 +38,13 @@ v2 = ProtocolPlugin(
     dotted="nsqtw.protocols.v2.V2Factory",
 )
 
+v3 = ProtocolPlugin(
+    name="V3",
+    summary="headers, acknowledgements of ranges, several subscriptions on a connection",
+    magic=b"  V3",
+    dotted="nsqtw.protocols.v3.factory.V3Factory",
+)
+
 allow_all = AuthorizerPlugin(
     name="allow_all",
     summary="any secret may do everything",

@@ -14,12 +14,14 @@ from tests.fuzz.targets.names import Names
 from tests.fuzz.targets.queues import Import
 from tests.fuzz.targets.registrations import Snapshot
 from tests.fuzz.targets.session import Session
+from tests.fuzz.targets.session_v3 import SessionV3
 from tests.fuzz.targets.spool import SpoolStart
 from tests.fuzz.targets.stored import DiskStart, SqliteStart
 
 TARGETS: tuple[type[Target], ...] = (
     Codec,
     Session,
+    SessionV3,
     Identify,
     Compressed,
     Http,

@@ -16,7 +16,7 @@ TOKENS = (
 FIELDS = (
     *("client_id", "hostname", "user_agent", "feature_negotiation", "heartbeat_interval", "output_buffer_size"),
     *("output_buffer_timeout", "tls_v1", "snappy", "deflate", "deflate_level", "sample_rate", "msg_timeout"),
-    *("topology_region", "topology_zone", "unknown"),
+    *("topology_region", "topology_zone", "headers", "unknown"),
 )
 _USUAL_FIELDS = {
     "client_id": ("me", "", None),

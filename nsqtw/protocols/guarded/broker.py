@@ -1,0 +1,514 @@
+"""
+`IBroker` for one connection: its identity and rights, its publishes and its subscriptions.
+
+Performance: called once per publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+from zope.interface import classImplements, implementer
+
+from nsqtw import NSQ_VERSION
+from nsqtw.core.broker import Broker
+from nsqtw.core.client import Client
+from nsqtw.errors import ClientError
+from nsqtw.interfaces import Answered, BytesLike, IBroker, IConsumer, IReceiver
+from nsqtw.protocols.access import ClientAccess
+from nsqtw.protocols.guarded.commands import Asking, Call, Command, CommandQueue
+from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
+from nsqtw.protocols.guarded.messages import Batch, Message
+from nsqtw.protocols.guarded.publish import (
+    Headers,
+    Publish,
+    bytes_of,
+    check_bodies,
+    checked_delays,
+    checked_headers,
+)
+from nsqtw.protocols.parameters import checked_name
+from nsqtw.protocols.replies import Replies, ReplySlot
+from nsqtw.protocols.v2_auth import ClientAuth
+from nsqtw.rights import MAX_SECRET_BYTES
+from nsqtw.upgrades import Secured
+
+MIN_MSG_TIMEOUT: Final = 1.0
+"""Seconds; the bound of IDENTIFY's msg_timeout."""
+MAX_SUBSCRIPTIONS: Final = 1000
+"""Subscriptions of one connection."""
+MAX_UNSTORED_BYTES: Final = 8 * 1024 * 1024
+"""Publishes without an answer, in bytes. With more, nothing is read from the connection."""
+_NO_DELAY: Final = (0,)
+_SUBSCRIBED: Final = 3
+
+
+class ClientBroker:
+    """
+    `broker` for one connection of the protocol named `protocol`. `changed` has the connection written to. `secured` is
+    what is known of the connection's TLS; None without.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        remote_address: str,
+        protocol: str,
+        changed: Callable[[], None],
+        now: float,
+        secured: Secured | None = None,
+    ) -> None:
+        self._broker = broker
+        self._options = broker.options
+        self._topics = broker.topics
+        self._changed = changed
+        host = remote_address.rpartition(":")[0].strip("[]")
+        connected = int(broker.timestamp_ns(now) // 10**9)
+        client = Client(remote_address, connected, client_id=host, hostname=host, version=protocol)
+        if secured is not None:
+            client.tls, client.common_name = True, secured.common_name
+            client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
+        self._client = client
+        self._access = ClientAccess(broker, client)
+        self._commands = CommandQueue(self._access.log_refusal, now)
+        self._client_auth: ClientAuth | None = None
+        if broker.authorizations is not None:
+            authorizations = Asking(broker.authorizations, self._on_rights)
+            self._client_auth = ClientAuth(client, authorizations, broker.log, self._refuse, self._wait, self._go_on)
+            self._commands.ask(self._client_auth)
+        self._welcome: Replies | None = Replies(self._let_in, _do_nothing)
+        self._authorizing: Answered | None = None
+        self._timers: set[Call] = set()
+        self._consumers: dict[ClientConsumer, tuple[str, str]] = {}
+        self._has_subscribed = False
+        """Whether `subscribe` was called, which can be done once."""
+        self._unstored_bytes = 0
+        self.is_waiting = False
+        """IBroker API."""
+        self._checked_topic: str | None = None
+        """The name that was checked last: most publishers publish to one topic."""
+
+    # -- IBroker: about the connection
+
+    @property
+    def identity(self) -> str:
+        """IBroker API."""
+        return self._client.auth_identity
+
+    @property
+    def needs_authorization(self) -> bool:
+        """IBroker API."""
+        return self._client_auth is not None and not self._client.authed
+
+    @property
+    def is_draining(self) -> bool:
+        """IBroker API."""
+        return not self._broker.is_taking_publishes
+
+    @property
+    def version(self) -> str:
+        """IBroker API."""
+        return NSQ_VERSION
+
+    @property
+    def max_msg_size(self) -> int:
+        """IBroker API."""
+        return int(self._options.max_msg_size)
+
+    @property
+    def max_body_size(self) -> int:
+        """IBroker API."""
+        return int(self._options.max_body_size)
+
+    @property
+    def max_ready_count(self) -> int:
+        """IBroker API."""
+        return int(self._options.max_rdy_count)
+
+    @property
+    def max_subscriptions(self) -> int:
+        """IBroker API."""
+        return MAX_SUBSCRIPTIONS
+
+    @property
+    def max_range(self) -> int:
+        """IBroker API."""
+        return MAX_RANGE
+
+    @property
+    def max_delay(self) -> float:
+        """IBroker API."""
+        return float(self._options.longest_delay)
+
+    @property
+    def max_requeue_delay(self) -> float:
+        """IBroker API."""
+        return float(self._options.max_req_timeout)
+
+    @property
+    def msg_timeout(self) -> float:
+        """IBroker API."""
+        return float(self._options.msg_timeout)
+
+    @property
+    def max_msg_timeout(self) -> float:
+        """IBroker API."""
+        return float(self._options.max_msg_timeout)
+
+    @property
+    def max_heartbeat_interval(self) -> float:
+        """IBroker API."""
+        return float(self._options.max_heartbeat_interval)
+
+    def introduce(self, client_id: str, hostname: str, user_agent: str) -> None:
+        """IBroker API."""
+        client = self._client
+        client.client_id = client_id or client.client_id
+        client.hostname = hostname or client.hostname
+        client.user_agent = user_agent
+
+    def refused(self, error: ClientError) -> None:
+        """IBroker API."""
+        self._access.log_refusal(error)
+
+    def schedule(self, due: float, call: Callable[[float], None]) -> Callable[[], None]:
+        """IBroker API."""
+
+        def called(now: float) -> None:
+            self._timers.discard(timer)
+            call(now)
+            self._changed()
+
+        def cancel() -> None:
+            self._timers.discard(timer)
+            self._broker.timers.cancel(timer)
+
+        timer = Call(called)
+        self._timers.add(timer)
+        self._broker.timers.schedule(due, timer)
+        return cancel
+
+    def on_drain(self, told: Callable[[], None]) -> None:
+        """IBroker API."""
+
+        def tell() -> None:
+            told()
+            self._changed()
+
+        self._broker.drain_listeners[id(self)] = tell
+
+    def authorize(self, secret: BytesLike, answered: Answered, now: float) -> None:
+        """IBroker API."""
+        self._commands.now = now
+        try:
+            if self._commands.end is not None:
+                raise ClientError(self._commands.end.code, self._commands.end.description)
+            if self._client_auth is None:
+                raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
+            if self._authorizing is not None:
+                raise ClientError("E_INVALID", "AUTH already set")
+            if len(secret) > MAX_SECRET_BYTES:
+                raise ClientError("E_BAD_BODY", f"AUTH body too big {len(secret)} > {MAX_SECRET_BYTES}")
+            assert self._welcome is not None, "there is one until the connection ends"
+            self._authorizing = answered
+            self._client_auth.show(bytes(secret), self._welcome.reserve)
+        except ClientError as error:
+            if self._authorizing is answered:
+                self._authorizing = None
+            self.refused(error)
+            answered(error)
+
+    def leave(self) -> None:
+        """IBroker API."""
+        self._commands.close()
+        self._access.leave()
+        self._broker.drain_listeners.pop(id(self), None)
+        if self._client_auth is not None:
+            self._client_auth.detach()
+            self._client_auth = None
+        self._authorizing = None
+        self._welcome = None
+        for timer in self._timers:
+            self._broker.timers.cancel(timer)
+        self._timers.clear()
+        consumers, self._consumers = self._consumers, {}
+        for consumer in consumers:
+            consumer.leave()
+
+    # -- IBroker: publishes
+
+    def publish(
+        self,
+        topic: str,
+        bodies: Sequence[BytesLike],
+        delay: float,
+        answered: Answered,
+        now: float,
+        headers: Sequence[Headers] | None = None,
+        delays: Sequence[float] | None = None,
+        each: bool = False,
+    ) -> None:
+        """IBroker API."""
+        delays_ms: Sequence[int] = _NO_DELAY
+        encoded: list[bytes] | None = None
+        if (
+            len(bodies) == 1
+            and isinstance(body := bodies[0], bytes)
+            and 0 < len(body) <= self._options.max_msg_size
+            and topic == self._checked_topic
+            and not delay
+            and headers is None
+            and delays is None
+        ):  # most publishes; the other branch finds the same
+            verb, taken = b"PUB", [body]
+        else:
+            taken = bytes_of(bodies)
+            verb = b"DPUB" if delay else b"PUB" if each or len(taken) == 1 else b"MPUB"
+            try:
+                self._check_topic(verb, topic)
+                check_bodies(verb, taken, self._options)
+                if headers is not None:
+                    encoded = checked_headers(verb, headers, len(taken))
+                if delay or delays is not None:
+                    delays_ms = checked_delays(delay, delays, len(taken), self.max_delay)
+            except ClientError as error:
+                self.refused(error)
+                answered(error)
+                return
+        publish = Publish(self, verb, topic, taken, delays_ms, encoded, answered)
+        try:
+            self._commands.take(publish, now)
+        except ClientError as error:
+            self.refused(error)
+            answered(error)
+
+    def _check_topic(self, verb: bytes, topic: str) -> None:
+        if topic != self._checked_topic:
+            code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
+            checked_name(topic.encode("utf-8", "replace"), code, f"{verb.decode()} topic name")
+            self._checked_topic = topic
+
+    def put(self, publish: Publish) -> None:
+        """An allowed publish. ClientError."""
+        topic = self._topics.get(publish.topic)
+        is_new = topic is None
+        if topic is None:
+            topic = self._access.new_topic(publish.verb.decode(), publish.topic)
+        if topic.commits_async:
+            publish.size = sum(map(len, publish.bodies))
+            self._hold_bytes(publish.size)
+        if publish.delays is _NO_DELAY:
+            topic.put(publish.bodies, 0, publish.on_commit, publish.headers)
+        else:
+            publish.put_into(topic)
+        if is_new:
+            self._rest_if_full()
+
+    def published(self, publish: Publish) -> None:
+        """A publish is stored."""
+        if publish.size:
+            self._hold_bytes(-publish.size)
+        self._client.published.add(publish.topic, len(publish.bodies))
+
+    def publish_failed(self, publish: Publish, error: ClientError) -> None:
+        """A publish could not be stored."""
+        self._hold_bytes(-publish.size)
+        self.refused(error)
+
+    def _rest_if_full(self) -> None:
+        """After the new topics that a turn may have, the next command waits for the next turn."""
+        if self._access.must_rest and not self._commands.rests:
+            self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
+            self.schedule(self._commands.now, self._rested)
+
+    def _hold_bytes(self, more: int) -> None:
+        """So many bytes more are not stored yet."""
+        self._unstored_bytes += more
+        self.is_waiting = self._commands.is_waiting or self._unstored_bytes > MAX_UNSTORED_BYTES
+
+    # -- IBroker: subscriptions
+
+    def subscribe(
+        self,
+        topic: str,
+        channel: str,
+        deliver: Callable[[list[Message]], None],
+        ended: Callable[[], None],
+        answered: Answered,
+        now: float,
+        msg_timeout: float | None = None,
+    ) -> IConsumer:
+        """IBroker API."""
+        return self._consume(topic, channel, _Callbacks(deliver, ended, answered), now, msg_timeout, once=True)
+
+    def consume(
+        self, topic: str, channel: str, receiver: IReceiver, now: float, msg_timeout: float | None = None
+    ) -> IConsumer:
+        """IBroker API."""
+        return self._consume(topic, channel, receiver, now, msg_timeout, once=False)
+
+    def join(self, subscribe: _Subscribe) -> None:
+        """An allowed subscription. ClientError."""
+        self._leave_closed()
+        if subscribe.once and self._has_subscribed:
+            raise ClientError("E_INVALID", "cannot SUB in current state")
+        if len(self._consumers) >= MAX_SUBSCRIPTIONS:
+            raise ClientError("E_SUB_FAILED", f"SUB failed a connection has at most {MAX_SUBSCRIPTIONS} subscriptions")
+        consumer = subscribe.consumer
+        joined = self._access.join(subscribe.topic, subscribe.channel, consumer.inner, self._commands.now)
+        self._rest_if_full()
+        self._has_subscribed = True
+        self._consumers[consumer] = (subscribe.topic, subscribe.channel)
+        consumer.inner.client.state = _SUBSCRIBED
+        consumer.joined(joined)
+
+        def saved(error: Exception | None) -> None:
+            if error is None:
+                consumer.tell_subscribed(None)
+            else:
+                failure = ClientError("E_SUB_FAILED", f"SUB failed {error}")
+                self.refused(failure)
+                consumer.tell_subscribed(failure)
+                consumer.leave()
+            self._changed()
+
+        if joined.is_saved:
+            consumer.tell_subscribed(None)
+        else:
+            self._broker.checkpointer.ask(saved)
+
+    def _consume(
+        self, topic: str, channel: str, receiver: IReceiver, now: float, msg_timeout: float | None, *, once: bool
+    ) -> ClientConsumer:
+        options = self._options
+        seconds = options.msg_timeout if msg_timeout is None else msg_timeout
+        consumer = ClientConsumer(self._broker, self._new_client(), receiver, seconds, self._access.log_refusal)
+        try:
+            checked_name(topic.encode("utf-8", "replace"), "E_BAD_TOPIC", "SUB topic name")
+            checked_name(channel.encode("utf-8", "replace"), "E_BAD_CHANNEL", "SUB channel name")
+            if not MIN_MSG_TIMEOUT <= seconds <= options.max_msg_timeout and msg_timeout is not None:
+                raise ClientError("E_BAD_BODY", f"SUB msg timeout ({seconds * 1000:.0f}) is invalid")
+            self._commands.take(_Subscribe(self, topic, channel, consumer, once=once), now)
+        except ClientError as error:
+            self.refused(error)
+            consumer.tell_subscribed(error)
+        return consumer
+
+    def _new_client(self) -> Client:
+        """
+        Return the client of another subscription, for the statistics of its channel: the first one is the connection's
+        own.
+        """
+        if not self._consumers:
+            return self._client
+        client: Client = attrs.evolve(
+            self._client, message_count=0, finish_count=0, requeue_count=0, ready_count=0, in_flight=()
+        )
+        return client
+
+    def _leave_closed(self) -> None:
+        """Forget the subscriptions that have ended."""
+        for consumer, (topic, channel) in list(self._consumers.items()):
+            if consumer.is_closed:
+                del self._consumers[consumer]
+                if self._client_auth is not None and (topic, channel) not in self._consumers.values():
+                    self._client_auth.end_subscription(topic.encode(), channel.encode())
+
+    # -- from the rights
+
+    def _wait(self) -> None:
+        self._wait_for(asks_rights=True, rests=self._commands.rests)
+
+    def _go_on(self) -> None:
+        self._wait_for(asks_rights=False, rests=self._commands.rests)
+
+    def _wait_for(self, *, asks_rights: bool, rests: bool) -> None:
+        self._commands.wait(asks_rights=asks_rights, rests=rests)
+        self._hold_bytes(0)
+
+    def _let_in(self) -> None:
+        """The rights came in time and the secret is worth something."""
+        if self._welcome is not None:
+            self._welcome.take()
+        answered, self._authorizing = self._authorizing, None
+        if answered is not None:
+            answered(None)
+
+    def _refuse(self, error: ClientError, slot: ReplySlot | None = None) -> None:
+        """The answer of AUTH is `error`, or what the command waited for is refused, or a right was withdrawn."""
+        self.refused(error)
+        authorizing, self._authorizing = self._authorizing, None
+        if slot is not None:
+            if self._welcome is not None:
+                self._welcome.forget()
+            if authorizing is not None:
+                authorizing(error)
+            return
+        self._commands.refuse_current(error)
+        for consumer in list(self._consumers):
+            consumer.withdraw(error)
+
+    def _on_rights(self) -> None:
+        """An answer of the authorizer was taken note of."""
+        self._commands.run()
+        self._changed()
+
+    def _rested(self, now: float) -> None:
+        """The next turn begins."""
+        self._wait_for(asks_rights=self._commands.asks_rights, rests=False)
+        self._commands.run()
+
+
+class _Subscribe(Command):
+    """A subscription of `consumer`. `once`: a connection has one."""
+
+    __slots__ = ("_broker", "consumer", "once")
+
+    def __init__(self, broker: ClientBroker, topic: str, channel: str, consumer: ClientConsumer, *, once: bool) -> None:
+        self.verb, self.topic, self.channel = b"SUB", topic, channel
+        self._broker = broker
+        self.consumer = consumer
+        self.once = once
+
+    def execute(self) -> None:
+        """Command API."""
+        self._broker.join(self)
+
+    def refuse(self, error: ClientError) -> None:
+        """Command API."""
+        self.consumer.tell_subscribed(error)
+
+
+@implementer(IReceiver)
+class _Callbacks:
+    """The receiver of `IBroker.subscribe`."""
+
+    def __init__(self, deliver: Callable[[list[Message]], None], ended: Callable[[], None], answered: Answered) -> None:
+        self._deliver = deliver
+        self._ended = ended
+        self._answered = answered
+
+    def subscribed(self, error: ClientError | None) -> None:
+        """IReceiver API."""
+        self._answered(error)
+
+    def deliver(self, batch: Batch) -> None:
+        """IReceiver API."""
+        self._deliver(batch.messages())
+
+    def paused(self, is_paused: bool) -> None:
+        """IReceiver API."""
+
+    def ended(self, error: ClientError | None) -> None:
+        """IReceiver API."""
+        self._ended()
+
+
+def _do_nothing() -> None:
+    """The end of the welcome, which has none."""
+
+
+# Not by a decorator: with one, mypyc does not make a native class of it.
+classImplements(ClientBroker, IBroker)

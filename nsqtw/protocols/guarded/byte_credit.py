@@ -1,0 +1,67 @@
+"""
+Byte credit of a subscription: as long as fewer bytes than its limit are in flight, it is given messages.
+
+Only consumers with a limit pay for this: each of their messages is looked at when it is delivered and when it is
+answered. Messages that left the table of the consumer otherwise (timeouts, an emptied or moved channel) are found when
+the numbers differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.segment import BODY_AT, ID_AT, SEGMENT_BYTES
+
+_SIZE_BYTES = 4
+
+
+class ByteCredit:
+    """The bytes in flight of `consumer`."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._sizes: dict[bytes, int] = {}
+        self._total = 0
+        self.limit = 0
+        """0: without one."""
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing more may be delivered; after this the consumer is given no more than is left in a turn."""
+        if not self.limit:
+            self._consumer.turn_bytes = SEGMENT_BYTES
+            return False
+        self._settle()
+        self._consumer.turn_bytes = max(1, min(SEGMENT_BYTES, self.limit - self._total))
+        return self._total >= self.limit
+
+    def set_limit(self, limit: int) -> None:
+        """Set the limit. Messages that are in flight without one do not count."""
+        self.limit = limit
+        if not limit:
+            self._sizes.clear()
+            self._total = 0
+
+    def add(self, frames: bytes) -> None:
+        """These are delivered."""
+        offset, end = 0, len(frames)
+        while offset < end:
+            size = _SIZE_BYTES + int.from_bytes(frames[offset : offset + _SIZE_BYTES], "big")
+            message_id = frames[offset + ID_AT : offset + BODY_AT]
+            self._total += size - self._sizes.get(message_id, 0)
+            self._sizes[message_id] = size
+            offset += size
+
+    def forget(self, ids: Iterable[bytes]) -> None:
+        """These are answered."""
+        for message_id in ids:
+            self._total -= self._sizes.pop(message_id, 0)
+
+    def _settle(self) -> None:
+        """Forget what is not in flight any more."""
+        in_flight = self._consumer.in_flight
+        if len(self._sizes) <= in_flight.count:
+            return
+        gone = [message_id for message_id in self._sizes if message_id not in in_flight]
+        self.forget(gone)

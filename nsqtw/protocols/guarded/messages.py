@@ -1,0 +1,62 @@
+"""
+Messages as a protocol is given them: one by one (`Message`), or as the frames that the broker keeps (`Batch`).
+
+A frame has the form that `nsqtw.core.segment` draws, which is part of docs/protocol-v3.md, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from nsqtw.core.headers import decode_headers
+from nsqtw.core.segment import BODY_AT, ID_AT
+
+_SIZE_BYTES: Final = 4
+_TIMESTAMP_AT: Final = 8
+_ATTEMPTS_AT: Final = 16
+
+
+class Message(NamedTuple):
+    """One message as a protocol is given it."""
+
+    id: bytes
+    """16 hex digits: what finish, requeue and touch take."""
+    timestamp_ns: int
+    """The time of publication, of the wall clock."""
+    attempts: int
+    """The number of deliveries, with this one."""
+    body: bytes
+
+
+class Batch:
+    """
+    Messages that are delivered together. `frames` are the frames of all, one after the other; `encoded_headers` are the
+    encoded headers of each message, or None when no message has any. Nothing is decoded before it is asked for.
+    """
+
+    __slots__ = ("encoded_headers", "frames")
+
+    def __init__(self, frames: bytes, encoded_headers: Sequence[bytes] | None) -> None:
+        self.frames = frames
+        self.encoded_headers = encoded_headers
+
+    def messages(self) -> list[Message]:
+        """Return the messages."""
+        frames = self.frames
+        messages: list[Message] = []
+        offset, end = 0, len(frames)
+        while offset < end:
+            stop = offset + _SIZE_BYTES + int.from_bytes(frames[offset : offset + _SIZE_BYTES], "big")
+            timestamp_ns = int.from_bytes(frames[offset + _TIMESTAMP_AT : offset + _ATTEMPTS_AT], "big")
+            attempts = int.from_bytes(frames[offset + _ATTEMPTS_AT : offset + ID_AT], "big")
+            body = frames[offset + BODY_AT : stop]
+            messages.append(Message(frames[offset + ID_AT : offset + BODY_AT], timestamp_ns, attempts, body))
+            offset = stop
+        return messages
+
+    def headers(self) -> list[dict[str, str]]:
+        """Return the headers of each message."""
+        if self.encoded_headers is None:
+            return [{} for _ in self.messages()]
+        return [decode_headers(encoded) for encoded in self.encoded_headers]

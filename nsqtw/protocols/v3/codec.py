@@ -1,0 +1,452 @@
+"""
+Frames of protocol V3, as the broker reads and writes them. docs/protocol-v3.md draws all of them.
+
+    0        4      5       6          8        12            12+E
+    size     type   flags   E          id       extension     payload
+    u32      u8     u8      u16        u32      E bytes       size - 8 - E bytes
+
+Performance: called once per frame, and once per run of FINs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from nsqtw.errors import ClientError
+from nsqtw.protocols.mpub import equal_messages, messages_of
+
+HELLO: Final = 1
+AUTH: Final = 2
+PUBLISH: Final = 3
+SUBSCRIBE: Final = 4
+UNSUBSCRIBE: Final = 5
+CREDIT: Final = 6
+FIN: Final = 7
+REQ: Final = 8
+NACK: Final = 9
+TOUCH: Final = 10
+PING: Final = 16
+PONG: Final = 17
+CLOSE: Final = 18
+WELCOME: Final = 32
+CONFIRM: Final = 33
+REJECT: Final = 34
+SUBSCRIBED: Final = 35
+UNSUBSCRIBED: Final = 36
+DELIVER: Final = 37
+FAILED: Final = 38
+PAUSED: Final = 39
+RESUMED: Final = 40
+DRAINING: Final = 41
+ERROR: Final = 42
+
+HEADERS: Final = 1
+"""Flag of PUBLISH and DELIVER: with a header table."""
+DELAYS: Final = 2
+"""Flag of PUBLISH."""
+SET: Final = 1
+"""Flag of CREDIT: the limits are replaced."""
+
+HEAD_BYTES: Final = 12
+RANGE_BYTES: Final = 12
+FIN_BYTES: Final = 24
+"""A FIN of one message."""
+HELLO_BYTES: Final = 70_000
+"""The largest frame before WELCOME."""
+MAX_TEXT: Final = 0xFFFF
+_SIZE_BYTES: Final = 4
+_SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
+_MAX_ID: Final = 1 << 63
+_MAX_RUN: Final = 512
+"""Frames that are taken together."""
+_ONE: Final = b"\0\0\0\1"
+"""The count of a range of one message."""
+_BYTES: Final = [bytes((low,)) for low in range(0x100)]
+_STEPS: Final = (256, 64, 16, 4, 1)
+"""The numbers of structures that formats are made for."""
+_HEAD: Final = struct.Struct(">IBBHI")
+_CONFIRM: Final = struct.Struct(">IBBHIII")
+_CREDIT: Final = struct.Struct(">iq")
+_LIMITS: Final = struct.Struct(">IQI")
+_PAIR: Final = struct.Struct(">II")
+_RANGE: Final = struct.Struct(">QI")
+_U32: Final = struct.Struct(">I")
+_U16: Final = struct.Struct(">H")
+unpack_head: Final = _HEAD.unpack_from
+"""Bound once: Python 3.11 looks up the method of an imported name at every call."""
+unpack_range: Final = _RANGE.unpack_from
+unpack_u32: Final = _U32.unpack_from
+pack_head: Final = _HEAD.pack
+
+
+class Frame(NamedTuple):
+    """A frame in a buffer: its payload is `buffer[start:stop]`."""
+
+    kind: int
+    flags: int
+    id: int
+    buffer: bytes
+    start: int
+    stop: int
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes behind header and extension."""
+        return self.buffer[self.start : self.stop]
+
+
+class FrameReader:
+    """The input of one connection, frame by frame. A frame may have `max_size` bytes."""
+
+    def __init__(self) -> None:
+        self.max_size = HELLO_BYTES
+        self._buffer = b""
+        self._offset = 0
+        self._pieces: list[bytes] = []
+        """What came behind the buffer, joined when the frame is complete: a large one is copied once."""
+        self._piece_bytes = 0
+        self._missing = 0
+        """Bytes without which the first frame is incomplete, as far as its size is known."""
+        self.has_more = False
+        """Whether there may be another frame."""
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How many bytes are kept."""
+        return len(self._buffer) - self._offset + self._piece_bytes
+
+    def feed(self, chunk: bytes) -> None:
+        """Take what was read."""
+        if not self._missing and self._offset == len(self._buffer):
+            self._buffer, self._offset, self.has_more = chunk, 0, True
+            return
+        if self._missing > len(chunk):
+            self._missing -= len(chunk)
+            self._pieces.append(chunk)
+            self._piece_bytes += len(chunk)
+            return
+        self._buffer = b"".join((self._buffer[self._offset :], *self._pieces, chunk))
+        self._offset, self._missing, self._piece_bytes, self.has_more = 0, 0, 0, True
+        self._pieces.clear()
+
+    def next_frame(self) -> Frame | None:
+        """Return the next frame; None while it is incomplete. ClientError for one that is none."""
+        buffer, offset = self._buffer, self._offset
+        if len(buffer) - offset < HEAD_BYTES or self._missing:
+            self.has_more = False
+            return None
+        size, kind, flags, extension, number = unpack_head(buffer, offset)
+        stop = offset + _SIZE_BYTES + size
+        if size > self.max_size:
+            raise ClientError("E_INVALID", f"frame of {size} bytes is larger than {self.max_size}")
+        if size < _SIZE_BEYOND_PAYLOAD + extension:
+            raise ClientError("E_INVALID", f"frame of {size} bytes is too short")
+        if stop > len(buffer):
+            self._missing = stop - len(buffer)
+            self.has_more = False
+            return None
+        self._offset = stop
+        self.has_more = stop < len(buffer)
+        return Frame(kind, flags, number, buffer, offset + HEAD_BYTES + extension, stop)
+
+    def next_publishes(self, prefix: bytes) -> tuple[list[int], list[bytes]] | None:
+        """
+        Return correlation ids and bodies of the next PUBLISH frames, which have one message each for the topic that
+        `prefix` is, with its size. None when the next frame is another. Most publishers send such frames only.
+        """
+        buffer, offset = self._buffer, self._offset
+        end, begin = len(buffer), offset + HEAD_BYTES
+        start = begin + len(prefix) + _SIZE_BYTES
+        if end < start:
+            return None
+        size, kind, flags, extension, number = unpack_head(buffer, offset)
+        stop = offset + _SIZE_BYTES + size
+        if kind != PUBLISH or flags or extension or stop > end:
+            return None
+        if not buffer.startswith(prefix, begin) or unpack_u32(buffer, start - _SIZE_BYTES)[0] != stop - start:
+            return None
+        self._offset = stop
+        if stop == end:
+            self.has_more = False
+            return [number], [buffer[start:stop]]
+        numbers, bodies = [number], [buffer[start:stop]]
+        stride = stop - offset
+        count = min((end - stop) // stride, _MAX_RUN)
+        head_bytes = HEAD_BYTES - _SIZE_BYTES
+        if (
+            count
+            and _repeats(buffer, offset, head_bytes, stride, count)
+            and _repeats(buffer, begin, start - begin, stride, count)
+        ):
+            form = f"{head_bytes}xI{start - begin}x{stop - start}s"
+            fields = _repeated(form, count, stride, buffer, stop)
+            numbers += fields[0::2]
+            bodies += fields[1::2]
+            self._offset = stop + count * stride
+            self.has_more = self._offset < end
+        return numbers, bodies
+
+    def next_fins(self, fin: Frame, first: int) -> list[tuple[int, int]]:
+        """
+        Return the ranges of FINs of one message each that follow `fin`, which finishes the message `first`, and are
+        like it; they are taken out. Most clients answer each message by itself, in the order of delivery: what they
+        send then is known, and compared as it is.
+        """
+        buffer, offset = self._buffer, self._offset
+        count = min((len(buffer) - offset) // FIN_BYTES, _MAX_RUN)
+        head = buffer[fin.stop - FIN_BYTES : fin.start]
+        if not count or len(head) != HEAD_BYTES or not buffer.startswith(head, offset) or first >= _MAX_ID:
+            return []
+        number, left = first + 1, count
+        while left:
+            low = number & 0xFF
+            part = min(left, 0x100 - low)
+            lead = head + (number >> 8).to_bytes(7, "big")
+            wanted = lead + (_ONE + lead).join(_BYTES[low : low + part]) + _ONE
+            if not buffer.startswith(wanted, offset):
+                break
+            offset += part * FIN_BYTES
+            number += part
+            left -= part
+        if left < count:
+            self._offset = offset
+            return [(first + 1, count - left)]
+        fields = _repeated("12sQI", count, FIN_BYTES, buffer, offset)
+        if fields[0::3].count(head) != count or fields[2::3].count(1) != count:
+            return []
+        self._offset += count * FIN_BYTES
+        return [(number, 1) for number in fields[1::3]]
+
+    def forget(self) -> None:
+        """Nothing more is read."""
+        self._buffer, self._offset, self._missing = b"", 0, 0
+        self._pieces.clear()
+        self._piece_bytes = 0
+
+
+def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> bool:
+    """
+    Return whether `width` bytes come again at the next `count` strides. A slice compares one of them at all strides.
+    """
+    end = start + (count + 1) * stride
+    for index in range(start, start + width):
+        if buffer[index:end:stride] != buffer[index : index + 1] * (count + 1):
+            return False
+    return True
+
+
+def _repeated(form: str, count: int, size: int, buffer: bytes, offset: int) -> list[Any]:
+    """Return the fields of `count` structures of `size` bytes. Unpacked in few calls, a message costs no step."""
+    fields: list[Any] = []
+    for step in _STEPS:
+        while count >= step:
+            fields += _format(form, step).unpack_from(buffer, offset)
+            count -= step
+            offset += step * size
+    return fields
+
+
+@lru_cache(64)
+def _format(form: str, count: int) -> struct.Struct:
+    return struct.Struct(">" + form * count)
+
+
+# -- what clients send
+
+
+class Published(NamedTuple):
+    """A PUBLISH."""
+
+    topic: bytes
+    bodies: list[bytes]
+    headers: list[bytes] | None
+    delays: list[float] | None
+    """Seconds."""
+
+
+def read_publish(frame: Frame, max_msg_size: int) -> Published:
+    """Read a PUBLISH. ClientError."""
+    buffer, stop = frame.buffer, frame.stop
+    topic, offset = _short(frame, frame.start, PUBLISH)
+    table: list[bytes] | None = None
+    delays: list[float] | None = None
+    if frame.flags:
+        if frame.flags & HEADERS:
+            table, offset = _header_table(frame, offset)
+        if frame.flags & DELAYS:
+            delays, offset = _delays(frame, offset)
+    if stop - offset >= _SIZE_BYTES and _U32.unpack_from(buffer, offset)[0] == stop - offset - _SIZE_BYTES:
+        return Published(topic, [buffer[offset + _SIZE_BYTES : stop]], table, delays)
+    return Published(topic, _bodies(frame, offset, max_msg_size), table, delays)
+
+
+def read_subscribe(frame: Frame) -> tuple[bytes, bytes, int, int, int]:
+    """Return topic, channel, credit, bytes and message timeout of a SUBSCRIBE. ClientError."""
+    topic, offset = _short(frame, frame.start, SUBSCRIBE)
+    channel, offset = _short(frame, offset, SUBSCRIBE)
+    if frame.stop - offset != _LIMITS.size:
+        raise invalid(SUBSCRIBE)
+    messages, size, timeout = _LIMITS.unpack_from(frame.buffer, offset)
+    return topic, channel, messages, size, timeout
+
+
+def read_credit(frame: Frame) -> tuple[int, int]:
+    """Return messages and bytes of a CREDIT. ClientError."""
+    if frame.stop - frame.start != _CREDIT.size:
+        raise invalid(CREDIT)
+    messages, size = _CREDIT.unpack_from(frame.buffer, frame.start)
+    return messages, size
+
+
+def read_ranges(frame: Frame) -> tuple[list[tuple[int, int]], float, str]:
+    """Return the ranges of a FIN, REQ, NACK or TOUCH, the delay in seconds, and the reason. ClientError."""
+    buffer, offset, stop, kind = frame.buffer, frame.start, frame.stop, frame.kind
+    delay, reason = 0.0, ""
+    if kind in (REQ, NACK):
+        if stop - offset < _U32.size:
+            raise invalid(kind)
+        delay = _U32.unpack_from(buffer, offset)[0] / 1000
+        offset += _U32.size
+    if kind == NACK:
+        text, offset = _long(frame, offset, NACK)
+        reason = text.decode("utf-8", "replace")
+    if stop == offset or (stop - offset) % _RANGE.size:
+        raise invalid(kind)
+    if stop - offset == _RANGE.size:
+        first, count = _RANGE.unpack_from(buffer, offset)
+        return [(first, count)], delay, reason
+    return [*_RANGE.iter_unpack(buffer[offset:stop])], delay, reason
+
+
+def read_hello(frame: Frame) -> tuple[bytes, bytes]:
+    """Return the secret and the JSON of a HELLO. ClientError."""
+    secret, offset = _long(frame, frame.start, HELLO)
+    return secret, frame.buffer[offset : frame.stop]
+
+
+def invalid(kind: int) -> ClientError:
+    """The error for a payload that has not the form of its type."""
+    return ClientError("E_INVALID", f"invalid frame of type {kind}")
+
+
+def _short(frame: Frame, offset: int, kind: int) -> tuple[bytes, int]:
+    """Return a name behind its size, a byte, and the offset behind it. ClientError."""
+    start = offset + 1
+    if start > frame.stop:
+        raise invalid(kind)
+    stop = start + frame.buffer[offset]
+    if stop > frame.stop:
+        raise invalid(kind)
+    return frame.buffer[start:stop], stop
+
+
+def _long(frame: Frame, offset: int, kind: int) -> tuple[bytes, int]:
+    """Like `_short`, with a size of two bytes."""
+    start = offset + _U16.size
+    if start > frame.stop:
+        raise invalid(kind)
+    stop = start + _U16.unpack_from(frame.buffer, offset)[0]
+    if stop > frame.stop:
+        raise invalid(kind)
+    return frame.buffer[start:stop], stop
+
+
+def _header_table(frame: Frame, offset: int) -> tuple[list[bytes], int]:
+    if frame.stop - offset < _U32.size:
+        raise invalid(PUBLISH)
+    position = offset + _U32.size
+    end = position + _U32.unpack_from(frame.buffer, offset)[0]
+    if end > frame.stop:
+        raise invalid(PUBLISH)
+    table: list[bytes] = []
+    within = frame._replace(stop=end)
+    while position < end:
+        headers, position = _long(within, position, PUBLISH)
+        table.append(headers)
+    return table, end
+
+
+def _delays(frame: Frame, offset: int) -> tuple[list[float], int]:
+    start = offset + _U32.size
+    if start > frame.stop:
+        raise invalid(PUBLISH)
+    end = start + _U32.size * _U32.unpack_from(frame.buffer, offset)[0]
+    if end > frame.stop:
+        raise invalid(PUBLISH)
+    return [delay / 1000 for (delay,) in _U32.iter_unpack(frame.buffer[start:end])], end
+
+
+def _bodies(frame: Frame, offset: int, max_msg_size: int) -> list[bytes]:
+    """Return the messages of a PUBLISH. Their sizes are checked by the broker. ClientError."""
+    buffer, stop = frame.buffer, frame.stop
+    if stop - offset >= _SIZE_BYTES:
+        stride = _SIZE_BYTES + unpack_u32(buffer, offset)[0]
+        count, rest = divmod(stop - offset, stride)
+        if not rest:
+            messages = equal_messages(buffer, offset, count, max_msg_size)
+            if messages is not None:
+                return messages
+    content = buffer[offset:stop]
+    position, end = 0, len(content)
+    while position < end:
+        if end - position < _SIZE_BYTES:
+            raise invalid(PUBLISH)
+        position += _SIZE_BYTES + _U32.unpack_from(content, position)[0]
+    if position > end:
+        raise invalid(PUBLISH)
+    return messages_of(content)
+
+
+# -- what the broker sends
+
+
+def frame_of(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> bytes:
+    """Return a frame."""
+    return pack_head(_SIZE_BEYOND_PAYLOAD + len(payload), kind, flags, 0, number) + payload
+
+
+def confirm(numbers: list[int]) -> bytes:
+    """Return a CONFIRM of PUBLISH frames, at least one."""
+    if len(numbers) == 1:
+        return _CONFIRM.pack(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0, numbers[0], 1)
+    first = number = numbers[0]
+    if numbers == list(range(first, first + len(numbers))):
+        return _CONFIRM.pack(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0, first, len(numbers))
+    entries: list[bytes] = []
+    for following in numbers[1:]:
+        if following != number + 1:
+            entries.append(_PAIR.pack(first, number - first + 1))
+            first = following
+        number = following
+    entries.append(_PAIR.pack(first, number - first + 1))
+    return frame_of(CONFIRM, 0, b"".join(entries))
+
+
+def deliver_head(number: int, size: int) -> bytes:
+    """Return the header of a DELIVER without headers, of `size` bytes of messages."""
+    return pack_head(_SIZE_BEYOND_PAYLOAD + size, DELIVER, 0, 0, number)
+
+
+def deliver_head_with(number: int, size: int, headers: Sequence[bytes]) -> bytes:
+    """Return what is before the messages in a DELIVER with headers."""
+    table: list[bytes] = [b""] * (2 * len(headers))
+    table[0::2] = [_U16.pack(len(one)) for one in headers]
+    table[1::2] = headers
+    content = b"".join(table)
+    before = _U32.pack(len(content)) + content
+    return pack_head(_SIZE_BEYOND_PAYLOAD + len(before) + size, DELIVER, HEADERS, 0, number) + before
+
+
+def error_payload(error: ClientError) -> bytes:
+    """Return the error of a REJECT, UNSUBSCRIBED, FAILED or ERROR."""
+    code = error.code.encode()
+    text = error.description.encode("utf-8", "replace")[:MAX_TEXT]
+    return bytes((len(code),)) + code + _U16.pack(len(text)) + text
+
+
+def failed_payload(kind: int, error: ClientError, ranges: Sequence[tuple[int, int]]) -> bytes:
+    """Return the payload of a FAILED."""
+    return bytes((kind,)) + error_payload(error) + b"".join([_RANGE.pack(*one) for one in ranges])

@@ -1,0 +1,496 @@
+"""
+Session of protocol V3: one for each connection.
+
+Theory of operation. Frames are executed in order, STEP_FRAMES of them at once; then `is_behind` says that some may be
+left. While the broker waits for an authorizer nothing is executed. Publishes are answered when they are stored:
+`data_to_send` puts all that were stored since the last call into one CONFIRM. A mistake in one command is told about
+that command; a frame that is none, or a command in the wrong place, ends the connection with ERROR.
+
+The broker checks names, sizes, limits and rights, and writes the log lines (`IBroker`).
+
+Performance: called once per frame and turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from zope.interface import classImplements
+
+from nsqtw.errors import ClientError
+from nsqtw.interfaces import Failed, IBroker, ICountedProtocol, ISteppedProtocol
+from nsqtw.protocols.fin_coalescing import FinCoalescing
+from nsqtw.protocols.session import Session
+from nsqtw.protocols.v3 import codec
+from nsqtw.protocols.v3.codec import Frame
+from nsqtw.protocols.v3.subscription import Subscription
+from nsqtw.upgrades import Upgrade
+
+STEP_FRAMES: Final = 256
+"""Frames that are executed at once."""
+IDS_PER_FRAME: Final = 32
+"""So many ids count as a frame more."""
+SUBSCRIBE_COST: Final = 32
+"""The cost, in frames, of a SUBSCRIBE: it may create a channel."""
+REFUSAL_COST: Final = 4
+"""The cost, in frames, of a refusal, which is logged."""
+MAX_UNREAD: Final = 1000
+"""Frames that a client may leave unread before it is not read from either."""
+DEFAULT_HEARTBEAT: Final = 30.0
+MIN_HEARTBEAT: Final = 1.0
+FRAME_OVERHEAD: Final = 256 * 1024
+"""Bytes of a PUBLISH besides its bodies: the topic and the headers."""
+_FLAGS: Final = {codec.PUBLISH: codec.HEADERS | codec.DELAYS, codec.CREDIT: codec.SET}
+"""The flags that a frame may have; others have none."""
+_VERBS: Final = {codec.FIN: "FIN", codec.REQ: "REQ", codec.NACK: "REQ", codec.TOUCH: "TOUCH"}
+
+
+class V3Session(Session):
+    """One connection. See IProtocol for the callers."""
+
+    def __init__(self, broker: IBroker, changed: Callable[[], None], now: float) -> None:
+        super().__init__()
+        self._broker: Any = broker
+        self._changed = changed
+        self._reader = codec.FrameReader()
+        self._out: list[bytes] = []
+        self._confirmed: list[int] = []
+        """The PUBLISH frames that are stored and not confirmed yet."""
+        self._pending = 0
+        """The PUBLISH frames whose outcome is not known."""
+        self._subscriptions: dict[int, Subscription] = {}
+        self._fin_coalescing = FinCoalescing(codec.FIN_BYTES)
+        self._topic = b""
+        self._topic_name = ""
+        self._prefix = b""
+        """The last topic as a PUBLISH has it: most publishers publish to one."""
+        self._has_greeted = False
+        """Whether HELLO has come."""
+        self._is_behind = False
+        self._spent = 0
+        """The cost of frames of this step beyond the one that each counts as."""
+        self._is_awaited = False
+        """Whether `data_to_send` is called in this turn in any case."""
+        self._is_paused = False
+        self._unread = 0
+        """Frames written since the client stopped reading."""
+        self._has_ended = False
+        self._says_goodbye = False
+        """Whether the last frame is to be CLOSE."""
+        self._heartbeat = DEFAULT_HEARTBEAT
+        self._last_read = now
+        self._cancel_heartbeat: Callable[[], None] = broker.schedule(now + DEFAULT_HEARTBEAT, self._on_heartbeat)
+        broker.on_drain(self._on_drain)
+
+    # -- IProtocol
+
+    @property
+    def closing(self) -> bool:
+        """IProtocol API."""
+        return self._has_ended and not self._pending and not self._says_goodbye
+
+    @property
+    def wants_data(self) -> int:
+        """IProtocol API."""
+        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD or self._broker.is_waiting:
+            return 0
+        return self._fin_coalescing.min_read_bytes
+
+    @property
+    def is_behind(self) -> bool:
+        """ISteppedProtocol API."""
+        return self._is_behind and not (self._has_ended or self._broker.is_waiting)
+
+    @property
+    def refused(self) -> str:
+        """Session API."""
+        return ""
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """ICountedProtocol API."""
+        return self._reader.unfinished_bytes
+
+    def receive_data(self, chunk: bytes, now: float) -> None:
+        """IProtocol API."""
+        if self._has_ended:
+            return
+        self._is_awaited = True
+        if chunk:
+            self._last_read = now
+            self._reader.feed(chunk)
+        if not self._subscriptions:
+            self._run(now)
+            return
+        had = self._in_flight()
+        self._run(now)
+        in_flight = self._in_flight()
+        self._fin_coalescing.record(had - in_flight, in_flight, now)
+
+    def receive_end(self, now: float) -> None:
+        """IProtocol API."""
+        self._end()
+
+    def data_to_send(self) -> list[bytes | Upgrade]:
+        """IProtocol API."""
+        self._is_awaited = False
+        out: list[Any] = self._out
+        self._out = []
+        if self._confirmed:
+            out.append(codec.confirm(self._confirmed))
+            self._confirmed = []
+        if self._says_goodbye and not self._pending:
+            self._says_goodbye = False
+            out.append(codec.frame_of(codec.CLOSE, 0))
+        if self._is_paused:
+            self._unread += len(out)
+        return out
+
+    def pause_delivery(self) -> None:
+        """IProtocol API."""
+        self._is_paused = True
+        for subscription in self._subscriptions.values():
+            if subscription.consumer is not None:
+                subscription.consumer.pause()
+
+    def resume_delivery(self, now: float) -> None:
+        """IProtocol API."""
+        self._is_paused = False
+        self._unread = 0
+        if not self._has_ended:
+            for subscription in self._subscriptions.values():
+                if subscription.consumer is not None:
+                    subscription.consumer.resume()
+
+    def connection_lost(self, now: float) -> None:
+        """IProtocol API."""
+        self._has_ended = True
+        self._cancel_heartbeat()
+        self._reader.forget()
+        self._subscriptions.clear()
+        self._out.clear()
+        self._broker.leave()
+
+    # -- frames
+
+    def _run(self, now: float) -> None:
+        """Execute what has come, STEP_FRAMES of it at most. A frame that is none ends the connection."""
+        try:
+            self._is_behind = False
+            self._spent = 0
+            count, reader, broker = 0, self._reader, self._broker
+            while reader.has_more and not self._has_ended:
+                if count + self._spent >= STEP_FRAMES or broker.is_waiting:
+                    self._is_behind = True
+                    return
+                count += 1
+                if self._prefix and (run := reader.next_publishes(self._prefix)) is not None:
+                    self._publish_run(run[0], run[1], now)
+                    continue
+                frame = reader.next_frame()
+                if frame is None:
+                    return
+                kind = frame.kind
+                if frame.flags and frame.flags & ~_FLAGS.get(kind, 0):
+                    raise ClientError("E_INVALID", f"unknown flags {frame.flags} in a frame of type {kind}")
+                if not self._has_greeted and kind != codec.HELLO:
+                    raise ClientError("E_INVALID", "HELLO must be the first frame")
+                if kind == codec.PUBLISH:
+                    self._publish(frame, now)
+                elif kind == codec.FIN:
+                    self._finish(frame, now)
+                else:
+                    self._execute(frame, now)
+        except ClientError as error:
+            self._broker.refused(error)
+            self._fail(error)
+
+    def _execute(self, frame: Frame, now: float) -> None:
+        """Execute a frame other than PUBLISH and FIN. ClientError."""
+        kind = frame.kind
+        if kind in (codec.REQ, codec.NACK, codec.TOUCH):
+            ranges, delay, reason = codec.read_ranges(frame)
+            self._answer(frame, ranges, delay, reason, now)
+        elif kind == codec.PING:
+            self._write(codec.frame_of(codec.PONG, frame.id))
+        elif kind == codec.PONG:
+            pass
+        elif kind == codec.CREDIT:
+            messages, size = codec.read_credit(frame)
+            if frame.id in self._subscriptions:
+                replaces = frame.flags & codec.SET != 0
+                self._subscriptions[frame.id].change_credit(messages, size, replaces=replaces)
+        elif kind == codec.SUBSCRIBE:
+            self._subscribe(frame, now)
+        elif kind == codec.UNSUBSCRIBE:
+            self._unsubscribe(frame)
+        elif kind == codec.HELLO:
+            self._greet(frame, now)
+        elif kind == codec.AUTH:
+            self._pending += 1
+            self._broker.authorize(frame.payload, partial(self._authorized, frame.id), now)
+        elif kind == codec.CLOSE:
+            self._says_goodbye = True
+            self._end()
+        else:
+            raise ClientError("E_INVALID", f"unknown frame type {kind}")
+
+    # -- handshake
+
+    def _greet(self, frame: Frame, now: float) -> None:
+        if self._has_greeted:
+            raise ClientError("E_INVALID", "HELLO must be the first frame")
+        self._has_greeted = True
+        secret, text = codec.read_hello(frame)
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ClientError("E_BAD_BODY", "HELLO failed to decode JSON") from None
+        if not isinstance(fields, dict):
+            raise ClientError("E_BAD_BODY", "HELLO must have a JSON object")
+        self._broker.introduce(*(_text(fields, key) for key in ("client_id", "hostname", "user_agent")))
+        interval = fields.get("heartbeat_interval", _ms(DEFAULT_HEARTBEAT))
+        if type(interval) is not int or not (
+            interval == 0 or MIN_HEARTBEAT <= interval / 1000 <= self._broker.max_heartbeat_interval
+        ):
+            raise ClientError("E_BAD_BODY", "HELLO heartbeat_interval is invalid")
+        self._heartbeat = interval / 1000
+        self._cancel_heartbeat()
+        if interval:
+            self._cancel_heartbeat = self._broker.schedule(now + self._heartbeat, self._on_heartbeat)
+        self._reader.max_size = self._broker.max_body_size + self._broker.max_msg_size + FRAME_OVERHEAD
+        if secret and self._broker.needs_authorization:
+            self._broker.authorize(secret, self._welcome, now)
+        else:
+            self._welcome(None)
+
+    def _welcome(self, error: ClientError | None) -> None:
+        """The secret of HELLO is known, or there is none."""
+        if error is not None:
+            self._fail(error)
+            return
+        broker = self._broker
+        document = {
+            "protocol": 3,
+            "version": broker.version,
+            "features": [],
+            "heartbeat_interval": _ms(self._heartbeat),
+            "max_frame_size": self._reader.max_size,
+            "max_msg_size": broker.max_msg_size,
+            "max_body_size": broker.max_body_size,
+            "max_credit": broker.max_ready_count,
+            "max_subscriptions": broker.max_subscriptions,
+            "max_range": broker.max_range,
+            "max_delay": _ms(broker.max_delay),
+            "max_req_delay": _ms(broker.max_requeue_delay),
+            "msg_timeout": _ms(broker.msg_timeout),
+            "max_msg_timeout": _ms(broker.max_msg_timeout),
+            "auth_required": broker.needs_authorization,
+            "identity": broker.identity,
+        }
+        self._write(codec.frame_of(codec.WELCOME, 0, json.dumps(document).encode()))
+        if broker.is_draining:
+            self._on_drain()
+
+    def _authorized(self, number: int, error: ClientError | None) -> None:
+        """The answer of AUTH."""
+        if error is None:
+            self._published(number, None)
+        else:
+            self._pending -= 1
+            self._fail(error)
+
+    # -- publishing
+
+    def _publish(self, frame: Frame, now: float) -> None:
+        topic, bodies, headers, delays = codec.read_publish(frame, self._broker.max_msg_size)
+        if topic != self._topic:
+            self._topic, self._topic_name = topic, _name(topic)
+            self._prefix = bytes((len(topic),)) + topic
+        self._pending += 1
+        self._broker.publish(self._topic_name, bodies, 0, partial(self._published, frame.id), now, headers, delays)
+
+    def _publish_run(self, numbers: list[int], bodies: list[bytes], now: float) -> None:
+        """PUBLISH frames of one message each for the last topic."""
+        self._pending += 1
+        answered = partial(self._published_run, numbers) if len(numbers) > 1 else partial(self._published, numbers[0])
+        self._broker.publish(self._topic_name, bodies, 0, answered, now, None, None, True)
+
+    def _published(self, number: int, error: ClientError | None) -> None:
+        self._pending -= 1
+        if error is not None:
+            self._spent += REFUSAL_COST
+            self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
+            return
+        self._confirmed.append(number)
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._changed()
+
+    def _published_run(self, numbers: list[int], error: ClientError | None) -> None:
+        self._published(numbers[0], error)
+        if error is None:
+            self._confirmed += numbers[1:]
+        else:
+            for number in numbers[1:]:
+                self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
+
+    # -- subscriptions
+
+    def _subscribe(self, frame: Frame, now: float) -> None:
+        topic, channel, messages, size, timeout = codec.read_subscribe(frame)
+        number = frame.id
+        if number in self._subscriptions:
+            raise ClientError("E_INVALID", f"subscription {number} exists")
+        self._spent += SUBSCRIBE_COST
+        subscription = Subscription(number, messages, size, self._write, self._over)
+        self._subscriptions[number] = subscription
+        seconds = timeout / 1000 if timeout else None
+        consumer = self._broker.consume(_name(topic), _name(channel), subscription, now, seconds)
+        if self._is_paused:
+            consumer.pause()
+        subscription.begin(consumer)
+
+    def _unsubscribe(self, frame: Frame) -> None:
+        subscription = self._subscriptions.pop(frame.id, None)
+        payload = b""
+        if subscription is None:
+            payload = codec.error_payload(ClientError("E_INVALID", "not subscribed"))
+        elif subscription.consumer is not None:
+            subscription.consumer.leave()
+        self._write(codec.frame_of(codec.UNSUBSCRIBED, frame.id, payload))
+
+    def _over(self, subscription: Subscription, error: ClientError | None) -> None:
+        """A subscription has ended; with an error the connection does, too."""
+        self._subscriptions.pop(subscription.number, None)
+        if error is not None and subscription.consumer is not None:
+            subscription.consumer.pause()
+        if error is not None and not self._has_ended:
+            self._fail(error)
+
+    def _finish(self, frame: Frame, now: float) -> None:
+        """FIN, or a run of them. ClientError."""
+        if frame.stop - frame.start != codec.RANGE_BYTES:
+            ranges, _, _ = codec.read_ranges(frame)
+        else:
+            first, count = codec.unpack_range(frame.buffer, frame.start)
+            ranges = [(first, count)]
+            if count == 1 and self._reader.has_more:
+                more = self._reader.next_fins(frame, first)
+                if len(more) == 1 and more[0][0] == first + 1:
+                    ranges = [(first, 1 + more[0][1])]
+                else:
+                    ranges += more
+        self._answer(frame, ranges, 0.0, "", now)
+
+    def _answer(self, frame: Frame, ranges: list[tuple[int, int]], delay: float, reason: str, now: float) -> None:
+        """Execute a FIN, REQ, NACK or TOUCH."""
+        kind = frame.kind
+        subscription = self._subscriptions.get(frame.id)
+        failed: Failed | None
+        if subscription is None or not subscription.is_open or subscription.consumer is None:
+            verb = _VERBS[kind]
+            error = ClientError(f"E_{verb}_FAILED", f"{verb} failed not subscribed", fatal=False)
+            self._broker.refused(error)
+            failed = Failed(error, ranges)
+        else:
+            try:
+                failed = _answered(subscription.consumer, kind, ranges, delay, reason, now)
+            except ClientError as error:  # which the broker has logged
+                self._fail(error)
+                return
+        if failed is not None:
+            self._spent += REFUSAL_COST
+            payload = codec.failed_payload(kind, failed.error, failed.ranges)
+            self._write(codec.frame_of(codec.FAILED, frame.id, payload))
+        total = ranges[0][1] if len(ranges) == 1 else sum([count for _, count in ranges])
+        self._spent += total // IDS_PER_FRAME
+
+    def _in_flight(self) -> int:
+        """Return how many messages are in flight."""
+        count = 0
+        for subscription in self._subscriptions.values():
+            if subscription.consumer is not None:
+                count += subscription.consumer.in_flight
+        return count
+
+    # -- time and notices
+
+    def _on_heartbeat(self, now: float) -> None:
+        if self._has_ended:
+            return
+        if not self.wants_data:
+            self._last_read = now  # the broker takes long, or a slow reader, which the connection detects
+        silent = now - self._last_read
+        if silent >= 2 * self._heartbeat:
+            error = ClientError("E_TIMEOUT", "nothing was read for two heartbeat intervals")
+            self._broker.refused(error)
+            self._fail(error)
+            return
+        if silent >= self._heartbeat:
+            self._write(codec.frame_of(codec.PING, 0))
+        step = self._heartbeat * (2 if silent >= self._heartbeat else 1)
+        self._cancel_heartbeat = self._broker.schedule(self._last_read + step, self._on_heartbeat)
+
+    def _on_drain(self) -> None:
+        self._write(codec.frame_of(codec.DRAINING, 0, b"the broker drains: publish to another nsqd"))
+
+    # -- inside
+
+    def _write(self, piece: bytes) -> None:
+        self._out.append(piece)
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._changed()
+
+    def _fail(self, error: ClientError) -> None:
+        """The connection ends with this error, which is logged."""
+        self._write(codec.frame_of(codec.ERROR, 0, codec.error_payload(error)))
+        self._says_goodbye = False
+        self._end()
+
+    def _end(self) -> None:
+        """Read and deliver nothing more; publishes are still answered."""
+        self._has_ended = True
+        for subscription in self._subscriptions.values():
+            if subscription.consumer is not None:
+                subscription.consumer.pause()
+        self._changed()
+
+
+def _answered(
+    consumer: Any, kind: int, ranges: list[tuple[int, int]], delay: float, reason: str, now: float
+) -> Failed | None:
+    """Have a consumer execute a FIN, REQ, NACK or TOUCH. ClientError."""
+    failed: Failed | None
+    if kind == codec.FIN:
+        failed = consumer.finish_ranges(ranges, now)
+    elif kind == codec.TOUCH:
+        failed = consumer.touch_ranges(ranges, now)
+    else:
+        failed = consumer.requeue_ranges(ranges, delay, now, reason)
+    return failed
+
+
+def _text(fields: dict[str, Any], key: str) -> str:
+    """Return a text of HELLO. ClientError."""
+    value = fields.get(key, "")
+    if not isinstance(value, str):
+        raise ClientError("E_BAD_BODY", f"HELLO {key} is invalid")
+    return value.encode("utf-8", "replace").decode()
+
+
+def _name(raw: bytes) -> str:
+    """Return a name as text; of bytes that are none, one that the broker refuses."""
+    return raw.decode("utf-8", "replace")
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+# Not by a decorator: with one, mypyc does not make a native class of it.
+classImplements(V3Session, ISteppedProtocol, ICountedProtocol)
