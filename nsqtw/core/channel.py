@@ -30,12 +30,15 @@ from nsqtw.core.latency import Latencies
 from nsqtw.core.log import Log
 from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
+from nsqtw.core.policy.message_keys import message_keys
+from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.position import Position
-from nsqtw.core.segment import SEGMENT_BYTES, Segment, timestamp_ns_of
+from nsqtw.core.segment import SEGMENT_BYTES, Segment, sequence_of, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
-from nsqtw.errors import BackendError, ChannelFull, Exiting
+from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
+from nsqtw.options.message_keys import read_key_place
 from nsqtw.options.policies import NO_CHANNEL_POLICY
 
 NOT_IN_FLIGHT = "ID not in flight"
@@ -102,6 +105,8 @@ class Channel(Timer):
         self.departed: list[Consumer] = []
         self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule)
         self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room)
+        self.ordered: OrderedPosition | None = None
+        """The position, if the channel delivers in the order of keys."""
         self.joined_total = topic.released_total
         self.requeue_count = 0
         self.timeout_count = 0
@@ -123,6 +128,9 @@ class Channel(Timer):
 
     def set_policy(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
+        for name in ("ordered_by", "priority"):
+            if self.ephemeral and given.get(name):
+                raise InvalidPolicy(f"{name} is for durable channels, and {self.name} is ephemeral")
         self._set_policy(given)
         self._touch()
 
@@ -132,9 +140,30 @@ class Channel(Timer):
 
     def _set_policy(self, given: Mapping[str, Any]) -> None:
         """Find the policy in force, and let the parts of the channel that carry it out know."""
-        topic = self.topic
-        self.policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
+        topic, before = self.topic, self.policy
+        self.policy = policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
         self.given_policy = dict(given)
+        if policy.ordered_by != before.ordered_by:
+            self._set_order(policy.ordered_by)
+        if self.ordered is not None:
+            self.ordered.window = policy.order_window
+
+    def _set_order(self, ordered_by: str) -> None:
+        """Deliver in the order of these keys from now on; "": without. An ephemeral channel has no order."""
+        if self.cursor is None:
+            return
+        self._ungroup()
+        self.ordered, self.position = None, self.cursor
+        if ordered_by:
+            keys = message_keys(read_key_place(ordered_by))
+            self.ordered = OrderedPosition(self.topic, self.cursor, keys, self.first_deliveries)
+            self.position = self.ordered
+        self.wake()
+
+    def _ungroup(self) -> None:
+        """Let an ordered position find out anew what is unfinished: the cursor is changed without it."""
+        if self.ordered is not None:
+            self.ordered.dissolve()
 
     # -- what /stats shows
 
@@ -206,6 +235,9 @@ class Channel(Timer):
     def finish(self, consumer: Consumer, ids: list[bytes], now: float) -> list[tuple[bytes, str]]:
         """FIN for a run of ids. Returns those that could not be finished, each with the reason."""
         got = consumer.in_flight.take(ids)
+        if self.ordered is not None:
+            pairs = zip(ids, got, strict=True)
+            self.ordered.end([sequence_of(message_id) for message_id, delivery in pairs if delivery is not None])
         failed: list[tuple[bytes, str]] = []
         if None in got:
             failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
@@ -216,6 +248,8 @@ class Channel(Timer):
 
     def finish_next(self, consumer: Consumer, count: int, now: float) -> None:
         """FIN for the first `count` ids of `consumer.in_flight.next_ids`."""
+        if self.ordered is not None:
+            self.ordered.end(consumer.in_flight.next_sequences(count))
         deliveries = consumer.in_flight.finish_next(count)
         if self.position.holds or self.latencies is not None:
             self._record_finished(deliveries, now)
@@ -279,6 +313,7 @@ class Channel(Timer):
         BackendError, and nothing is changed.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        self._ungroup()
         before, is_forwards = self._unfinished_count, sequence >= self.cursor.next
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
@@ -293,6 +328,7 @@ class Channel(Timer):
     def preview_seek(self, sequence: int) -> Moved:
         """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        self._ungroup()
         depth, rest = self.topic.reader.count(sequence, self.topic.released), 0
         if sequence < self.cursor.next:
             ready, deferred = self.cursor.waiting_below(sequence)
@@ -415,6 +451,8 @@ class Channel(Timer):
             for index in range(start, stop):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
                     self._hand_over(consumer, segment, index, index + 1, now)
+                elif self.ordered is not None:
+                    self.ordered.end((segment.first + index,))
         else:
             self._hand_over(consumer, segment, start, stop, now)
 

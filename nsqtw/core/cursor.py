@@ -28,7 +28,7 @@ trace in it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
@@ -71,7 +71,7 @@ class Cursor:
 
     @property
     def depth(self) -> int:
-        return max(0, self._topic.released_total - self.taken_total) + self._redelivery_count
+        return max(0, self._topic.released_total - self.taken_total) + self.redelivery_count
 
     @property
     def available(self) -> int:
@@ -80,11 +80,11 @@ class Cursor:
     @property
     def backend_depth(self) -> int:
         unread = self._topic.released_total - self.taken_total
-        if unread <= self._topic.released_in_memory and not self._redelivery_count:
+        if unread <= self._topic.released_in_memory and not self.redelivery_count:
             return 0
         in_memory = min(unread, self._topic.released_in_memory)
         room = self._topic.mem_queue_size - in_memory
-        in_memory += max(0, min(self._redelivery_count - self._restored_count, room))
+        in_memory += max(0, min(self.redelivery_count - self._restored_count, room))
         return max(0, self.depth - in_memory)
 
     @property
@@ -102,10 +102,16 @@ class Cursor:
 
     @property
     def is_being_saved(self) -> bool:
-        return self._pending.is_blocked and not self._requeued and self.next >= self._topic.released
+        return self.is_waiting_for_save(reads_log=True)
+
+    def is_waiting_for_save(self, *, reads_log: bool) -> bool:
+        """`is_being_saved`, for a reader of the log or one that reads no further in it now."""
+        if not self._pending.is_blocked or self._requeued:
+            return False
+        return not reads_log or self.next >= self._topic.released
 
     @property
-    def _redelivery_count(self) -> int:
+    def redelivery_count(self) -> int:
         """Messages that are ready and are not unread ones."""
         return len(self._requeued) + self._pending.due_behind_count
 
@@ -174,24 +180,49 @@ class Cursor:
         self._touch()
 
     def next_redelivery(self) -> Redelivery | None:
-        if self._pending.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
-            self._pending.read_on()
-            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
-        while self._requeued and self._requeued[0][0] <= self.next:
-            _, sequence = self._requeued[0]
+        while (sequence := self.first_requeued()) is not None:
             record = self._topic.log.find(sequence)
-            self._requeued.popleft()
-            if self._restored_count:
-                self._restored_count -= 1
+            self.take_requeued()
             if record is not None:
                 return Redelivery(sequence, self._pending.attempts(sequence), *record)
             self._topic.lost(sequence)
             self.finish(sequence)
         return None
 
+    def first_requeued(self, *, at_once: bool = False) -> int | None:
+        """Return the requeued message whose turn has come; with `at_once` the first one there is. BackendError."""
+        if self._pending.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
+            self._pending.read_on()
+            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
+        if self._requeued and (at_once or self._requeued[0][0] <= self.next):
+            return self._requeued[0][1]
+        return None
+
+    def take_requeued(self) -> None:
+        """Remove what `first_requeued` returned. It keeps its pending row."""
+        self._requeued.popleft()
+        if self._restored_count:
+            self._restored_count -= 1
+
     def redelivered(self, redelivery: Redelivery) -> None:
         self._pending.hold(redelivery.sequence, redelivery.attempts + 1)
         self._touch()
+
+    def attempts(self, sequence: int) -> int:
+        """Return how often a message that was requeued or set aside was delivered."""
+        return self._pending.attempts(sequence)
+
+    def set_aside(self, sequence: int) -> None:
+        """A message that `advance` passed was not delivered: it waits outside of the cursor."""
+        self._pending.hold(sequence, 0)
+
+    def take_back(self, sequences: list[int]) -> None:
+        """Deliver next what waits outside of the cursor."""
+        self._requeued.extendleft([(self.next, sequence) for sequence in reversed(sequences)])
+
+    def entered_rows(self) -> Iterator[PendingRow]:
+        """Return the pending rows that are not those of messages deferred by their publishers. BackendError."""
+        return (row for row in self._pending.rows() if row.attempts or not row.due_ms)
 
     def finish(self, sequence: int) -> None:
         if self._pending.finish(sequence):
@@ -220,7 +251,7 @@ class Cursor:
             return now + RETRY_READ_SECONDS
         if self._is_restored:
             self._is_restored = False
-            self._restored_count = self._redelivery_count
+            self._restored_count = self.redelivery_count
         return self.next_due(now)
 
     def next_due(self, now: float) -> float | None:

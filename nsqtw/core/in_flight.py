@@ -143,6 +143,16 @@ class InFlight:
                 break
         return separator.join(parts)
 
+    def next_sequences(self, limit: int) -> Iterator[int]:
+        """Return the sequences of the same messages."""
+        for run in self._runs:
+            count = min(run.count, limit)
+            first = run.number & SEQUENCE_MASK
+            yield from range(first, first + count)
+            limit -= count
+            if not limit:
+                break
+
     def finish_next(self, count: int) -> list[tuple[Delivery, int]]:
         """So many of what `next_ids` told are finished: their deliveries, and how many messages of each."""
         self.count -= count

@@ -18,6 +18,7 @@ import attrs
 
 from nsqtw.errors import InvalidPolicy
 from nsqtw.names import is_valid_name
+from nsqtw.options.message_keys import read_key_place
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, SIZE, TEXT, Kind, choice, did_you_mean
 
 DROP, DEAD_LETTER = "drop", "dead_letter"
@@ -113,15 +114,24 @@ class ChannelPolicy:
         "header:NAME or json:PATH: of messages with the same value one is in flight at a time, in the order of their "
         "publication",
     )
+    order_window: int = setting(
+        INTEGER,
+        10_000,
+        "messages that wait for an earlier one of their key; when there are so many, no message is read from the log",
+        1,
+        1_000_000,
+    )
     max_rate: float = setting(INTEGER, 0, "messages a second that are delivered", 0, _MAX)
     priority: bool = setting(
         BOOLEAN, False, "deliver messages with the header 'priority: high' first, and those with 'low' last"
     )
 
     def contradiction(self) -> str | None:
-        """Return which settings contradict each other, in one line."""
+        """Return which settings contradict each other, in one line. InvalidPolicy for one that is wrong by itself."""
         if self.dead_letter_topic and not is_valid_name(self.dead_letter_topic):
             return f"dead_letter_topic {self.dead_letter_topic!r} is not a valid name of a topic"
+        if self.ordered_by:
+            read_key_place(self.ordered_by)
         if self.priority and self.ordered_by:
             return "priority and ordered_by cannot be used together: a priority changes the order"
         return None

@@ -1,0 +1,1 @@
+"""Engines of the policies of topics and channels."""
