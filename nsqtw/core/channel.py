@@ -237,7 +237,9 @@ class Channel(Timer):
         got = consumer.in_flight.take(ids)
         if self.ordered is not None:
             pairs = zip(ids, got, strict=True)
-            self.ordered.end([sequence_of(message_id) for message_id, delivery in pairs if delivery is not None])
+            for message_id, delivery in pairs:
+                if delivery is not None:
+                    self.ordered.end(sequence_of(message_id))
         failed: list[tuple[bytes, str]] = []
         if None in got:
             failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
@@ -249,7 +251,8 @@ class Channel(Timer):
     def finish_next(self, consumer: Consumer, count: int, now: float) -> None:
         """FIN for the first `count` ids of `consumer.in_flight.next_ids`."""
         if self.ordered is not None:
-            self.ordered.end(consumer.in_flight.next_sequences(count))
+            for first, run in consumer.in_flight.next_runs(count):
+                self.ordered.end_run(first, run)
         deliveries = consumer.in_flight.finish_next(count)
         if self.position.holds or self.latencies is not None:
             self._record_finished(deliveries, now)
@@ -452,7 +455,7 @@ class Channel(Timer):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
                     self._hand_over(consumer, segment, index, index + 1, now)
                 elif self.ordered is not None:
-                    self.ordered.end((segment.first + index,))
+                    self.ordered.end(segment.first + index)
         else:
             self._hand_over(consumer, segment, start, stop, now)
 

@@ -143,12 +143,11 @@ class InFlight:
                 break
         return separator.join(parts)
 
-    def next_sequences(self, limit: int) -> Iterator[int]:
-        """Return the sequences of the same messages."""
+    def next_runs(self, limit: int) -> Iterator[tuple[int, int]]:
+        """Return the same messages as runs: the first sequence, and how many there are."""
         for run in self._runs:
             count = min(run.count, limit)
-            first = run.number & SEQUENCE_MASK
-            yield from range(first, first + count)
+            yield run.number & SEQUENCE_MASK, count
             limit -= count
             if not limit:
                 break

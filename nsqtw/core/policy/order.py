@@ -12,7 +12,9 @@ waits for it.
             -- --    --       | not read yet    lines   a: a2 a3        b: b2
 
 A span is not looked at message by message when its keys are all different and none has a head: two set operations find
-that out. Else it is cut before the first message that must wait. At most `window` messages are set aside; then the
+that out. Else it is cut before the first message that must wait. The keys of what `advance` passed stay lists (`_runs`)
+as long as the messages are finished in order, and are freed by one set operation. Any other order needs a table, into
+which all runs are unfolded then. At most `window` messages are set aside; then the
 cursor stands still until keys become free, and requeued heads are delivered without waiting for their turn.
 
 Everything here is found again from what is in flight and from the pending rows (`_group`): after a start, a seek, and
@@ -25,8 +27,7 @@ Performance: called once per span and per run of FINs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Sequence
 
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.in_flight import Delivery
@@ -53,10 +54,15 @@ class OrderedPosition:
         self._keys = keys
         self._first_deliveries = first_deliveries
         self._is_grouped = False
-        self._heads: dict[Key, int] = {}
+        self._busy: set[Key | None] = set()
+        """The keys that have a head."""
         self._lines: dict[Key, deque[int]] = {}
-        self._entered: dict[int, Key] = {}
-        """All that have a key and are not finished: heads and lines."""
+        self._entered: dict[int, Key | None] = {}
+        """The keys of what entered and is not finished: heads and lines, but for those in `_runs`."""
+        self._runs: dict[int, Keys] = {}
+        """Keys of heads with consecutive sequences, by the first sequence."""
+        self._extras: set[int] = set()
+        """Messages in lines that are not set aside: in flight from before there was an order, or in the cursor."""
         self._set_aside: set[int] = set()
         """What is here and not in the cursor, of the messages that are ready or wait for their key."""
         self._ready: deque[int] = deque()
@@ -146,18 +152,14 @@ class OrderedPosition:
             return
         first = self.cursor.next
         self.cursor.advance(count)
+        keys: Keys
         if self._segment is None or self._segment_keys is None:
-            return
-        start = first - self._segment.first
-        keys = self._segment_keys[start : start + count]
-        sequences = range(first, first + count)
-        if None in keys:
-            pairs = [(key, sequence) for key, sequence in zip(keys, sequences, strict=True) if key is not None]
-            self._heads.update(pairs)
-            self._entered.update([(sequence, key) for key, sequence in pairs])
+            keys = (None,) * count
         else:
-            self._heads.update(zip(keys, sequences, strict=True))  # type: ignore[arg-type]
-            self._entered.update(zip(sequences, keys, strict=True))  # type: ignore[arg-type]
+            start = first - self._segment.first
+            keys = self._segment_keys[start : start + count]
+            self._busy.update(keys)
+        self._runs[first] = keys
 
     def next_redelivery(self) -> Redelivery | None:
         if not self._is_grouped:
@@ -182,18 +184,32 @@ class OrderedPosition:
 
     def finish(self, sequence: int) -> None:
         self.cursor.finish(sequence)
-        self.end((sequence,))
+        self.end(sequence)
 
-    def end(self, sequences: Iterable[int]) -> None:
-        """These messages are finished: free their keys."""
-        keys = map(self._entered.pop, sequences, repeat(None))
-        lines, heads = self._lines, self._heads
-        for key in keys:
-            if key is not None:
-                if key in lines:
-                    self._next_of(key)
-                else:
-                    del heads[key]
+    def end(self, sequence: int) -> None:
+        """A message is finished: free its key."""
+        if sequence not in self._entered:
+            self._unfold()
+        key = self._entered.pop(sequence, None)
+        if sequence in self._extras:
+            self._leave_line(sequence, key)
+        else:
+            self._free((key,))
+
+    def end_run(self, first: int, count: int) -> None:
+        """Consecutive messages are finished."""
+        while count:
+            if first in self._entered or (keys := self._runs.pop(first, None)) is None:
+                self.end(first)
+                ended = 1
+            else:
+                if len(keys) > count:
+                    self._runs[first + count] = keys[count:]
+                    keys = keys[:count]
+                self._free(keys)
+                ended = len(keys)
+            first += ended
+            count -= ended
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         self.cursor.requeue(message_id, delivery)
@@ -222,8 +238,10 @@ class OrderedPosition:
     # -- inside
 
     def _forget(self) -> None:
-        for part in (self._heads, self._lines, self._entered, self._set_aside, self._ready, self._ready_again):
+        for part in (self._busy, self._lines, self._entered, self._runs, self._extras, self._set_aside):
             part.clear()
+        self._ready.clear()
+        self._ready_again.clear()
         self._segment = self._segment_keys = None
         self._is_grouped = False
 
@@ -244,16 +262,16 @@ class OrderedPosition:
         Return the end of the run of messages from `start` on that have different keys without a head. It stays right
         until a key gets a head in another way than by `advance`.
         """
-        heads = self._heads
+        busy = self._busy
         if not self._is_mixed:
             run = keys[start:stop]
-            if len(set(run)) == len(run) and heads.keys().isdisjoint(run):
+            if len(set(run)) == len(run) and busy.isdisjoint(run):
                 return stop
             self._is_mixed = True
         met: set[Key | None] = set()
         for index in range(start, stop):
             key = keys[index]
-            if key is not None and (key in heads or key in met):
+            if key is not None and (key in busy or key in met):
                 return index
             met.add(key)
         return stop
@@ -276,17 +294,32 @@ class OrderedPosition:
         else:
             line.append(sequence)
 
-    def _next_of(self, key: Key) -> None:
-        """A message of this key that others wait for, or one of those, is finished."""
-        line = self._lines[key]
-        if self._heads[key] in self._entered:  # it was one of those
-            self._lines[key] = line = deque(sequence for sequence in line if sequence in self._entered)
-        else:
-            head = self._heads[key] = line.popleft()
+    def _free(self, keys: Keys) -> None:
+        """The heads of these keys are finished."""
+        waiting = self._lines.keys() & keys if self._lines else ()
+        self._busy.difference_update(keys)
+        for key in waiting:
+            assert key is not None
+            line = self._lines[key]
+            head = line.popleft()
+            if not line:
+                del self._lines[key]
+            self._busy.add(key)
+            self._extras.discard(head)
             if head in self._set_aside:
                 self._make_ready(head)
-        if not line:
+
+    def _leave_line(self, sequence: int, key: Key | None) -> None:
+        assert key is not None
+        self._extras.remove(sequence)
+        self._lines[key].remove(sequence)
+        if not self._lines[key]:
             del self._lines[key]
+
+    def _unfold(self) -> None:
+        for first, keys in self._runs.items():
+            self._entered.update(enumerate(keys, first))
+        self._runs.clear()
 
     def _make_ready(self, sequence: int) -> None:
         (self._ready_again if self.cursor.attempts(sequence) else self._ready).append(sequence)
@@ -296,18 +329,23 @@ class OrderedPosition:
         sequence = self.cursor.first_requeued(at_once=self._is_full)
         if sequence is None:
             return False
-        key = self._entered.get(sequence)
-        if key is None and (key := self._key_at(sequence)) is not None:
-            if key in self._heads:
-                self.cursor.take_requeued()
-                self._wait(sequence, key)
-                return True
-            self._heads[key], self._entered[sequence] = sequence, key
-            self._free_stop = 0
+        if sequence not in self._entered:
+            self._unfold()
+        is_new = sequence not in self._entered
+        key = self._key_at(sequence) if is_new else self._entered[sequence]
         self.cursor.take_requeued()
+        if is_new and key is not None and key in self._busy:
+            self._wait(sequence, key)
+            return True
         self._set_aside.add(sequence)
-        if key is None or self._heads[key] == sequence:
-            self._make_ready(sequence)
+        if sequence in self._extras:
+            self._extras.remove(sequence)
+            return True
+        if is_new:
+            self._entered[sequence] = key
+            self._busy.add(key)
+            self._free_stop = 0
+        self._make_ready(sequence)
         return True
 
     def _key_at(self, sequence: int) -> Key | None:
@@ -330,14 +368,12 @@ class OrderedPosition:
         keys = {sequence: self._key_at(sequence) for sequence in sorted(in_order)}
         self._forget()
         for sequence in in_order:
-            key = keys[sequence]
+            key = self._entered[sequence] = keys[sequence]
             if key is None:
                 continue
-            self._entered[sequence] = key
-            if key not in self._heads:
-                self._heads[key] = sequence
-            elif key in self._lines:
-                self._lines[key].append(sequence)
-            else:
-                self._lines[key] = deque((sequence,))
+            if key not in self._busy:
+                self._busy.add(key)
+                continue
+            self._lines.setdefault(key, deque()).append(sequence)
+            self._extras.add(sequence)
         self._is_grouped = True
