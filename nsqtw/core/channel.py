@@ -145,6 +145,9 @@ class Channel(Timer):
         self.given_policy = dict(given)
         if policy.ordered_by != before.ordered_by:
             self._set_order(policy.ordered_by)
+        if policy.priority != before.priority and self.cursor is not None:
+            self.cursor.set_priority(is_on=policy.priority)
+            self.wake()
         if self.ordered is not None:
             self.ordered.window = policy.order_window
 

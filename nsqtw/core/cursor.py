@@ -5,9 +5,12 @@ Theory of operation. Every message below the sequence `next` was delivered. An u
 flight on its first delivery, which the tables of the consumers know, or has one *pending row* (`core.pending`):
 requeued, deferred, or in flight again. Everything else below `next` is finished; no list of finished messages exists.
 
+With priorities some messages above `next` were delivered, too (`core.policy.priority`).
+
 A requeued message waits in `_requeued` with a mark, a sequence that `next` has to reach first: min(released, next +
 mem_queue_size). So a message that fails again and again does not keep a consumer with RDY 1 busy alone, and does not
-wait behind ten million others either. Marks never fall, so the queue in order of arrival is in order of marks. Deferred
+wait behind ten million others either. Marks never fall, so the queue in order of arrival is in order of marks. With
+priorities `next` may stand still for long, and marks are counts of messages, which `taken_total` has to reach. Deferred
 messages join the queue when they become due; when it already has a page of them, as they are needed.
 
 Depth is counted, not subtracted from sequences, which have gaps: `taken_total` counts the messages of the topic's
@@ -34,6 +37,7 @@ from itertools import islice
 from nsqtw.core.checkpoint import CursorState, PendingRow
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.pending import Pages, PendingStore
+from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.core.topic_log import TopicLog
@@ -68,6 +72,8 @@ class Cursor:
         self._is_restored = False  # and has not looked yet at what has become due since it was saved
         self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
         self._replays = 0
+        self.priorities: PriorityReader | None = None
+        """What was read of the log, when that is more than what is before `next`."""
 
     @property
     def depth(self) -> int:
@@ -136,6 +142,15 @@ class Cursor:
         self.taken_total += count
         self._touch()
 
+    def set_priority(self, *, is_on: bool) -> None:
+        """Deliver by priority from now on, or in the order of the log."""
+        if self.priorities is None and is_on:
+            self.priorities = PriorityReader(self._topic, self.next, self._is_due_for_replay)
+            self._serve_requeued_at_once()
+        if self.priorities is not None:
+            self.priorities.switch(is_on=is_on)
+        self._touch()
+
     def drop(self, count: int) -> None:
         """The topic dropped released messages that this cursor has not reached."""
         self.taken_total += count
@@ -143,9 +158,20 @@ class Cursor:
 
     def next_span(self, now: float) -> Span | None:
         before = self.next
-        span = self._skip_to_span(now)
+        span = self._skip_to_span(now) if self.priorities is None else self._next_by_priority(self.priorities, now)
         if self.next != before:
             self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
+        return span
+
+    def _next_by_priority(self, priorities: PriorityReader, now: float) -> Span | None:
+        span = priorities.next_span(now)
+        self.next = priorities.next
+        if priorities.is_done:
+            self.priorities = None
+            self._serve_requeued_at_once()
+            return self._skip_to_span(now)
+        if span is None and self.next >= self._topic.released:
+            self._mend_count()
         return span
 
     def _skip_to_span(self, now: float) -> Span | None:
@@ -160,20 +186,27 @@ class Cursor:
             dropped, kept_from = self._topic.dropped.at_or_above(self.next, released)
             if dropped <= self.next:
                 self.next = max(self.next, kept_from)
-            elif segment.delay_ms and not self._is_due_for_replay(segment, now):
+            elif segment.delay_ms and not self._is_due_for_replay(segment, self.next, now):
                 self.next = segment.end
                 if self.taken_total >= most_taken:
                     return None  # the rest in the next turn
             else:
                 return Span(segment, self.next - segment.first, min(segment.end, dropped) - segment.first)
-        # Right unless messages were lost on the medium: then this is where the count is mended.
+        self._mend_count()
+        return None
+
+    def _mend_count(self) -> None:
+        """Nothing is left to read. The count is right unless messages were lost on the medium."""
         if self.taken_total != self._topic.released_total:
             self.taken_total = self._topic.released_total
             self._touch()
-        return None
 
     def advance(self, count: int) -> None:
-        self.next += count
+        if self.priorities is None:
+            self.next += count
+        else:
+            self.priorities.advance(count)
+            self.next = self.priorities.next
         self.taken_total = min(self.taken_total + count, self._topic.released_total)
         if self._ahead and self._ahead[-1].end <= self.next:
             self._ahead.pop()  # a cursor that has nothing to do keeps no segment in memory
@@ -193,8 +226,8 @@ class Cursor:
         """Return the requeued message whose turn has come; with `at_once` the first one there is. BackendError."""
         if self._pending.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
             self._pending.read_on()
-            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
-        if self._requeued and (at_once or self._requeued[0][0] <= self.next):
+            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self._reached)
+        if self._requeued and (at_once or self._requeued[0][0] <= self._reached):
             return self._requeued[0][1]
         return None
 
@@ -218,7 +251,7 @@ class Cursor:
 
     def take_back(self, sequences: list[int]) -> None:
         """Deliver next what waits outside of the cursor."""
-        self._requeued.extendleft([(self.next, sequence) for sequence in reversed(sequences)])
+        self._requeued.extendleft([(self._reached, sequence) for sequence in reversed(sequences)])
 
     def entered_rows(self) -> Iterator[PendingRow]:
         """Return the pending rows that are not those of messages deferred by their publishers. BackendError."""
@@ -240,7 +273,7 @@ class Cursor:
 
     def on_timer(self, now: float) -> float | None:
         now_ms = self._clock.ms_at(now)
-        mark = self.next if self._is_restored else self._mark()
+        mark = self._reached if self._is_restored else self._mark()
         self._join_queue(self._pending.take_due(now_ms), mark)
         try:
             while self._pending.is_low and len(self._requeued) < self._page_rows and self._pending.read_on():
@@ -265,6 +298,7 @@ class Cursor:
         self.next = self._topic.released
         self.taken_total = self._topic.released_total
         self._ahead.clear()
+        self._move_priorities()
         self.forget_pending()
 
     def forget_pending(self) -> None:
@@ -282,12 +316,13 @@ class Cursor:
             self.forget_pending()
         else:
             self._pending.forget_from(sequence)
-            # What is left is served at once: marks far ahead would have it wait for all that is replayed.
-            self._requeued = deque((sequence, other) for _, other in self._requeued if other < sequence)
+            self._requeued = deque((0, other) for _, other in self._requeued if other < sequence)
             self._restored_count = min(self._restored_count, len(self._requeued))
         self.next, self._replays = sequence, topic.released
         self.taken_total = topic.released_total - unread
         self._ahead.clear()
+        self._move_priorities()
+        self._serve_requeued_at_once()  # marks far ahead would have it wait for all that is replayed
         self._touch()
 
     def waiting_below(self, sequence: int) -> tuple[int, int]:
@@ -331,6 +366,7 @@ class Cursor:
         state = CursorState(name, next=self.next, taken_total=taken_total)
         state.first_deliveries = first_deliveries
         state.replays = self._replays if self.next < self._replays else 0
+        state.places = [] if self.priorities is None else [*self.priorities.at]
         self._pending.changes(state)
         self.touched = False
         return state
@@ -347,10 +383,15 @@ class Cursor:
         void.
         """
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
+        if state.places or self.priorities is not None:
+            is_on = self.priorities is not None and self.priorities.is_on
+            self.priorities = PriorityReader(self._topic, self.next, self._is_due_for_replay)
+            self.priorities.move([max(self.next, place) for place in state.places or (self.next,) * 3])
+            self.priorities.switch(is_on=is_on)
         self._pending.restore(state)
         for sequence in sorted(state.first_deliveries):
             self._pending.hold(sequence, 1)
-            self._requeued.append((self.next, sequence))
+            self._requeued.append((self._reached, sequence))
         self._is_restored = True
         self._touch()
 
@@ -365,25 +406,39 @@ class Cursor:
         self._ahead.reverse()
         return self._ahead[-1] if self._ahead else None
 
-    def _is_due_for_replay(self, segment: Segment, now: float) -> bool:
+    def _is_due_for_replay(self, segment: Segment, start: int, now: float) -> bool:
         """
-        Return whether deferred messages are to be taken from the log. Those of a replay that are not due yet are held
-        from now on.
+        Return whether deferred messages are to be taken from the log, from the sequence `start` on. Those of a replay
+        that are not due yet are held from now on.
         """
-        if self.next >= self._replays:
+        if start >= self._replays:
             return False
         wall_ns = segment.timestamp_ns + segment.delay_ms * 10**6
         due = (wall_ns - self._topic.context.wall_offset_ns) / 1e9
         if due > now:
-            self.hold_deferred(self.next, segment.end - self.next, due)
+            self.hold_deferred(start, segment.end - start, due)
             self._schedule(due)
         return due <= now
 
     def _join_queue(self, sequences: list[int], mark: int) -> None:
         self._requeued.extend([(mark, sequence) for sequence in sequences])
 
+    @property
+    def _reached(self) -> int:
+        """The mark up to which requeued messages are served. `next` may stand still while priorities are served."""
+        return self.next if self.priorities is None else self.taken_total
+
     def _mark(self) -> int:
-        return min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
+        topic = self._topic
+        end = topic.released if self.priorities is None else topic.released_total
+        return min(end, self._reached + max(1, topic.mem_queue_size))
+
+    def _serve_requeued_at_once(self) -> None:
+        self._requeued = deque((self._reached, sequence) for _, sequence in self._requeued)
+
+    def _move_priorities(self) -> None:
+        if self.priorities is not None:
+            self.priorities.move([self.next] * 3)
 
     def _touch(self) -> None:
         self.touched = True

@@ -8,7 +8,8 @@ The result has three bounds: `limit` messages, MAX_BYTES of them, and MAX_WALKED
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 from attrs import define, field
@@ -16,6 +17,7 @@ from attrs import define, field
 from nsqtw.core.channel import Channel, ChannelOwner
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.in_flight import Delivery
+from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
 
 READY, DEFERRED, IN_FLIGHT = STATES = ("ready", "deferred", "in_flight")
@@ -64,8 +66,8 @@ def peek_topic(topic: ChannelOwner, limit: int) -> Peek:
 
 def peek_channel(channel: Channel, state: str, limit: int, now: float) -> Peek:
     """
-    Return messages of a durable channel in one of STATES: ready ones in the order of delivery, others in no order.
-    BackendError.
+    Return messages of a durable channel in one of STATES: the ready ones in the order of the log, with requeued ones
+    first, others in no order. BackendError.
     """
     if state == IN_FLIGHT:
         return _collect(_in_flight(channel), limit)
@@ -91,7 +93,8 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
     cursor, topic = channel.cursor, channel.topic
     assert cursor is not None, "an ephemeral channel is not looked into"
     yield from _pending(channel, now, limit, deferred=False)
-    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, topic.context.timestamp_ns(now))
+    wall_ns = topic.context.timestamp_ns(now)
+    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, wall_ns, cursor.priorities)
 
 
 def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
@@ -122,11 +125,17 @@ def _sequences_in_flight(channel: Channel) -> Iterator[int]:
 
 
 def _frames(
-    topic: ChannelOwner, start: int, stop: int, limit: int, replays: int | None = None, wall_ns: int = 0
+    topic: ChannelOwner,
+    start: int,
+    stop: int,
+    limit: int,
+    replays: int | None = None,
+    wall_ns: int = 0,
+    priorities: PriorityReader | None = None,
 ) -> Iterator[Peeked | None]:
     """
     Iterate over messages of the log that were not delivered. With `replays`, deferred ones only of a replay and when
-    they are due.
+    they are due; with `priorities` none of those that were delivered ahead of `start`.
     """
     walked = 0
     for segment in topic.reader.segments(start, stop):
@@ -136,7 +145,10 @@ def _frames(
         walked += len(segment.frames)
         if segment.delay_ms and replays is not None and not _is_due_for_replay(segment, replays, wall_ns):
             continue
-        for index in islice(range(segment.count), limit + 1):
+        waiting: Iterable[int] = range(segment.count)
+        if priorities is not None:
+            waiting = filter(partial(priorities.waits, segment), waiting)
+        for index in islice(waiting, limit + 1):
             yield Peeked(segment.slice(index, index + 1), 0)
 
 

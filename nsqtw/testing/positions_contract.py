@@ -72,6 +72,7 @@ class PositionsContract(OnDirectory):
                 pending=pending,
                 pending_count=2,
                 replays=12,
+                places=[11, 10, 9],
             ),
             CursorState("c2#ephemeral"),
         ]

@@ -24,6 +24,7 @@ LATEST_MS = 253_402_300_799_999
 """The end of the year 9999."""
 _MAX_TOTAL = (1 << 62) - 1
 _MAX_ATTEMPTS = 0xFFFF
+_CLASSES = 3
 _MAX_INTEGER = (1 << 63) - 1
 _NOWHERE = [
     f"DELETE FROM held WHERE cursor = ? AND {where}"
@@ -134,7 +135,7 @@ def cursor_row(number: int, topic: int, cursor: CursorState) -> tuple[Any, ...]:
     """Return the row of the table."""
     first_deliveries = _blob(cursor.first_deliveries)
     place = (cursor.next, cursor.taken_total, first_deliveries, cursor.pending_count, cursor.replays)
-    return (number, topic, cursor.name, cursor.paused, *place)
+    return (number, topic, cursor.name, cursor.paused, *place, _blob(cursor.places))
 
 
 def numbers_in(blob: bytes) -> list[int]:
@@ -190,7 +191,7 @@ def _add_retention(topic: TopicState, row: tuple[Any, ...]) -> None:
 
 
 def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
-    _, _, name, paused, following, taken_total, first_deliveries, pending_count, replays = row
+    _, _, name, paused, following, taken_total, first_deliveries, pending_count, replays, places = row
     cursor = CursorState(
         name,
         paused=_integer(paused, "paused", 1) == 1,
@@ -199,7 +200,10 @@ def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
         first_deliveries=_numbers(first_deliveries, 1, "first_deliveries"),
         pending_count=_integer(pending_count, "held_count", _MAX_TOTAL),
         replays=_integer(replays, "replays", SEQUENCE_MASK),
+        places=_numbers(places, 1, "places"),
     )
+    if cursor.places and (len(cursor.places) != _CLASSES or min(cursor.places) < cursor.next):
+        raise InvalidRowError(f"its places are {cursor.places}"[:100])
     if max(cursor.first_deliveries, default=0) > SEQUENCE_MASK:
         raise InvalidRowError("a message is in flight that cannot be")
     return cursor

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 
-VERSION = 4
+VERSION = 5
 """The version of the schema below: raise it with every change, and keep reading the versions before."""
 
 _PENDING_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
@@ -49,6 +49,7 @@ CREATE TABLE cursor (
     first_deliveries BLOB NOT NULL,     -- u64 each
     held_count INTEGER NOT NULL DEFAULT 0,      -- its rows in held; since version 3
     replays INTEGER NOT NULL DEFAULT 0, -- below it deferred messages it comes to have no row; since version 4
+    places BLOB NOT NULL DEFAULT x'',   -- u64 each: with priorities, next of each class; since version 5
     UNIQUE (topic, name)
 );
 CREATE TABLE held (
@@ -78,6 +79,7 @@ _MIGRATIONS = {
         ALTER TABLE topic ADD COLUMN runs BLOB NOT NULL DEFAULT x'';
         ALTER TABLE cursor ADD COLUMN replays INTEGER NOT NULL DEFAULT 0
     """,
+    4: "ALTER TABLE cursor ADD COLUMN places BLOB NOT NULL DEFAULT x''",
 }
 """
 The statements from one version to the next. From 2 they read all pending rows, once: about a second for a million.

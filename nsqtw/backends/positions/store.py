@@ -49,10 +49,10 @@ INSERT INTO topic VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLI
     marks = excluded.marks, runs = excluded.runs
 """
 _PUT_CURSOR = """
-INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+INSERT INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused, next = excluded.next, taken_total = excluded.taken_total,
     first_deliveries = excluded.first_deliveries, held_count = excluded.held_count,
-    replays = excluded.replays
+    replays = excluded.replays, places = excluded.places
 """
 _PUT_PENDING = "INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?)"
 _PUT_RUN = """

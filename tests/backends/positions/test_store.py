@@ -192,13 +192,18 @@ _TO_2 = (
 )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_an_earlier_version_is_brought_up_to_date(positions: Positions, path: str, version: int) -> None:
-    """Version 1 knew no durability class of a topic's own, version 2 no pages of held rows, version 3 no retention."""
+    """
+    Version 1 knew no durability class of a topic's own, version 2 no pages of held rows, version 3 no retention,
+    version 4 no priorities.
+    """
     positions.save(checkpoint(1))
     positions.close(False)
     connection = sqlite3.connect(path)
-    connection.executescript(f"{_TO_3}; ALTER TABLE cursor DROP COLUMN replays; UPDATE broker SET version = 3")
+    connection.executescript("ALTER TABLE cursor DROP COLUMN places; UPDATE broker SET version = 4")
+    if version < 4:
+        connection.executescript(f"{_TO_3}; ALTER TABLE cursor DROP COLUMN replays; UPDATE broker SET version = 3")
     if version < 3:
         connection.executescript(f"{_TO_2}; UPDATE broker SET version = 2")
     if version < 2:

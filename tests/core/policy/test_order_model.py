@@ -300,6 +300,10 @@ class Orders(RuleBasedStateMachine):
 
 
 Orders.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, phases=[__import__("hypothesis").Phase.generate], deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150,
+    stateful_step_count=40,
+    phases=[__import__("hypothesis").Phase.generate],
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestOrders = Orders.TestCase

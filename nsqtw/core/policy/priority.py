@@ -1,0 +1,188 @@
+"""
+Priorities: a channel's place in the log for each of three classes of messages.
+
+Theory of operation. The class of a message is its header `priority`. Each class has a place of its own in the one log
+(`at`): all messages of the class before it are delivered, and the reader of a class skips the messages of the others.
+So nothing is kept in memory for messages that wait, however many there are. `next` of the cursor is the lowest place.
+
+             next = low                 normal          high
+    log   h n n | l  h  n  l  n  h  l  n | n  h  l  n  h  | n  l  h       | waits, if not taken
+                     *     -  *  *     *        *        *                * taken ahead of `next`
+
+When several classes wait, deliveries are dealt in rounds: 12 of class high, 3 normal, 1 low. A class that has nothing
+leaves its deliveries to the others. A reader that finds none of its class looks at LOOK_BYTES of the log and goes on
+when it is asked again: in a long backlog without messages of class high normal ones do not wait for the end of it.
+
+Messages that were deferred by their publisher have no class: what is due is delivered as a requeued message is. A
+replay takes them from the log with class normal.
+
+When the policy is switched off, what is left below the highest place is delivered in the order of the log, without what
+was taken, and then the reader is not needed any more (`is_done`).
+
+Performance: called once per span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nsqtw.core.headers import PRIORITY, header
+from nsqtw.core.segment import SEGMENT_BYTES, Segment, Span
+from nsqtw.core.topic_log import TopicLog
+
+HIGH, NORMAL, LOW = range(3)
+CLASSES: Final = {"high": HIGH, "normal": NORMAL, "low": LOW}
+SHARES: Final = (12, 3, 1)
+"""Deliveries of each class in a round."""
+LOOK_BYTES: Final = SEGMENT_BYTES
+_MAX_CACHED: Final = 65_536
+
+HoldsDeferred = Callable[[Segment, int, float], bool]
+"""
+Takes a segment that was deferred by its publisher, the sequence from which on it is read, and `now`. Returns whether it
+is delivered now; if not, what must be held is held.
+"""
+
+
+class PriorityReader:
+    """The places of one cursor in the log of `topic`, all of them at `start`."""
+
+    def __init__(self, topic: TopicLog, start: int, is_due: HoldsDeferred) -> None:
+        self._topic = topic
+        self._is_due = is_due
+        self.at = [start, start, start]
+        """The place of each class."""
+        self.is_on = True
+        """Whether high is delivered before low; else everything is in the order of the log."""
+        self._end = start  # where the order of the log is complete again, once it is off
+        self._found: list[Span | None] = [None, None, None]
+        self._ahead: list[list[Segment]] = [[], [], []]
+        self._left = [*SHARES]
+        self._class = NORMAL  # of the last span
+        self._cache: dict[bytes, int] = {}
+
+    @property
+    def next(self) -> int:
+        """The lowest place."""
+        return min(self.at)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a cursor at `next` delivers the same."""
+        return not self.is_on and self.next >= self._end
+
+    def switch(self, *, is_on: bool) -> None:
+        """Deliver by priority from now on, or in the order of the log."""
+        self.is_on = is_on
+        self._end = max(self.at)
+
+    def move(self, places: Sequence[int]) -> None:
+        """Go to these places."""
+        self.at = [*places]
+        self._end = max(places)
+        self._found = [None, None, None]
+        self._ahead = [[], [], []]
+        self._left = [*SHARES]
+
+    def next_span(self, now: float) -> Span | None:
+        """Return what is delivered next, within one segment. None if nothing is found in this turn. BackendError."""
+        waiting = [number for number in CLASSES.values() if self._find(number, now) is not None]
+        if not waiting:
+            return None
+        if not self.is_on:
+            return self._first_of(waiting)
+        if not any(self._left[number] for number in waiting):
+            self._left = [*SHARES]
+        self._class = next(number for number in waiting if self._left[number])
+        span = self._found[self._class]
+        assert span is not None
+        if len(waiting) == 1:
+            return span
+        return span._replace(stop=min(span.stop, span.start + self._left[self._class]))
+
+    def advance(self, count: int) -> None:
+        """The first `count` messages of the last span are taken."""
+        number = self._class
+        span = self._found[number]
+        assert span is not None
+        segment, start, stop = span
+        start += count
+        self.at[number] = segment.first + start
+        self._found[number] = Span(segment, start, stop) if start < stop else None
+        self._left[number] = max(0, self._left[number] - count)
+
+    def waits(self, segment: Segment, index: int) -> bool:
+        """Return whether a message was not delivered yet."""
+        return segment.first + index >= self.at[self._class_of(segment.headers_of(index))]
+
+    # -- inside
+
+    def _first_of(self, waiting: Sequence[int]) -> Span:
+        """The first message of the log, and those that follow it and have the same class."""
+        spans = {number: span for number in waiting if (span := self._found[number]) is not None}
+        self._class = min(spans, key=lambda number: spans[number].segment.first + spans[number].start)
+        segment, start, stop = spans.pop(self._class)
+        others = [span.segment.first + span.start - segment.first for span in spans.values()]
+        return Span(segment, start, min([stop, *others]))
+
+    def _find(self, number: int, now: float) -> Span | None:
+        """Find the next run of a class, as far as it is looked for at once."""
+        if self._found[number] is not None:
+            return self._found[number]
+        released, at, looked = self._topic.released, self.at[number], 0
+        while at < released and looked < LOOK_BYTES:
+            segment = self._segment(number, at)
+            if segment is None or segment.first >= released:
+                at = released
+                break
+            at = max(at, segment.first)
+            dropped, kept_from = self._topic.dropped.at_or_above(at, released)
+            if dropped <= at:
+                at = max(at, kept_from)
+                continue
+            start, stop = at - segment.first, min(segment.end, dropped) - segment.first
+            if segment.delay_ms:
+                is_found = number == NORMAL and self._is_due(segment, at, now)
+            else:
+                start, stop = self._run(segment, number, start, stop)
+                is_found = start < stop
+            if is_found:
+                at = segment.first + start
+                self._found[number] = Span(segment, start, stop)
+                break
+            looked += len(segment.frames)
+            at = segment.end if segment.delay_ms else min(segment.end, dropped)
+        self.at[number] = at
+        return self._found[number]
+
+    def _segment(self, number: int, sequence: int) -> Segment | None:
+        """The segment that contains `sequence` or follows it, as the reader of a class reads on."""
+        ahead = self._ahead[number]
+        while ahead and ahead[-1].end <= sequence:
+            ahead.pop()
+        if not ahead:
+            ahead = self._ahead[number] = self._topic.log.following(sequence)
+            ahead.reverse()
+        return ahead[-1] if ahead else None
+
+    def _run(self, segment: Segment, number: int, start: int, stop: int) -> tuple[int, int]:
+        """Return the first run of a class between two indexes; an empty one for none."""
+        if segment.headers is None:
+            return (start, stop) if number == NORMAL else (stop, stop)
+        try:
+            classes = bytes(map(self._cache.__getitem__, segment.headers[start:stop]))
+        except KeyError:
+            classes = bytes(map(self._class_of, segment.headers[start:stop]))
+        first = classes.find(number)
+        if first < 0:
+            return stop, stop
+        rest = classes[first:]
+        return start + first, start + first + len(rest) - len(rest.lstrip(bytes((number,))))
+
+    def _class_of(self, encoded: bytes) -> int:
+        if encoded not in self._cache:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            self._cache[encoded] = CLASSES.get(header(encoded, PRIORITY) or "", NORMAL)
+        return self._cache[encoded]
