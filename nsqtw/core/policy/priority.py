@@ -91,7 +91,8 @@ class PriorityReader:
         if not waiting:
             return None
         if not self.is_on:
-            return self._first_of(waiting)
+            self._class = min(waiting, key=self.at.__getitem__)
+            return self._found[self._class]
         if not any(self._left[number] for number in waiting):
             self._left = [*SHARES]
         self._class = next(number for number in waiting if self._left[number])
@@ -117,14 +118,6 @@ class PriorityReader:
         return segment.first + index >= self.at[self._class_of(segment.headers_of(index))]
 
     # -- inside
-
-    def _first_of(self, waiting: Sequence[int]) -> Span:
-        """The first message of the log, and those that follow it and have the same class."""
-        spans = {number: span for number in waiting if (span := self._found[number]) is not None}
-        self._class = min(spans, key=lambda number: spans[number].segment.first + spans[number].start)
-        segment, start, stop = spans.pop(self._class)
-        others = [span.segment.first + span.start - segment.first for span in spans.values()]
-        return Span(segment, start, min([stop, *others]))
 
     def _find(self, number: int, now: float) -> Span | None:
         """Find the next run of a class, as far as it is looked for at once."""

@@ -80,6 +80,7 @@ class Orders(RuleBasedStateMachine):
         self.window = window
         self.policy["order_window"] = window
         self.channel.set_policy(self.policy)
+        self.subscribe(3)
         self.save()
 
     @property

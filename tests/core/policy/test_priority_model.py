@@ -75,6 +75,7 @@ class Priorities(RuleBasedStateMachine):
         self.core.page_rows = self.core.broker.page_rows = page_rows
         self.core.options.requeue_on_disconnect = requeue_on_disconnect
         self.channel.set_policy({"priority": True})
+        self.subscribe(2)
         self.save()
 
     @property
@@ -83,7 +84,7 @@ class Priorities(RuleBasedStateMachine):
 
     # -- publishers and consumers
 
-    @rule(priorities=st.lists(PRIORITIES, min_size=1, max_size=8), delay=st.sampled_from([0.0, 0.0, 0.0, 30.0]))
+    @rule(priorities=st.lists(PRIORITIES, min_size=1, max_size=20), delay=st.sampled_from([0.0, 0.0, 0.0, 30.0]))
     def publish(self, priorities: list[str | None], delay: float) -> None:
         bodies = []
         for priority in priorities:
@@ -97,14 +98,14 @@ class Priorities(RuleBasedStateMachine):
         self.core.topic().put(bodies, int(delay * 1000), [].append, headers if any(headers) else None)
         self.deliver()
 
-    @rule(ready=st.integers(0, 6))
+    @rule(ready=st.integers(0, 3))
     def subscribe(self, ready: int) -> None:
         reader = self.core.reader(ready=ready)
         self.readers[max(self.readers, default=0) + 1] = (reader, {})
         self.deliver()
 
     @precondition(lambda self: self.readers)
-    @rule(data=st.data(), ready=st.integers(0, 6))
+    @rule(data=st.data(), ready=st.integers(0, 3))
     def rdy(self, data: st.DataObject, ready: int) -> None:
         reader, _ = self.readers[data.draw(st.sampled_from(sorted(self.readers)))]
         reader.channel.set_ready(reader.consumer, ready)
@@ -263,6 +264,10 @@ class Priorities(RuleBasedStateMachine):
 
 
 Priorities.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, phases=[__import__("hypothesis").Phase.generate], deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=120,
+    stateful_step_count=40,
+    phases=[__import__("hypothesis").Phase.generate],
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestPriorities = Priorities.TestCase
