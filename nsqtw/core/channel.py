@@ -15,7 +15,7 @@ Performance: called once per span and per run of FINs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain, groupby
 from random import randrange
 from typing import Any, NamedTuple
@@ -159,7 +159,7 @@ class Channel(Timer):
         self.ordered, self.position = None, self.cursor
         if ordered_by:
             keys = message_keys(read_key_place(ordered_by))
-            self.ordered = OrderedPosition(self.topic, self.cursor, keys, self.first_deliveries)
+            self.ordered = OrderedPosition(self.topic, self.cursor, keys, self.sequences_in_flight)
             self.position = self.ordered
         self.wake()
 
@@ -369,6 +369,12 @@ class Channel(Timer):
             consumer.leave(must_wait=False)
         for consumer in list(self.consumers):
             consumer.disconnect()
+
+    def sequences_in_flight(self) -> Iterator[int]:
+        """Return the sequences in flight."""
+        for consumer in self.consumers + self.departed:
+            for message_id, _ in consumer.in_flight.items():
+                yield sequence_of(message_id)
 
     def first_deliveries(self) -> list[int]:
         """Return the sequences in flight that have no pending row."""

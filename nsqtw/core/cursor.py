@@ -213,6 +213,8 @@ class Cursor:
         self._touch()
 
     def next_redelivery(self) -> Redelivery | None:
+        if not self._requeued and not self._pending.due_behind_count:  # mostly
+            return None
         while (sequence := self.first_requeued()) is not None:
             record = self._topic.log.find(sequence)
             self.take_requeued()

@@ -100,7 +100,7 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
 def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
     cursor = channel.cursor
     assert cursor is not None, "an ephemeral channel is not looked into"
-    in_flight = set() if deferred else set(_sequences_in_flight(channel))
+    in_flight = set() if deferred else set(channel.sequences_in_flight())
     for row in cursor.pending_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
         record = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
         if record is not None:
@@ -116,12 +116,6 @@ def _in_flight(channel: Channel) -> Iterator[Peeked | None]:
                 segment, index = record
                 frame = segment.slice(index, index + 1)
                 yield Peeked(frame, delivery.attempts, delivery=delivery, consumer=consumer)
-
-
-def _sequences_in_flight(channel: Channel) -> Iterator[int]:
-    for consumer in channel.consumers + channel.departed:
-        for message_id, _ in consumer.in_flight.items():
-            yield sequence_of(message_id)
 
 
 def _frames(

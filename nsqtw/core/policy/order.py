@@ -18,8 +18,9 @@ which all runs are unfolded then. At most `window` messages are set aside; then 
 cursor stands still until keys become free, and requeued heads are delivered without waiting for their turn.
 
 Everything here is found again from what is in flight and from the pending rows (`_group`): after a start, a seek, and
-when the policy is switched on. Of a key that several messages were delivered of, because there was no policy then,
-those come first. A deferred message that was due comes behind those that were set aside.
+when the policy is switched on. Where several messages of a key were delivered, because there was no policy then, those
+in flight come first, and then the others of them. A deferred message that was due comes behind those that were set
+aside.
 
 Performance: called once per span and per run of FINs.
 """
@@ -27,7 +28,7 @@ Performance: called once per span and per run of FINs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.in_flight import Delivery
@@ -36,23 +37,26 @@ from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span
 from nsqtw.core.topic_log import TopicLog
 
+_IN_FLIGHT, _DELIVERED, _NEW = range(3)
+"""Unfinished messages of a key in the order in which they are delivered."""
+
 
 class OrderedPosition:
     """
-    The position of a channel of `topic` that delivers in the order of keys. `first_deliveries` returns the sequences in
-    flight that have no pending row.
+    The position of a channel of `topic` that delivers in the order of keys. `in_flight` returns the sequences that are
+    in flight.
     """
 
     dropped_count = 0
 
     def __init__(
-        self, topic: TopicLog, cursor: Cursor, keys: MessageKeys, first_deliveries: Callable[[], list[int]]
+        self, topic: TopicLog, cursor: Cursor, keys: MessageKeys, in_flight: Callable[[], Iterable[int]]
     ) -> None:
         self.cursor = cursor
         self.window = 1
         self._topic = topic
         self._keys = keys
-        self._first_deliveries = first_deliveries
+        self._in_flight = in_flight
         self._is_grouped = False
         self._busy: set[Key | None] = set()
         """The keys that have a head."""
@@ -360,14 +364,12 @@ class OrderedPosition:
 
     def _group(self) -> None:
         """Find out which messages are unfinished, and put them in the lines of their keys. BackendError."""
-        delivered = {*self._first_deliveries()}
-        others = set[int]()
+        ranks = dict.fromkeys(self._in_flight(), _IN_FLIGHT)
         for row in self.cursor.entered_rows():
-            (delivered if row.attempts else others).add(row.sequence)
-        in_order: Sequence[int] = [*sorted(delivered), *sorted(others - delivered)]
-        keys = {sequence: self._key_at(sequence) for sequence in sorted(in_order)}
+            ranks.setdefault(row.sequence, _DELIVERED if row.attempts else _NEW)
+        keys = {sequence: self._key_at(sequence) for sequence in sorted(ranks)}
         self._forget()
-        for sequence in in_order:
+        for sequence in sorted(keys, key=lambda sequence: (ranks[sequence], sequence)):
             key = self._entered[sequence] = keys[sequence]
             if key is None:
                 continue

@@ -37,6 +37,8 @@ SHARES: Final = (12, 3, 1)
 """Deliveries of each class in a round."""
 LOOK_BYTES: Final = SEGMENT_BYTES
 _MAX_CACHED: Final = 65_536
+_NUMBERS: Final = (HIGH, NORMAL, LOW)
+_CLASS_BYTES: Final = [bytes((number,)) for number in _NUMBERS]
 
 HoldsDeferred = Callable[[Segment, int, float], bool]
 """
@@ -58,6 +60,7 @@ class PriorityReader:
         self._end = start  # where the order of the log is complete again, once it is off
         self._found: list[Span | None] = [None, None, None]
         self._ahead: list[list[Segment]] = [[], [], []]
+        self._read: list[tuple[Segment | None, bytes]] = [(None, b"")] * 3
         self._left = [*SHARES]
         self._class = NORMAL  # of the last span
         self._cache: dict[bytes, int] = {}
@@ -87,16 +90,18 @@ class PriorityReader:
 
     def next_span(self, now: float) -> Span | None:
         """Return what is delivered next, within one segment. None if nothing is found in this turn. BackendError."""
-        waiting = [number for number in CLASSES.values() if self._find(number, now) is not None]
+        found = self._found
+        waiting = [number for number in _NUMBERS if found[number] is not None or self._find(number, now) is not None]
         if not waiting:
             return None
         if not self.is_on:
             self._class = min(waiting, key=self.at.__getitem__)
             return self._found[self._class]
-        if not any(self._left[number] for number in waiting):
+        dealt = [number for number in waiting if self._left[number]]
+        if not dealt:
             self._left = [*SHARES]
-        self._class = next(number for number in waiting if self._left[number])
-        span = self._found[self._class]
+        self._class = (dealt or waiting)[0]
+        span = found[self._class]
         assert span is not None
         if len(waiting) == 1:
             return span
@@ -121,8 +126,6 @@ class PriorityReader:
 
     def _find(self, number: int, now: float) -> Span | None:
         """Find the next run of a class, as far as it is looked for at once."""
-        if self._found[number] is not None:
-            return self._found[number]
         released, at, looked = self._topic.released, self.at[number], 0
         while at < released and looked < LOOK_BYTES:
             segment = self._segment(number, at)
@@ -163,15 +166,23 @@ class PriorityReader:
         """Return the first run of a class between two indexes; an empty one for none."""
         if segment.headers is None:
             return (start, stop) if number == NORMAL else (stop, stop)
-        try:
-            classes = bytes(map(self._cache.__getitem__, segment.headers[start:stop]))
-        except KeyError:
-            classes = bytes(map(self._class_of, segment.headers[start:stop]))
-        first = classes.find(number)
+        classes = self._classes_of(segment, segment.headers, number)
+        first = classes.find(number, start, stop)
         if first < 0:
             return stop, stop
-        rest = classes[first:]
-        return start + first, start + first + len(rest) - len(rest.lstrip(bytes((number,))))
+        rest = classes[first:stop]
+        return first, first + len(rest) - len(rest.lstrip(_CLASS_BYTES[number]))
+
+    def _classes_of(self, segment: Segment, headers: Sequence[bytes], number: int) -> bytes:
+        """Return the class of each message. The reader of a class remembers those of its last segment."""
+        last, classes = self._read[number]
+        if last is not segment:
+            try:
+                classes = bytes(map(self._cache.__getitem__, headers))
+            except KeyError:
+                classes = bytes(map(self._class_of, headers))
+            self._read[number] = segment, classes
+        return classes
 
     def _class_of(self, encoded: bytes) -> int:
         if encoded not in self._cache:

@@ -144,6 +144,20 @@ def test_switched_on_it_waits_for_what_is_in_flight(core: BrokerHarness) -> None
     assert [*got(reader)] == ["a3"]
 
 
+def test_switched_on_what_is_in_flight_may_be_finished_in_any_order(core: BrokerHarness) -> None:
+    reader = core.reader(ready=3)
+    put(core, "a1", "a2", "a3", "a4")
+    messages = got(reader)
+    channel = ordered(core)
+    channel.set_ready(reader.consumer, 10)
+    assert got(reader) == {}
+    reader.finish(messages["a2"])
+    reader.requeue(messages["a3"])
+    assert got(reader) == {}
+    reader.finish(messages["a1"])
+    assert [(message.body, message.attempts) for message in reader.read()] == [(b"a3", 2)]
+
+
 def test_switched_off_nothing_waits_any_more(core: BrokerHarness) -> None:
     channel = ordered(core)
     reader = core.reader()

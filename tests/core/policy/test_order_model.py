@@ -51,7 +51,7 @@ class Model:
             if other is not message:
                 assert other.reader is None, "two of a key are in flight"
                 if other.attempts:
-                    assert message.attempts and message.sequence < other.sequence, "one that was delivered waits"
+                    assert message.attempts, "one that was delivered waits"
                 elif not message.attempts and not (message.is_deferred or other.is_deferred):
                     assert message.sequence < other.sequence, "an earlier one waits"
 
@@ -301,10 +301,6 @@ class Orders(RuleBasedStateMachine):
 
 
 Orders.TestCase.settings = settings(
-    max_examples=150,
-    stateful_step_count=40,
-    phases=[__import__("hypothesis").Phase.generate],
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestOrders = Orders.TestCase

@@ -264,10 +264,6 @@ class Priorities(RuleBasedStateMachine):
 
 
 Priorities.TestCase.settings = settings(
-    max_examples=120,
-    stateful_step_count=40,
-    phases=[__import__("hypothesis").Phase.generate],
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestPriorities = Priorities.TestCase
