@@ -14,8 +14,8 @@ waits for it.
 A span is not looked at message by message when its keys are all different and none has a head: two set operations find
 that out. Else it is cut before the first message that must wait. The keys of what `advance` passed stay lists (`_runs`)
 as long as the messages are finished in order, and are freed by one set operation. Any other order needs a table, into
-which all runs are unfolded then. At most `window` messages are set aside; then the
-cursor stands still until keys become free, and requeued heads are delivered without waiting for their turn.
+which all runs are unfolded then. At most `window` messages are set aside; then the cursor stands still until keys
+become free, and requeued heads are delivered without waiting for their turn.
 
 Everything here is found again from what is in flight and from the pending rows (`_group`): after a start, a seek, and
 when the policy is switched on. Where several messages of a key were delivered, because there was no policy then, those
@@ -228,6 +228,7 @@ class OrderedPosition:
         return self.cursor.next_due(now)
 
     def detach(self) -> None:
+        self._in_flight = tuple
         self.cursor.detach()
 
     def empty(self) -> None:

@@ -148,7 +148,10 @@ class PriorityReader:
                 self._found[number] = Span(segment, start, stop)
                 break
             looked += len(segment.frames)
-            at = segment.end if segment.delay_ms else min(segment.end, dropped)
+            at = min(segment.end, dropped)
+            if segment.delay_ms:
+                at = segment.end
+                self._end = max(self._end, at)  # what was held there is not to be held again
         self.at[number] = at
         return self._found[number]
 

@@ -180,3 +180,15 @@ def test_a_long_backlog_does_not_hide_what_comes_first(core: BrokerHarness) -> N
         reader.finish(message.id)
     assert sizes.count(1) == 1
     assert 0 < sizes.index(1) < 12
+
+
+def test_switched_off_a_replay_holds_a_deferred_message_once(core: BrokerHarness) -> None:
+    core.options.retention_time = 1e9
+    core.topic().reader.retention_policy.give((None, None), core.now)
+    channel = by_priority(core)
+    put(core, "hh")
+    put(core, "n", delay_ms=5000)
+    channel.seek(core.topic().reader.kept_from)
+    channel.set_policy({})
+    assert order_of(core.reader(ready=1).read()) == "h"
+    assert (channel.depth, channel.deferred_count) == (1, 1)
