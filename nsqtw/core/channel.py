@@ -239,8 +239,7 @@ class Channel(Timer):
         """FIN for a run of ids. Returns those that could not be finished, each with the reason."""
         got = consumer.in_flight.take(ids)
         if self.ordered is not None:
-            pairs = zip(ids, got, strict=True)
-            for message_id, delivery in pairs:
+            for message_id, delivery in zip(ids, got, strict=True):
                 if delivery is not None:
                     self.ordered.end(sequence_of(message_id))
         failed: list[tuple[bytes, str]] = []

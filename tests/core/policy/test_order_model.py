@@ -212,7 +212,11 @@ class Orders(RuleBasedStateMachine):
         for _, inbox in self.readers.values():
             inbox.clear()
         self.deliver()
-        self.core.now += 0.2  # a broker that had no room for what is due looks ten times a second
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """A broker that had no room for what is due, or was saving it, looks ten times a second."""
+        self.core.wait(0.2)
         self.deliver()
 
     @rule()
@@ -228,6 +232,7 @@ class Orders(RuleBasedStateMachine):
         self.core.positions.save(save.checkpoint)
         self._wait(31.0 + LONGER_THAN_ANY_TIMEOUT)
         self.core.broker.checkpointer.end(save, None)
+        self._look_again()
         self.save()
 
     @rule()

@@ -193,7 +193,7 @@ class Priorities(RuleBasedStateMachine):
         for _, inbox in self.readers.values():
             inbox.clear()
         self.deliver()
-        self.core.now += 0.2  # a broker that had no room for what is due looks ten times a second
+        self.core.wait(0.2)  # a broker that had no room for what is due looks ten times a second
         self.deliver()
 
     @rule()
