@@ -24,7 +24,7 @@
 # make bench-lookupd      nsqlookupd with 100,000 registrations; PEER=/path/to/nsqlookupd to compare
 # make bench-pauses       pauses of a broker with 10,000 channels at 100,000 messages a second
 # make bench-plots        rates by message size and number of channels, in rates.png; PEER=/path/to/nsqd to compare
-# make bench-shapes       how cost and memory grow with topics, connections and backlogs
+# make bench-shapes       how cost and memory grow with topics, connections and backlogs; what order and priorities cost
 # make bench-spark        rows a second through the connector for Spark, beside programs without it; growth and scaling;
 #                         ROWS=10000,1000000,50000000 for other sizes
 #
@@ -130,6 +130,7 @@ bench-plots: $(EVERYTHING)
 
 bench-shapes: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.shapes
+	@$(BIN)/python -m tests.bench.policies
 
 bench-connections: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.connections $(if $(COUNT),--count '$(COUNT)')

@@ -15,7 +15,7 @@ Performance: called once per span and per run of FINs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from math import inf
 from random import randrange
@@ -34,14 +34,17 @@ from nsqtw.core.pending import Pages
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds, bounds_of
 from nsqtw.core.policy.dead_letters import LetterSource, misfit, uses_dead_letters
 from nsqtw.core.policy.letter import DISCONNECTED, REQUEUED, TIMED_OUT
+from nsqtw.core.policy.message_keys import message_keys
+from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.core.policy.undelivered import Undelivered
 from nsqtw.core.position import Position
-from nsqtw.core.segment import Segment, timestamp_ns_of
+from nsqtw.core.segment import Segment, sequence_of, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError, ChannelFull, Exiting, InvalidPolicy
 from nsqtw.names import is_ephemeral
+from nsqtw.options.message_keys import read_key_place
 from nsqtw.options.policies import NO_CHANNEL_POLICY, NOTHING_GIVEN, ChannelPolicy, not_used
 
 NOT_IN_FLIGHT = "ID not in flight"
@@ -111,6 +114,8 @@ class Channel(Timer):
         self.departed: list[Consumer] = []
         self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule, name)
         self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room, name)
+        self.ordered: OrderedPosition | None = None
+        """The position, if the channel delivers in the order of keys."""
         self.joined_total = topic.released_total
         self.requeue_count = 0
         self.timeout_count = 0
@@ -136,6 +141,9 @@ class Channel(Timer):
 
     def set_policy(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
+        for name in ("ordered_by", "priority"):
+            if self.ephemeral and given.get(name):
+                raise InvalidPolicy(f"{name} is for durable channels, and {self.name} is ephemeral")
         topic = self.topic
         policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
         problem = misfit(policy, topic.name) if uses_dead_letters(policy) else None
@@ -158,7 +166,7 @@ class Channel(Timer):
 
     def _set_policy(self, given: Mapping[str, Any]) -> None:
         """Find the policy in force, and let the parts of the channel that carry it out know."""
-        topic = self.topic
+        topic, before = self.topic, self.policy
         policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
         bounds = bounds_of(policy)
         if self.ephemeral and bounds:
@@ -169,8 +177,33 @@ class Channel(Timer):
         self.undelivered.follow(policy)
         self._limit_rate(policy.max_rate)
         self._delay_requeues(policy.requeue_delay, policy.max_requeue_delay)
+        if policy.ordered_by != before.ordered_by:
+            self._set_order(policy.ordered_by)
+        if policy.priority != before.priority and self.cursor is not None:
+            self.cursor.set_priority(is_on=policy.priority)
+            self.wake()
+        if self.ordered is not None:
+            self.ordered.window = policy.order_window
         if bounds or self.bounds is not None:
             self._bound(policy if bounds else None)
+
+    def _set_order(self, ordered_by: str) -> None:
+        """Deliver in the order of these keys from now on; "": without. An ephemeral channel has no order."""
+        if self.cursor is None:
+            return
+        self.ungroup()
+        self.ordered, self.position = None, self.cursor
+        if ordered_by:
+            keys = message_keys(read_key_place(ordered_by))
+            self.ordered = OrderedPosition(self.topic, self.cursor, keys, self._sequences_not_ready)
+            self.position = self.ordered
+        self.undelivered.set_position(self.position)
+        self.wake()
+
+    def ungroup(self) -> None:
+        """Let an ordered position find out anew what is unfinished: the cursor is changed without it."""
+        if self.ordered is not None:
+            self.ordered.dissolve()
 
     def _limit_rate(self, rate: float) -> None:
         """`max_rate` may have changed."""
@@ -254,6 +287,11 @@ class Channel(Timer):
         return self.topic.released_total - self.joined_total
 
     @property
+    def waiting_count(self) -> int:
+        """Messages that are ready or deferred."""
+        return self.depth + self.deferred_count
+
+    @property
     def unfinished_count(self) -> int:
         """Messages that wait, are deferred, or in flight."""
         return self.depth + self.in_flight_count + self.deferred_count
@@ -299,6 +337,10 @@ class Channel(Timer):
     def finish(self, consumer: Consumer, ids: list[bytes], now: float) -> list[tuple[bytes, str]]:
         """FIN for a run of ids. Returns those that could not be finished, each with the reason."""
         got = consumer.in_flight.take(ids)
+        if self.ordered is not None:
+            for message_id, delivery in zip(ids, got, strict=True):
+                if delivery is not None:
+                    self.ordered.end(sequence_of(message_id))
         failed: list[tuple[bytes, str]] = []
         if None in got:
             failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
@@ -309,6 +351,9 @@ class Channel(Timer):
 
     def finish_next(self, consumer: Consumer, count: int, now: float) -> None:
         """FIN for the first `count` ids of `consumer.in_flight.next_ids`."""
+        if self.ordered is not None:
+            for first, run in consumer.in_flight.next_runs(count):
+                self.ordered.end_run(first, run)
         deliveries = consumer.in_flight.finish_next(count)
         if self.position.holds or self.latencies is not None:
             self._record_finished(deliveries, now)
@@ -382,6 +427,7 @@ class Channel(Timer):
         BackendError, and nothing is changed.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        self.ungroup()
         before, is_forwards = self.unfinished_count, sequence >= self.cursor.next
         self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
         for consumer in self.consumers + self.departed:
@@ -401,6 +447,7 @@ class Channel(Timer):
     def preview_seek(self, sequence: int) -> Moved:
         """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        self.ungroup()
         depth, rest = self.topic.reader.count(sequence, self.topic.released), 0
         if sequence < self.cursor.next:
             ready, deferred = self.cursor.waiting_below(sequence)
@@ -443,6 +490,16 @@ class Channel(Timer):
             consumer.leave(must_wait=False)
         for consumer in list(self.consumers):
             consumer.disconnect()
+
+    def sequences_in_flight(self) -> Iterator[int]:
+        """Return the sequences in flight."""
+        for consumer in self.consumers + self.departed:
+            for message_id, _ in consumer.in_flight.items():
+                yield sequence_of(message_id)
+
+    def _sequences_not_ready(self) -> Iterator[int]:
+        """Return the sequences in flight, and those on their way to the dead-letter topic."""
+        return chain(self.sequences_in_flight(), self.leaving)
 
     def first_deliveries(self) -> list[int]:
         """Return the sequences in flight that have no pending row."""
@@ -552,6 +609,8 @@ class Channel(Timer):
             for index in range(start, stop):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
                     self._hand_over(consumer, segment, index, index + 1, now)
+                elif self.ordered is not None:
+                    self.ordered.end(segment.first + index)
         else:
             self._hand_over(consumer, segment, start, stop, now)
 

@@ -5,9 +5,12 @@ Theory of operation. Every message below the sequence `next` was delivered. An u
 flight on its first delivery, which the tables of the consumers know, or has one *pending row* (`core.pending`):
 requeued, deferred, or in flight again. Everything else below `next` is finished; no list of finished messages exists.
 
+With priorities some messages above `next` were delivered, too (`core.policy.priority`).
+
 A requeued message waits in `_requeued` with a mark, a sequence that `next` has to reach first: min(released, next +
 mem_queue_size). So a message that fails again and again does not keep a consumer with RDY 1 busy alone, and does not
-wait behind ten million others either. Marks never fall, so the queue in order of arrival is in order of marks. Deferred
+wait behind ten million others either. Marks never fall, so the queue in order of arrival is in order of marks. With
+priorities `next` may stand still for long, and marks are counts of messages, which `taken_total` has to reach. Deferred
 messages join the queue when they become due; when it already has a page of them, as they are needed.
 
 Depth is counted, not subtracted from sequences, which have gaps: `taken_total` counts the messages of the topic's
@@ -31,12 +34,13 @@ trace in it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.pending import Pages, PendingStore
+from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.core.topic_log import TopicLog
@@ -76,10 +80,12 @@ class Cursor:
         self._replays = 0
         self.dropped_count = 0
         """Messages that a bound of the channel dropped, since the process started."""
+        self.priorities: PriorityReader | None = None
+        """What was read of the log, when that is more than what is before `next`."""
 
     @property
     def depth(self) -> int:
-        return max(0, self._topic.released_total - self.taken_total) + self._redelivery_count
+        return max(0, self._topic.released_total - self.taken_total) + self.redelivery_count
 
     @property
     def available(self) -> int:
@@ -88,11 +94,11 @@ class Cursor:
     @property
     def backend_depth(self) -> int:
         unread = self._topic.released_total - self.taken_total
-        if unread <= self._topic.released_in_memory and not self._redelivery_count:
+        if unread <= self._topic.released_in_memory and not self.redelivery_count:
             return 0
         in_memory = min(unread, self._topic.released_in_memory)
         room = self._topic.mem_queue_size - in_memory
-        in_memory += max(0, min(self._redelivery_count - self._restored_count, room))
+        in_memory += max(0, min(self.redelivery_count - self._restored_count, room))
         return max(0, self.depth - in_memory)
 
     @property
@@ -105,17 +111,23 @@ class Cursor:
 
     @property
     def is_being_saved(self) -> bool:
-        return self._pending.is_blocked and not self._requeued and self.next >= self._topic.released
+        return self.is_waiting_for_save(reads_log=True)
+
+    def is_waiting_for_save(self, *, reads_log: bool) -> bool:
+        """`is_being_saved`, for a reader of the log or one that reads no further in it now."""
+        if not self._pending.is_blocked or self._requeued:
+            return False
+        return not reads_log or self.next >= self._topic.released
 
     @property
-    def _redelivery_count(self) -> int:
+    def redelivery_count(self) -> int:
         """Messages that are ready and are not unread ones."""
         return len(self._requeued) + self._pending.due_behind_count
 
     @property
     def row_count(self) -> int:
         """Waiting messages that are not unread ones: for another delivery, or deferred."""
-        return self._redelivery_count + self._pending.deferred_count
+        return self.redelivery_count + self._pending.deferred_count
 
     @property
     def has_unread(self) -> bool:
@@ -124,9 +136,9 @@ class Cursor:
 
     def oldest_requeued(self) -> int | None:
         """Return the lowest sequence of the first _OLDEST_OF messages that wait for another delivery."""
-        return min(self.first_requeued(), default=None)
+        return min(self.requeued_sequences(), default=None)
 
-    def first_requeued(self) -> list[int]:
+    def requeued_sequences(self) -> list[int]:
         """Return the sequences of the first _OLDEST_OF messages that wait for another delivery."""
         return [sequence for _, sequence in islice(self._requeued, _OLDEST_OF)]
 
@@ -153,6 +165,17 @@ class Cursor:
         self.taken_total += count
         self._touch()
 
+    def set_priority(self, *, is_on: bool) -> None:
+        """Deliver by priority from now on, or in the order of the log."""
+        if self.priorities is None and is_on:
+            self.priorities = PriorityReader(
+                self._topic, self._channel, self.next, self._is_due_for_replay, self._count_passed
+            )
+            self._serve_requeued_at_once()
+        if self.priorities is not None:
+            self.priorities.switch(is_on=is_on)
+        self._touch()
+
     def drop(self, count: int) -> None:
         """Released messages that this cursor has not reached were dropped, or are not for its channel."""
         self.taken_total += count
@@ -160,9 +183,20 @@ class Cursor:
 
     def next_span(self, now: float) -> Span | None:
         before = self.next
-        span = self._skip_to_span(now)
+        span = self._skip_to_span(now) if self.priorities is None else self._next_by_priority(self.priorities, now)
         if self.next != before:
             self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
+        return span
+
+    def _next_by_priority(self, priorities: PriorityReader, now: float) -> Span | None:
+        span = priorities.next_span(now)
+        self.next = priorities.next
+        if priorities.is_done:
+            self.priorities = None
+            self._serve_requeued_at_once()
+            return self._skip_to_span(now)
+        if span is None and self.next >= self._topic.released:
+            self._mend_count()
         return span
 
     def _skip_to_span(self, now: float) -> Span | None:
@@ -181,33 +215,41 @@ class Cursor:
                 self._pass_over(segment, min(segment.end, dropped))
                 if self.taken_total >= most_taken:
                     return None  # the rest in the next turn
-            elif segment.delay_ms and not self._is_due_for_replay(segment, now):
+            elif segment.delay_ms and not self._is_due_for_replay(segment, self.next, now):
                 self.next = segment.end
                 if self.taken_total >= most_taken:
                     return None
             else:
                 return Span(segment, self.next - segment.first, min(segment.end, dropped) - segment.first)
-        # Right unless messages were lost on the medium: then this is where the count is mended.
+        self._mend_count()
+        return None
+
+    def _mend_count(self) -> None:
+        """Nothing is left to read. The count is right unless messages were lost on the medium."""
         if self.taken_total != self._topic.released_total:
             self.taken_total = self._topic.released_total
             self._touch()
-        return None
 
     def advance(self, count: int) -> None:
-        self.next += count
+        if self.priorities is None:
+            self.next += count
+        else:
+            self.priorities.advance(count)
+            self.next = self.priorities.next
         self.taken_total = min(self.taken_total + count, self._topic.released_total)
         if self._ahead and self._ahead[-1].end <= self.next:
             self._ahead.pop()  # a cursor that has nothing to do keeps no segment in memory
         self._touch()
 
+    def pass_next(self, count: int) -> None:
+        self.advance(count)
+
     def next_redelivery(self) -> Redelivery | None:
-        self._read_due()
-        while self._requeued and self._requeued[0][0] <= self.next:
-            _, sequence = self._requeued[0]
+        if not self._requeued and not self._pending.due_behind_count:  # mostly
+            return None
+        while (sequence := self.first_requeued()) is not None:
             record = self._topic.log.find(sequence)
-            self._requeued.popleft()
-            if self._restored_count:
-                self._restored_count -= 1
+            self.take_requeued()
             if record is not None:
                 return Redelivery(sequence, self._pending.attempts(sequence), *record)
             self._topic.lost(sequence)
@@ -245,9 +287,38 @@ class Cursor:
         self._count_dropped(dropped)
         return dropped
 
+    def first_requeued(self, *, at_once: bool = False) -> int | None:
+        """Return the requeued message whose turn has come; with `at_once` the first one there is. BackendError."""
+        self._read_due()
+        if self._requeued and (at_once or self._requeued[0][0] <= self._reached):
+            return self._requeued[0][1]
+        return None
+
+    def take_requeued(self) -> None:
+        """Remove what `first_requeued` returned. It keeps its pending row."""
+        self._requeued.popleft()
+        if self._restored_count:
+            self._restored_count -= 1
+
     def redelivered(self, redelivery: Redelivery) -> None:
         self._pending.hold(redelivery.sequence, redelivery.attempts + 1)
         self._touch()
+
+    def attempts(self, sequence: int) -> int:
+        """Return how often a message that was requeued or set aside was delivered."""
+        return self._pending.attempts(sequence)
+
+    def set_aside(self, sequence: int) -> None:
+        """A message that `advance` passed was not delivered: it waits outside of the cursor."""
+        self._pending.hold(sequence, 0)
+
+    def take_back(self, sequences: list[int]) -> None:
+        """Deliver next what waits outside of the cursor."""
+        self._requeued.extendleft([(self._reached, sequence) for sequence in reversed(sequences)])
+
+    def entered_rows(self) -> Iterator[PendingRow]:
+        """Return the pending rows that are not those of messages deferred by their publishers. BackendError."""
+        return (row for row in self._pending.rows() if row.attempts or not row.due_ms)
 
     def finish(self, sequence: int) -> None:
         if self._pending.finish(sequence):
@@ -275,7 +346,7 @@ class Cursor:
 
     def on_timer(self, now: float) -> float | None:
         now_ms = self._clock.ms_at(now)
-        mark = self.next if self._is_restored else self._mark()
+        mark = self._reached if self._is_restored else self._mark()
         self._join_queue(self._pending.take_due(now_ms), mark)
         try:
             while self._pending.is_low and len(self._requeued) < self._page_rows and self._pending.read_on():
@@ -286,7 +357,7 @@ class Cursor:
             return now + RETRY_READ_SECONDS
         if self._is_restored:
             self._is_restored = False
-            self._restored_count = self._redelivery_count
+            self._restored_count = self.redelivery_count
         return self.next_due(now)
 
     def next_due(self, now: float) -> float | None:
@@ -300,6 +371,7 @@ class Cursor:
         self.next = self._topic.released
         self.taken_total = self._topic.released_total
         self._ahead.clear()
+        self._move_priorities()
         self.forget_pending()
 
     def forget_pending(self) -> None:
@@ -317,12 +389,13 @@ class Cursor:
             self.forget_pending()
         else:
             self._pending.forget_from(sequence)
-            # What is left is served at once: marks far ahead would have it wait for all that is replayed.
-            self._requeued = deque((sequence, other) for _, other in self._requeued if other < sequence)
+            self._requeued = deque((0, other) for _, other in self._requeued if other < sequence)
             self._restored_count = min(self._restored_count, len(self._requeued))
         self.next, self._replays = sequence, topic.released
         self.taken_total = topic.released_total - unread
         self._ahead.clear()
+        self._move_priorities()
+        self._serve_requeued_at_once()  # marks far ahead would have it wait for all that is replayed
         self._touch()
 
     def waiting_below(self, sequence: int) -> tuple[int, int]:
@@ -366,6 +439,7 @@ class Cursor:
         state = CursorState(name, next=self.next, taken_total=taken_total)
         state.first_deliveries = first_deliveries
         state.replays = self._replays if self.next < self._replays else 0
+        state.places = [] if self.priorities is None else [*self.priorities.at]
         self._pending.changes(state)
         self.touched = False
         return state
@@ -382,10 +456,17 @@ class Cursor:
         void.
         """
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
+        if state.places or self.priorities is not None:
+            is_on = self.priorities is not None and self.priorities.is_on
+            self.priorities = PriorityReader(
+                self._topic, self._channel, self.next, self._is_due_for_replay, self._count_passed
+            )
+            self.priorities.move([max(self.next, place) for place in state.places or (self.next,) * 3])
+            self.priorities.switch(is_on=is_on)
         self._pending.restore(state)
         for sequence in sorted(state.first_deliveries):
             self._pending.hold(sequence, 1)
-            self._requeued.append((self.next, sequence))
+            self._requeued.append((self._reached, sequence))
         self._is_restored = True
         self._touch()
 
@@ -400,23 +481,34 @@ class Cursor:
         self._ahead.reverse()
         return self._ahead[-1] if self._ahead else None
 
+    def _new_priorities(self) -> PriorityReader:
+        is_due, count_passed = self._is_due_for_replay, self._count_passed
+        return PriorityReader(self._topic, self._channel, self.next, is_due, count_passed)
+
     def _pass_over(self, segment: Segment, stop: int) -> None:
-        """Pass messages for another channel. Deferred ones that are no replay were counted when they were released."""
-        if not segment.delay_ms or self.next < self._replays:
-            self.taken_total = min(self.taken_total + stop - self.next, self._topic.released_total)
+        """Pass messages for another channel."""
+        self._count_passed(segment, self.next, stop)
         self.next = stop
 
-    def _is_due_for_replay(self, segment: Segment, now: float) -> bool:
+    def _count_passed(self, segment: Segment, start: int, stop: int) -> None:
         """
-        Return whether deferred messages are to be taken from the log. Those of a replay that are not due yet are held
-        from now on.
+        Count messages for another channel that were passed. Deferred ones that are no replay were counted when they
+        were released.
         """
-        if self.next >= self._replays:
+        if not segment.delay_ms or start < self._replays:
+            self.taken_total = min(self.taken_total + stop - start, self._topic.released_total)
+
+    def _is_due_for_replay(self, segment: Segment, start: int, now: float) -> bool:
+        """
+        Return whether deferred messages are to be taken from the log, from the sequence `start` on. Those of a replay
+        that are not due yet are held from now on.
+        """
+        if start >= self._replays:
             return False
         wall_ns = segment.timestamp_ns + segment.delay_ms * 10**6
         due = (wall_ns - self._topic.context.wall_offset_ns) / 1e9
         if due > now:
-            self.hold_deferred(self.next, segment.end - self.next, due)
+            self.hold_deferred(start, segment.end - start, due)
             self._schedule(due)
         return due <= now
 
@@ -424,19 +516,33 @@ class Cursor:
         """Read due rows behind the border when there are few in the queue. BackendError."""
         if self._pending.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
             self._pending.read_on()
-            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self.next)
+            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self._reached)
 
     def _count_dropped(self, count: int) -> None:
         """Messages that wait again, or are deferred, are dropped."""
         self.dropped_count += count
-        self._restored_count = min(self._restored_count, self._redelivery_count)
+        self._restored_count = min(self._restored_count, self.redelivery_count)
         self._touch()
 
     def _join_queue(self, sequences: list[int], mark: int) -> None:
         self._requeued.extend([(mark, sequence) for sequence in sequences])
 
+    @property
+    def _reached(self) -> int:
+        """The mark up to which requeued messages are served. `next` may stand still while priorities are served."""
+        return self.next if self.priorities is None else self.taken_total
+
     def _mark(self) -> int:
-        return min(self._topic.released, self.next + max(1, self._topic.mem_queue_size))
+        topic = self._topic
+        end = topic.released if self.priorities is None else topic.released_total
+        return min(end, self._reached + max(1, topic.mem_queue_size))
+
+    def _serve_requeued_at_once(self) -> None:
+        self._requeued = deque((self._reached, sequence) for _, sequence in self._requeued)
+
+    def _move_priorities(self) -> None:
+        if self.priorities is not None:
+            self.priorities.move([self.next] * 3)
 
     def _touch(self) -> None:
         self.touched = True

@@ -95,6 +95,9 @@ class EphemeralQueue:
         self._unread_count -= count
         self._taken_total += count
 
+    def pass_next(self, count: int) -> None:
+        self.advance(count)
+
     def next_redelivery(self) -> Redelivery | None:
         if self._redeliveries and self._redeliveries[0][0] <= self._taken_total:
             return self._redeliveries.popleft()[1]

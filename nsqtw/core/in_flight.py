@@ -147,6 +147,15 @@ class InFlight:
         """Return whether `count` messages from the id `number` on are what `finish_next` would finish."""
         return bool(self._runs) and self._runs[0].number == number and count <= self._runs[0].count
 
+    def next_runs(self, limit: int) -> Iterator[tuple[int, int]]:
+        """Return the same messages as runs: the first sequence, and how many there are."""
+        for run in self._runs:
+            count = min(run.count, limit)
+            yield run.number & SEQUENCE_MASK, count
+            limit -= count
+            if not limit:
+                break
+
     def finish_next(self, count: int) -> list[tuple[Delivery, int]]:
         """So many of what `next_ids` told are finished: their deliveries, and how many messages of each."""
         self.count -= count

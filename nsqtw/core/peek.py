@@ -8,7 +8,8 @@ The result has three bounds: `limit` messages, MAX_BYTES of them, and MAX_WALKED
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ from nsqtw.core.channel import Channel, ChannelOwner
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.in_flight import Delivery
+from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
 
 READY, DEFERRED, IN_FLIGHT = STATES = ("ready", "deferred", "in_flight")
@@ -70,8 +72,8 @@ def peek_topic(topic: ChannelOwner, limit: int) -> Peek:
 
 def peek_channel(channel: Channel, state: str, limit: int, now: float) -> Peek:
     """
-    Return messages of a durable channel in one of STATES: ready ones in the order of delivery, others in no order.
-    BackendError.
+    Return messages of a durable channel in one of STATES: the ready ones in the order of the log, with requeued ones
+    first, others in no order. BackendError.
     """
     if state == IN_FLIGHT:
         return _collect(_in_flight(channel), limit)
@@ -98,13 +100,14 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
     assert cursor is not None, "an ephemeral channel is not looked into"
     yield from _pending(channel, now, limit, deferred=False)
     wall_ns = topic.context.timestamp_ns(now)
-    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, wall_ns, channel.name)
+    priorities = cursor.priorities
+    yield from _frames(topic, cursor.next, topic.released, limit, cursor.replays, wall_ns, channel.name, priorities)
 
 
 def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
     cursor = channel.cursor
     assert cursor is not None, "an ephemeral channel is not looked into"
-    in_flight = set() if deferred else {*_sequences_in_flight(channel), *channel.leaving}
+    in_flight = set() if deferred else {*channel.sequences_in_flight(), *channel.leaving}
     for row in cursor.pending_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
         record = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
         if record is not None:
@@ -124,12 +127,6 @@ def _peeked(segment: Segment, index: int, attempts: int, **more: Any) -> Peeked:
     return Peeked(segment.slice(index, index + 1), attempts, headers=headers, channel=segment.channel, **more)
 
 
-def _sequences_in_flight(channel: Channel) -> Iterator[int]:
-    for consumer in channel.consumers + channel.departed:
-        for message_id, _ in consumer.in_flight.items():
-            yield sequence_of(message_id)
-
-
 def _frames(
     topic: ChannelOwner,
     start: int,
@@ -138,10 +135,11 @@ def _frames(
     replays: int | None = None,
     wall_ns: int = 0,
     channel: str = "",
+    priorities: PriorityReader | None = None,
 ) -> Iterator[Peeked | None]:
     """
     Iterate over messages of the log that were not delivered. With `replays`, those that `channel` gets, and deferred
-    ones only of a replay and when they are due.
+    ones only of a replay and when they are due; with `priorities` none of those that were delivered ahead of `start`.
     """
     walked = 0
     for segment in topic.reader.segments(start, stop):
@@ -153,7 +151,10 @@ def _frames(
             continue
         if segment.delay_ms and replays is not None and not _is_due_for_replay(segment, replays, wall_ns):
             continue
-        for index in islice(range(segment.count), limit + 1):
+        waiting: Iterable[int] = range(segment.count)
+        if priorities is not None:
+            waiting = filter(partial(priorities.waits, segment), waiting)
+        for index in islice(waiting, limit + 1):
             yield _peeked(segment, index, 0)
 
 

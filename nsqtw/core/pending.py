@@ -335,6 +335,16 @@ class PendingStore:
         rows.sort(key=_key)
         return [row for row in rows if (row.due_ms > now_ms) == deferred][:limit]
 
+    def rows(self) -> Iterator[PendingRow]:
+        """
+        Return the rows in memory and in positions.db, in any order: not the unsaved ones of runs, which were never
+        delivered. BackendError.
+        """
+        in_memory = self._rows.keys() | self._in_checkpoint.keys() | self._changed.keys()
+        yield from [PendingRow(sequence, attempts, due_ms) for sequence, (attempts, due_ms) in self._rows.items()]
+        if self._pages is not None and self._out_count:
+            yield from self._some_out(in_memory, BEFORE_ALL, inf)
+
     # -- saving
 
     def changes(self, state: CursorState) -> None:
@@ -512,7 +522,7 @@ class PendingStore:
             runs = sum(run.count for run in self._runs if run.due_ms <= now_ms)
             self._due_unsaved_count = runs + sum(self._rows[sequence][1] <= now_ms for sequence in self._beyond)
 
-    def _some_out(self, excluded: set[int], after: Key, limit: int) -> Iterator[PendingRow]:
+    def _some_out(self, excluded: set[int], after: Key, limit: float) -> Iterator[PendingRow]:
         """Rows that are only in positions.db."""
         assert self._pages is not None
         count = 0

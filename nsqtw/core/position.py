@@ -74,6 +74,9 @@ class Position(Protocol):
     def advance(self, count: int) -> None:
         """Mark the first `count` messages of the last `next_span` as read."""
 
+    def pass_next(self, count: int) -> None:
+        """Mark the first `count` messages of the last `next_span` as read and finished: they are not delivered."""
+
     def next_redelivery(self) -> Redelivery | None:
         """Take the requeued message whose turn has come, if any. BackendError."""
 

@@ -113,7 +113,8 @@ def _is_possible(state: TopicState, next_block: int | None) -> bool:
     limit = SEQUENCE_MASK if next_block is None else next_block * BLOCK_SIZE
     return (
         state.released_total <= state.put_total
-        and max([state.released, *(cursor.next for cursor in state.cursors)]) <= limit
+        and max([state.released, *(place for cursor in state.cursors for place in (cursor.next, *cursor.places))])
+        <= limit
         and all(cursor.taken_total <= state.released_total for cursor in state.cursors)
     )
 

@@ -24,6 +24,7 @@ import attrs
 
 from nsqtw.errors import InvalidPolicy
 from nsqtw.names import is_valid_name
+from nsqtw.options.message_keys import read_key_place
 from nsqtw.options.types import (
     BOOLEAN,
     DURATION,
@@ -170,17 +171,28 @@ class ChannelPolicy:
         "header:NAME or json:PATH: of messages with the same value one is in flight at a time, in the order of their "
         "publication",
     )
+    order_window: int = setting(
+        INTEGER,
+        10_000,
+        "messages that wait for an earlier one of their key; when there are so many, no message is read from the log",
+        1,
+        1_000_000,
+    )
     max_rate: float = setting(NUMBER, 0.0, "messages a second that are delivered", 0, _MAX)
     priority: bool = setting(
         BOOLEAN, False, "deliver messages with the header 'priority: high' first, and those with 'low' last"
     )
 
     def contradiction(self) -> str | None:
-        """Return which settings contradict each other, in one line."""
+        """Return which settings contradict each other, in one line. InvalidPolicy for one that is wrong by itself."""
         if self.dead_letter_topic and not is_valid_name(self.dead_letter_topic):
             return f"dead_letter_topic {self.dead_letter_topic!r} is not a valid name of a topic"
+        if self.ordered_by:
+            read_key_place(self.ordered_by)
         if self.priority and self.ordered_by:
             return "priority and ordered_by cannot be used together: a priority changes the order"
+        if self.priority and (self.max_bytes or self.max_age or (self.max_depth and self.overflow == DROP_OLDEST)):
+            return "priority can be used with max_depth and overflow = reject, and with no other bound"
         return None
 
 

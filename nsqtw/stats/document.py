@@ -136,6 +136,11 @@ def _channel(channel: Channel, shown: _Shown, counted_topic: str, now: float) ->
         "paused": channel.paused,
         "e2e_processing_latency": _latency(channel.topic.context.measure, [channel], now),
     }
+    if channel.ordered is not None:
+        numbers["order"] = {
+            "waiting_keys": channel.ordered.waiting_key_count,
+            "set_aside": channel.ordered.set_aside_count,
+        }
     if shown.ages is not None:
         numbers["oldest_message_age_seconds"] = shown.ages.age(channel, now)
     if channel.policy is not NO_CHANNEL_POLICY:

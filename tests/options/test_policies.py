@@ -97,10 +97,10 @@ def test_a_table_that_contradicts_one_before_it_is_left_out_as_a_whole() -> None
     tables = [
         Source("one", {"priority": True}),
         Source("two", {"ordered_by": "header:k", "max_depth": 2}),
-        Source("three", {"max_age": 3.0}),
+        Source("three", {"max_rate": 3.0}),
     ]
     found = resolve(ChannelPolicy, tables, {})
-    assert changed_settings(found.policy) == {"priority": True, "max_age": "3s"}
+    assert changed_settings(found.policy) == {"priority": True, "max_rate": 3.0}
     assert [line.partition(":")[0] for line in found.unused] == [
         "two is not used, because it contradicts a table before it"
     ]

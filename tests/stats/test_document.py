@@ -303,3 +303,15 @@ def test_a_walk_passes_over_what_was_deleted_since_its_last_step() -> None:
     harness.topic().delete_channel("b")
     harness.broker.delete_topic("u")
     assert [(found.topic, found.channel) for found in steps if found] == [("t", "a")]
+
+
+def test_channels_that_have_an_order_show_what_waits_for_it() -> None:
+    harness = BrokerHarness()
+    harness.channel("c").set_policy({"ordered_by": "json:key"})
+    harness.channel("plain")
+    harness.reader()
+    harness.put(b'{"key":1}', b'{"key":1}', b'{"key":2}', b'{"key":1}')
+    harness.turn()
+    (topic,) = stats(harness)["topics"]
+    orders = {channel["channel_name"]: channel.get("order") for channel in topic["channels"]}
+    assert orders == {"c": {"waiting_keys": 1, "set_aside": 2}, "plain": None}

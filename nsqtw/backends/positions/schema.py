@@ -29,7 +29,11 @@ CREATE TABLE IF NOT EXISTS dedupe (     -- publishers' ids (`core.deduplication`
     published_ms INTEGER NOT NULL,      -- in the clock of due_ms
     sequence INTEGER NOT NULL,
     PRIMARY KEY (topic, hash)
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS priority (   -- of a channel with priorities (`core.policy.priority`)
+    cursor INTEGER PRIMARY KEY,
+    places BLOB NOT NULL                -- u64 each: `next` of the classes high, normal and low
+)
 """
 """Tables that an older nsqtw does not know and leaves as they are: they do not raise the version."""
 

@@ -27,6 +27,7 @@ from nsqtw.backends.files import Files, backend_error, create_private
 from nsqtw.backends.positions import publisher_ids
 from nsqtw.backends.positions.ids import Ids
 from nsqtw.backends.positions.policy_rows import PolicyRows
+from nsqtw.backends.positions.priority_rows import PriorityRows
 from nsqtw.backends.positions.rows import (
     LATEST_MS,
     cursor_row,
@@ -38,7 +39,7 @@ from nsqtw.backends.positions.rows import (
 )
 from nsqtw.backends.positions.schema import VERSION, bring_up_to_date
 from nsqtw.backends.spare_space import SpareSpace
-from nsqtw.core.checkpoint import Checkpoint, PendingRow, PublisherId, SavedState, TopicState
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PublisherId, SavedState, TopicState
 from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError, BackendFull
 
@@ -107,6 +108,7 @@ class Positions:
         self._reader: sqlite3.Connection | None = None
         self._ids = Ids()
         self._policies = PolicyRows()
+        self._priorities = PriorityRows()
         self._is_suspect = False
         self._sweep = publisher_ids.Sweep()
         self._has_publisher_ids = True
@@ -274,6 +276,7 @@ class Positions:
             connection.execute("BEGIN IMMEDIATE")
             saved = _read(connection)
             self._policies.load(connection, saved)
+            self._priorities.load(connection, saved)
             connection.execute("UPDATE broker SET clean_stop = 0, suspect = 0")
             connection.execute("COMMIT")
             self._ids.read(connection)
@@ -346,11 +349,13 @@ class Positions:
                 with suppress(sqlite3.Error):
                     self._ids.read(connection)
                     self._policies.read(connection)
+                    self._priorities.read(connection)
                 raise
 
     def _put(self, connection: sqlite3.Connection, topics: Sequence[TopicState]) -> None:
         topic_rows = []
         cursor_rows = []
+        cursors: list[tuple[int, CursorState]] = []
         emptied: list[tuple[int, int]] = []
         dropped: list[tuple[int, int]] = []
         pending: list[tuple[int, int, int, int]] = []
@@ -360,6 +365,7 @@ class Positions:
             topic_rows.append(topic_row(topic_id, topic))
             for cursor in topic.cursors:
                 cursor_id = self._ids.of_cursor(topic.name, cursor.name)
+                cursors.append((cursor_id, cursor))
                 cursor_rows.append(cursor_row(cursor_id, topic_id, cursor))
                 if cursor.emptied:
                     emptied.append((cursor_id, 0))
@@ -380,6 +386,7 @@ class Positions:
         connection.executemany(_PUT_PENDING, pending)
         connection.executemany(_PUT_RUN, runs)
         self._policies.write(connection, topics)
+        self._priorities.write(connection, cursors)
 
     def _put_publisher_ids(self, connection: sqlite3.Connection, checkpoint: Checkpoint) -> None:
         """Insert new ones, and remove some of those that are too old."""
@@ -406,6 +413,7 @@ class Positions:
         if number is not None:
             connection.execute("DELETE FROM held WHERE cursor = ?", (number,))
             connection.execute("DELETE FROM cursor WHERE id = ?", (number,))
+            self._priorities.forget(connection, number)
         self._policies.forget_channel(connection, topic, channel)
 
     def _pending(self, cursor: int, below: int) -> Iterator[int]:

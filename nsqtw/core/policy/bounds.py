@@ -70,6 +70,13 @@ class BoundedChannel(Protocol):
         """Messages that it has, those in flight included."""
 
     @property
+    def waiting_count(self) -> int:
+        """Messages that it has without those in flight."""
+
+    def ungroup(self) -> None:
+        """The cursor is changed directly: find out anew what waits for its key."""
+
+    @property
     def is_to_be_served(self) -> bool:
         """Whether its consumers are given messages at the end of this turn."""
 
@@ -180,7 +187,7 @@ class ChannelBounds(Timer):
         policy, topic, cursor = self._policy, self._topic, self._cursor
         if policy.overflow == DROP_OLDEST:
             return None
-        if policy.max_depth and self._waiting_count + topic.depth + count > policy.max_depth:
+        if policy.max_depth and self._channel.waiting_count + topic.depth + count > policy.max_depth:
             return Overflow(self.name, MAX_DEPTH)
         if self._sizes is not None and self._bytes(self._sizes, topic.log.end) + size > policy.max_bytes:
             return Overflow(self.name, MAX_BYTES)
@@ -210,10 +217,6 @@ class ChannelBounds(Timer):
         return self._carry_out(self._look, now)
 
     # -- inside
-
-    @property
-    def _waiting_count(self) -> int:
-        return self._cursor.depth + self._cursor.deferred_count
 
     def _bytes(self, sizes: Sizes, stop: int) -> int:
         """Return the bytes of the waiting messages, of the unread ones up to `stop`."""
@@ -309,8 +312,11 @@ class ChannelBounds(Timer):
 
     def _drop_old(self, now: float) -> bool:
         """Drop messages that are too old, as many as a turn has time for. Returns whether that were all."""
+        if (oldest := self._oldest(now)) is None or not self._is_old(oldest, now):
+            return True
+        self._channel.ungroup()
         cursor, max_age = self._cursor, self._policy.max_age
-        requeued = sorted(cursor.first_requeued())
+        requeued = sorted(cursor.requeued_sequences())
         old_count = bisect_left(requeued, True, key=lambda sequence: not self._is_old(sequence, now))
         if old_count:
             cursor.drop_these(set(requeued[:old_count]))
@@ -348,7 +354,7 @@ class ChannelBounds(Timer):
     def _excess(self) -> tuple[int, int]:
         """Return by how many messages, and by how many bytes, the channel is over its bounds."""
         policy = self._policy
-        count = self._waiting_count - policy.max_depth if policy.max_depth else 0
+        count = self._channel.waiting_count - policy.max_depth if policy.max_depth else 0
         size = 0 if self._sizes is None else self._bytes(self._sizes, self._topic.released) - policy.max_bytes
         return count, size
 
@@ -357,6 +363,7 @@ class ChannelBounds(Timer):
         Drop up to `count` messages, or up to `size` bytes where that is more. Returns whether any could be dropped:
         pending rows that are being saved cannot.
         """
+        self._channel.ungroup()
         cursor, sizes = self._cursor, self._sizes
         mean = 0.0 if sizes is None else sizes.message_size
         rows = min(_ROWS, max(1, count, int(size / mean) if mean else 0))

@@ -146,6 +146,10 @@ class DeadLetters(Timer):
         self._reported = ""
         """The failure that was logged last."""
 
+    def set_position(self, position: Position) -> None:
+        """The channel has another position, with the same messages."""
+        self._position = position
+
     def follow(self, policy: ChannelPolicy) -> None:
         """The policy of the channel has changed. Without dead letters, what is held is ready again."""
         self._target = dead_letter_topic(policy, self._topic.name)

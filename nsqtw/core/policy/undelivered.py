@@ -40,6 +40,12 @@ class Undelivered:
         self._on_room = on_room
         self._ephemeral = ephemeral
 
+    def set_position(self, position: Position) -> None:
+        """The channel has another position, with the same messages."""
+        self._position = position
+        if self.dead_letters is not None:
+            self.dead_letters.set_position(position)
+
     def follow(self, policy: ChannelPolicy) -> None:
         """The policy of the channel has changed."""
         if self.dead_letters is None and uses_dead_letters(policy):
@@ -82,7 +88,7 @@ class Undelivered:
             return 0, stop
         dead_letters = self.dead_letters
         if dead_letters is None or not dead_letters.takes_expired:
-            self._position.advance(stop - start)
+            self._position.pass_next(stop - start)
             self.expired_count += stop - start
             return RUN_COST, stop
         stop = min(stop, start + max(1, dead_letters.room))

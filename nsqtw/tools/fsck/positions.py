@@ -152,7 +152,10 @@ def _count(log: TopicLog, low: int, high: int) -> int:
 
 
 def _unread(topic: TopicState, cursor: CursorState, log: TopicLog) -> int:
-    """Released messages a cursor has not come to: dropped ones count as taken, and deferred ones but in a replay."""
+    """
+    Released messages a cursor has not come to: dropped ones count as taken, and deferred ones but in a replay. With
+    priorities these are too many, by those that were delivered ahead of others.
+    """
     unread = log.at_once.count(cursor.next, topic.released) + log.deferred.count(cursor.next, cursor.replays)
     for first, stop in topic.dropped:
         unread -= log.at_once.count(max(first, cursor.next), min(stop, topic.released))

@@ -1,0 +1,65 @@
+"""
+The places of channels with priorities, in `positions.db`.
+
+    priority (cursor, places)    places: u64, little-endian, `next` of the classes high, normal and low
+
+The table is always there, and has a row only for a channel whose classes are at different places. An older nsqtw does
+not know it and delivers from the lowest place, which repeats messages and loses none; so a place below `next` of its
+cursor is one that an older nsqtw has passed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterable
+
+from nsqtw.core.checkpoint import CursorState, SavedState
+from nsqtw.core.segment import SEQUENCE_MASK
+
+_PLACES = struct.Struct("<3Q")
+
+
+class PriorityRows:
+    """The rows of the table. Which cursors have one is in memory, so that others cost nothing."""
+
+    def __init__(self) -> None:
+        self._cursors: set[int] = set()
+
+    def read(self, connection: sqlite3.Connection) -> None:
+        """Find out which cursors have a row: at start, and when a transaction failed."""
+        self._cursors = {number for (number,) in connection.execute("SELECT cursor FROM priority")}
+
+    def load(self, connection: sqlite3.Connection, saved: SavedState) -> None:
+        """Give cursors their places, and remove what is invalid. In a transaction."""
+        connection.execute("DELETE FROM priority WHERE cursor NOT IN (SELECT id FROM cursor)")
+        cursors = {(topic.name, cursor.name): cursor for topic in saved.topics for cursor in topic.cursors}
+        for number, topic, channel, blob in connection.execute(
+            "SELECT cursor.id, topic.name, cursor.name, places FROM priority"
+            " JOIN cursor ON cursor.id = priority.cursor JOIN topic ON topic.id = cursor.topic"
+        ).fetchall():
+            cursor = cursors.get((topic, channel))
+            if cursor is None:
+                continue
+            if not isinstance(blob, bytes) or len(blob) != _PLACES.size or max(_PLACES.unpack(blob)) > SEQUENCE_MASK:
+                saved.invalid.append(f"TOPIC({topic}): CHANNEL({channel}): the places of its priorities are left out")
+                connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
+                continue
+            cursor.places = [max(cursor.next, place) for place in _PLACES.unpack(blob)]
+        self.read(connection)
+
+    def write(self, connection: sqlite3.Connection, cursors: Iterable[tuple[int, CursorState]]) -> None:
+        """Save the places of the cursors of a checkpoint, with their numbers. In a transaction."""
+        for number, cursor in cursors:
+            if cursor.places:
+                self._cursors.add(number)
+                row = (number, _PLACES.pack(*cursor.places))
+                connection.execute("INSERT OR REPLACE INTO priority VALUES (?, ?)", row)
+            elif number in self._cursors:
+                self.forget(connection, number)
+
+    def forget(self, connection: sqlite3.Connection, number: int) -> None:
+        """A cursor is deleted, or its channel has no priorities any more."""
+        if number in self._cursors:
+            self._cursors.remove(number)
+            connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))

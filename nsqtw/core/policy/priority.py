@@ -1,0 +1,211 @@
+"""
+Priorities: a channel's place in the log for each of three classes of messages.
+
+Theory of operation. The class of a message is its header `priority`. Each class has a place of its own in the one log
+(`at`): all messages of the class before it are delivered, and the reader of a class skips the messages of the others.
+So nothing is kept in memory for messages that wait, however many there are. `next` of the cursor is the lowest place.
+
+             next = low                 normal          high
+    log   h n n | l  h  n  l  n  h  l  n | n  h  l  n  h  | n  l  h       | waits, if not taken
+                     *     -  *  *     *        *        *                * taken ahead of `next`
+
+When several classes wait, deliveries are dealt in rounds: 12 of class high, 3 normal, 1 low. A class that has nothing
+leaves its deliveries to the others. A reader that finds none of its class looks at LOOK_BYTES of the log and goes on
+when it is asked again: in a long backlog without messages of class high normal ones do not wait for the end of it.
+
+Messages that were deferred by their publisher have no class: what is due is delivered as a requeued message is. A
+replay takes them from the log with class normal.
+
+When the policy is switched off, what is left below the highest place is delivered in the order of the log, without what
+was taken, and then the reader is not needed any more (`is_done`).
+
+Performance: called once per span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nsqtw.core.headers import PRIORITY, header
+from nsqtw.core.segment import SEGMENT_BYTES, Segment, Span
+from nsqtw.core.topic_log import TopicLog
+
+HIGH, NORMAL, LOW = range(3)
+CLASSES: Final = {"high": HIGH, "normal": NORMAL, "low": LOW}
+SHARES: Final = (12, 3, 1)
+"""Deliveries of each class in a round."""
+LOOK_BYTES: Final = SEGMENT_BYTES
+_MAX_CACHED: Final = 65_536
+_NUMBERS: Final = (HIGH, NORMAL, LOW)
+_CLASS_BYTES: Final = [bytes((number,)) for number in _NUMBERS]
+
+HoldsDeferred = Callable[[Segment, int, float], bool]
+"""
+Takes a segment that was deferred by its publisher, the sequence from which on it is read, and `now`. Returns whether it
+is delivered now; if not, what must be held is held.
+"""
+
+
+class PriorityReader:
+    """
+    The places of the cursor of `channel` in the log of `topic`, all of them at `start`. `count_passed` is told the
+    messages that only another channel gets.
+    """
+
+    def __init__(
+        self,
+        topic: TopicLog,
+        channel: str,
+        start: int,
+        is_due: HoldsDeferred,
+        count_passed: Callable[[Segment, int, int], None],
+    ) -> None:
+        self._topic = topic
+        self._channel = channel
+        self._is_due = is_due
+        self._count_passed = count_passed
+        self.at = [start, start, start]
+        """The place of each class."""
+        self.is_on = True
+        """Whether high is delivered before low; else everything is in the order of the log."""
+        self._end = start  # where the order of the log is complete again, once it is off
+        self._found: list[Span | None] = [None, None, None]
+        self._ahead: list[list[Segment]] = [[], [], []]
+        self._read: list[tuple[Segment | None, bytes]] = [(None, b"")] * 3
+        self._left = [*SHARES]
+        self._class = NORMAL  # of the last span
+        self._cache: dict[bytes, int] = {}
+
+    @property
+    def next(self) -> int:
+        """The lowest place."""
+        return min(self.at)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a cursor at `next` delivers the same."""
+        return not self.is_on and self.next >= self._end
+
+    def switch(self, *, is_on: bool) -> None:
+        """Deliver by priority from now on, or in the order of the log."""
+        self.is_on = is_on
+        self._end = max(self.at)
+
+    def move(self, places: Sequence[int]) -> None:
+        """Go to these places."""
+        self.at = [*places]
+        self._end = max(places)
+        self._found = [None, None, None]
+        self._ahead = [[], [], []]
+        self._left = [*SHARES]
+
+    def next_span(self, now: float) -> Span | None:
+        """Return what is delivered next, within one segment. None if nothing is found in this turn. BackendError."""
+        found = self._found
+        waiting = [number for number in _NUMBERS if found[number] is not None or self._find(number, now) is not None]
+        if not waiting:
+            return None
+        if not self.is_on:
+            self._class = min(waiting, key=self.at.__getitem__)
+            return self._found[self._class]
+        dealt = [number for number in waiting if self._left[number]]
+        if not dealt:
+            self._left = [*SHARES]
+        self._class = (dealt or waiting)[0]
+        span = found[self._class]
+        assert span is not None
+        if len(waiting) == 1:
+            return span
+        return span._replace(stop=min(span.stop, span.start + self._left[self._class]))
+
+    def advance(self, count: int) -> None:
+        """The first `count` messages of the last span are taken."""
+        number = self._class
+        span = self._found[number]
+        assert span is not None
+        segment, start, stop = span
+        start += count
+        self.at[number] = segment.first + start
+        self._found[number] = Span(segment, start, stop) if start < stop else None
+        self._left[number] = max(0, self._left[number] - count)
+
+    def waits(self, segment: Segment, index: int) -> bool:
+        """Return whether a message was not delivered yet."""
+        return segment.first + index >= self.at[self._class_of(segment.headers_of(index))]
+
+    # -- inside
+
+    def _find(self, number: int, now: float) -> Span | None:
+        """Find the next run of a class, as far as it is looked for at once."""
+        released, at, looked = self._topic.released, self.at[number], 0
+        while at < released and looked < LOOK_BYTES:
+            segment = self._segment(number, at)
+            if segment is None or segment.first >= released:
+                at = released
+                break
+            at = max(at, segment.first)
+            dropped, kept_from = self._topic.dropped.at_or_above(at, released)
+            if dropped <= at:
+                at = max(at, kept_from)
+                continue
+            start, stop = at - segment.first, min(segment.end, dropped) - segment.first
+            if not segment.is_for(self._channel):
+                is_found = False
+                if number == NORMAL:  # each message once
+                    self._count_passed(segment, at, segment.first + stop)
+            elif segment.delay_ms:
+                is_found = number == NORMAL and self._is_due(segment, at, now)
+            else:
+                start, stop = self._run(segment, number, start, stop)
+                is_found = start < stop
+            if is_found:
+                at = segment.first + start
+                self._found[number] = Span(segment, start, stop)
+                break
+            looked += len(segment.frames)
+            at = min(segment.end, dropped)
+            if segment.delay_ms and segment.is_for(self._channel):
+                at = segment.end
+                self._end = max(self._end, at)  # what was held there is not to be held again
+        self.at[number] = at
+        return self._found[number]
+
+    def _segment(self, number: int, sequence: int) -> Segment | None:
+        """The segment that contains `sequence` or follows it, as the reader of a class reads on."""
+        ahead = self._ahead[number]
+        while ahead and ahead[-1].end <= sequence:
+            ahead.pop()
+        if not ahead:
+            ahead = self._ahead[number] = self._topic.log.following(sequence)
+            ahead.reverse()
+        return ahead[-1] if ahead else None
+
+    def _run(self, segment: Segment, number: int, start: int, stop: int) -> tuple[int, int]:
+        """Return the first run of a class between two indexes; an empty one for none."""
+        if segment.headers is None:
+            return (start, stop) if number == NORMAL else (stop, stop)
+        classes = self._classes_of(segment, segment.headers, number)
+        first = classes.find(number, start, stop)
+        if first < 0:
+            return stop, stop
+        rest = classes[first:stop]
+        return first, first + len(rest) - len(rest.lstrip(_CLASS_BYTES[number]))
+
+    def _classes_of(self, segment: Segment, headers: Sequence[bytes], number: int) -> bytes:
+        """Return the class of each message. The reader of a class remembers those of its last segment."""
+        last, classes = self._read[number]
+        if last is not segment:
+            try:
+                classes = bytes(map(self._cache.__getitem__, headers))
+            except KeyError:
+                classes = bytes(map(self._class_of, headers))
+            self._read[number] = segment, classes
+        return classes
+
+    def _class_of(self, encoded: bytes) -> int:
+        if encoded not in self._cache:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            self._cache[encoded] = CLASSES.get(header(encoded, PRIORITY) or "", NORMAL)
+        return self._cache[encoded]

@@ -1,0 +1,248 @@
+"""Order by key: what a consumer sees of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nsqtw.core.channel import Channel
+from nsqtw.core.headers import encode_headers
+from nsqtw.core.peek import READY, peek_channel
+from nsqtw.errors import InvalidPolicy
+from tests.core.harness import BrokerHarness, Reader
+
+
+@pytest.fixture
+def core() -> BrokerHarness:
+    return BrokerHarness()
+
+
+def ordered(core: BrokerHarness, **settings: Any) -> Channel:
+    channel = core.channel()
+    channel.set_policy({"ordered_by": "header:customer", **settings})
+    return channel
+
+
+def put(core: BrokerHarness, *names: str, delay_ms: int = 0) -> None:
+    """Publish messages whose keys are the letters of their names; those that start with a digit have none."""
+    headers = [encode_headers({} if name[0].isdigit() else {"customer": name[0]}) for name in names]
+    core.topic().put([name.encode() for name in names], delay_ms, [].append, headers)
+    core.turn()
+
+
+def got(reader: Reader) -> dict[str, bytes]:
+    """The names that arrived, with their ids."""
+    return {message.body.decode(): message.id for message in reader.read()}
+
+
+def test_one_of_a_key_is_in_flight(core: BrokerHarness) -> None:
+    channel = ordered(core)
+    put(core, "a1", "a2", "b1", "a3", "b2")
+    one, two = core.reader(), core.reader()
+    first = {**got(one), **got(two)}
+    assert [*first] == ["a1", "b1"]
+    assert (channel.depth, channel.in_flight_count) == (3, 2)
+    for reader in (one, two):
+        reader.finish(*[first[name] for name in ("a1",) if reader.consumer.in_flight.get(first[name])])
+    assert {**got(one), **got(two)}.keys() == {"a2"}
+
+
+def test_messages_without_a_key_do_not_wait(core: BrokerHarness) -> None:
+    ordered(core)
+    put(core, "1", "a1", "2", "a2", "3")
+    core.put(b"4")
+    reader = core.reader()
+    messages = got(reader)
+    assert [*messages] == ["1", "a1", "2", "3", "4"]
+    assert reader.finish(messages["a1"]) == []
+    assert [*got(reader)] == ["a2"]
+
+
+def test_a_key_waits_for_its_requeued_message(core: BrokerHarness) -> None:
+    ordered(core)
+    reader = core.reader()
+    put(core, "a1", "a2", "b1")
+    messages = got(reader)
+    assert reader.requeue(messages["a1"], 5.0) is None
+    assert got(reader) == {}
+    core.wait(5.1)
+    assert [(message.body, message.attempts) for message in reader.read()] == [(b"a1", 2)]
+    reader.finish(messages["a1"])
+    assert [(message.body, message.attempts) for message in reader.read()] == [(b"a2", 1)]
+
+
+def test_a_departed_consumer_keeps_its_keys_until_the_timeout(core: BrokerHarness) -> None:
+    ordered(core)
+    gone, reader = core.reader(), core.reader(ready=0)
+    put(core, "a1", "a2")
+    assert [*got(gone)] == ["a1"]
+    gone.leave()
+    reader.channel.set_ready(reader.consumer, 10)
+    assert got(reader) == {}
+    core.wait(61.0)
+    assert [(message.body, message.attempts) for message in reader.read()] == [(b"a1", 2)]
+
+
+def test_a_crash_keeps_the_order_and_the_attempts(core: BrokerHarness) -> None:
+    ordered(core)
+    reader = core.reader()
+    put(core, "a1", "a2", "a3")
+    assert [*got(reader)] == ["a1"]
+    core.save()
+    core.crash()
+    put(core, "a4")
+    ordered(core)
+    reader = core.reader()
+    for name, attempts in (("a1", 2), ("a2", 1), ("a3", 1), ("a4", 1)):
+        (message,) = reader.read()
+        assert (message.body.decode(), message.attempts) == (name, attempts)
+        reader.finish(message.id)
+
+
+def test_a_deferred_message_enters_when_it_is_due(core: BrokerHarness) -> None:
+    ordered(core)
+    reader = core.reader()
+    put(core, "a1", delay_ms=5000)
+    put(core, "a2", "a3")
+    messages = got(reader)
+    assert [*messages] == ["a2"]
+    core.wait(5.1)
+    assert got(reader) == {}
+    reader.finish(messages["a2"])
+    messages = got(reader)
+    assert [*messages] == ["a3"]
+    reader.finish(messages["a3"])
+    assert [*got(reader)] == ["a1"]
+
+
+def test_a_key_that_was_free_may_be_taken_by_a_deferred_message() -> None:
+    core = BrokerHarness(mem_queue_size=1)
+    channel = ordered(core)
+    reader = core.reader(ready=1)
+    put(core, "a1", delay_ms=5000)
+    put(core, "b1", "c1", "a2", "d1")
+    assert [*got(reader)] == ["b1"]
+    core.wait(5.1)
+    channel.set_ready(reader.consumer, 2)
+    assert [*got(reader)] == ["c1"]
+    channel.set_ready(reader.consumer, 4)
+    assert [*got(reader)] == ["a1", "d1"]
+
+
+def test_switched_on_it_waits_for_what_is_in_flight(core: BrokerHarness) -> None:
+    reader = core.reader(ready=2)
+    put(core, "a1", "a2", "a3", "b1")
+    messages = got(reader)
+    assert [*messages] == ["a1", "a2"]
+    channel = ordered(core)
+    channel.set_ready(reader.consumer, 10)
+    assert [*got(reader)] == ["b1"]
+    reader.finish(messages["a1"])
+    assert got(reader) == {}
+    reader.finish(messages["a2"])
+    assert [*got(reader)] == ["a3"]
+
+
+def test_switched_on_what_is_in_flight_may_be_finished_in_any_order(core: BrokerHarness) -> None:
+    reader = core.reader(ready=3)
+    put(core, "a1", "a2", "a3", "a4")
+    messages = got(reader)
+    channel = ordered(core)
+    channel.set_ready(reader.consumer, 10)
+    assert got(reader) == {}
+    reader.finish(messages["a2"])
+    reader.requeue(messages["a3"])
+    assert got(reader) == {}
+    reader.finish(messages["a1"])
+    assert [(message.body, message.attempts) for message in reader.read()] == [(b"a3", 2)]
+
+
+def test_switched_off_nothing_waits_any_more(core: BrokerHarness) -> None:
+    channel = ordered(core)
+    reader = core.reader()
+    put(core, "a1", "a2", "a3")
+    assert [*got(reader)] == ["a1"]
+    channel.set_policy({})
+    assert [(message.body, message.attempts) for message in reader.read()] == [(b"a2", 1), (b"a3", 1)]
+
+
+def test_a_full_window_stops_reading_and_never_a_head(core: BrokerHarness) -> None:
+    channel = ordered(core, order_window=2)
+    reader = core.reader()
+    put(core, "a1", "a2", "a3", "a4", "b1")
+    messages = got(reader)
+    assert [*messages] == ["a1"]
+    assert channel.ordered is not None
+    assert (channel.ordered.set_aside_count, channel.ordered.waiting_key_count) == (2, 1)
+    reader.requeue(messages["a1"])
+    messages = got(reader)
+    assert [*messages] == ["a1"]
+    reader.finish(messages["a1"])
+    assert [*got(reader)] == ["a2"]
+    assert channel.ordered.set_aside_count == 2
+
+
+def test_finished_in_any_order_keys_are_freed(core: BrokerHarness) -> None:
+    ordered(core)
+    reader = core.reader()
+    put(core, *[f"{key}{number}" for number in range(2) for key in "abcdef"])
+    messages = got(reader)
+    assert [*messages] == ["a0", "b0", "c0", "d0", "e0", "f0"]
+    assert reader.finish(*[messages[name] for name in ("e0", "b0", "a0")]) == []
+    assert sorted(got(reader)) == ["a1", "b1", "e1"]
+    assert reader.finish(*[messages[name] for name in ("c0", "d0")]) == []
+    assert sorted(got(reader)) == ["c1", "d1"]
+
+
+def test_what_sampling_leaves_out_frees_its_key(core: BrokerHarness) -> None:
+    ordered(core)
+    reader = core.reader(sample_rate=-1)
+    put(core, "a1", "a2", "a3")
+    assert got(reader) == {}
+    assert core.channel().depth == 0
+
+
+def test_a_seek_and_emptying_forget_what_waits(core: BrokerHarness) -> None:
+    core.options.retention_time = 1e9
+    core.topic().reader.retention_policy.give((None, None), core.now)
+    channel = ordered(core)
+    reader = core.reader()
+    put(core, "a1", "a2", "a3")
+    start = core.topic().reader.kept_from
+    assert [*got(reader)] == ["a1"]
+    assert channel.seek(start).depth == 3
+    assert [*got(reader)] == ["a1"]
+    channel.empty()
+    assert (channel.depth, channel.in_flight_count) == (0, 0)
+    put(core, "a4")
+    assert [*got(reader)] == ["a4"]
+
+
+def test_peek_shows_what_waits(core: BrokerHarness) -> None:
+    channel = ordered(core)
+    reader = core.reader()
+    put(core, "a1", "a2", "b1")
+    got(reader)
+    assert [message.body for message in peek_channel(channel, READY, 10, core.now).messages] == [b"a2"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ordered_by": "key"}, "ordered_by 'key' must be header:NAME or json:PATH"),
+        ({"ordered_by": "header:"}, "ordered_by 'header:': '' is not a name of a header"),
+        ({"ordered_by": "json:a..b"}, "ordered_by 'json:a..b': 'a..b' is not a path such as customer.id"),
+        ({"ordered_by": "json:a", "priority": True}, "priority and ordered_by cannot be used together"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(core: BrokerHarness, settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidPolicy) as caught:
+        core.channel().set_policy(settings)
+    assert str(caught.value).startswith(why)
+
+
+@pytest.mark.parametrize("settings", [{"ordered_by": "json:a"}, {"priority": True}])
+def test_an_ephemeral_channel_has_no_order(core: BrokerHarness, settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidPolicy, match="is for durable channels, and c#ephemeral is ephemeral"):
+        core.channel("c#ephemeral").set_policy(settings)
