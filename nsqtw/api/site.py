@@ -32,6 +32,7 @@ from nsqtw.api.log import LogReading
 from nsqtw.api.publish import Publishing
 from nsqtw.api.replay import Replay
 from nsqtw.api.stats import Inspection
+from nsqtw.api.subscribe.section import Subscribing
 from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.daemon.reload import Reload
@@ -77,6 +78,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         Administration,
         LogReading,
         Replay,
+        Subscribing,
         Configuration,
         Backup,
         DrainApi,
@@ -128,7 +130,7 @@ def broker_site(
         )
     drain = drain or Drain(broker, pump)
     reload = reload or Reload(RunningConfig(NSQD, broker.options))
-    context = ApiContext(broker, pump, identity, limits, reconfigured, view, drain, reload)
+    context = ApiContext(broker, pump, identity, limits, reconfigured, view, drain, reload, bearer_auth)
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
     return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 
