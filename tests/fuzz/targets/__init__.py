@@ -16,6 +16,7 @@ from tests.fuzz.targets.registrations import Snapshot
 from tests.fuzz.targets.session import Session
 from tests.fuzz.targets.spool import SpoolStart
 from tests.fuzz.targets.stored import DiskStart, SqliteStart
+from tests.fuzz.targets.websocket import WebSocketFrames
 
 TARGETS: tuple[type[Target], ...] = (
     Codec,
@@ -23,6 +24,7 @@ TARGETS: tuple[type[Target], ...] = (
     Identify,
     Compressed,
     Http,
+    WebSocketFrames,
     LookupAnswers,
     Names,
     Configuration,
