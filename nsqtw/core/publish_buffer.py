@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from nsqtw.core.context import Context
-from nsqtw.core.deduplication import Deduplication, Run
+from nsqtw.core.policy.deduplication import Deduplication, Run
 from nsqtw.core.segment import SEGMENT_BYTES, SEQUENCE_BITS, Segment, cuts, encode, sizes_of
 from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.interfaces import Assigned, Waiter

@@ -13,15 +13,15 @@ Performance: called once per publish command and per segment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from nsqtw.core.backlog import Backlog
-from nsqtw.core.channel import Channel, ChannelOwner
+from nsqtw.core.channel import Channel
+from nsqtw.core.channel_base import ChannelBase
 from nsqtw.core.checkpoint import CursorState, NamedChannel, NamedTopic, TopicState
 from nsqtw.core.context import Context
 from nsqtw.core.damage import DamageLedger
-from nsqtw.core.deduplication import Deduplication
 from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
@@ -29,11 +29,11 @@ from nsqtw.core.policy.dead_letters import Letters
 from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
-from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused, InvalidPolicy
+from nsqtw.core.topic_policy import PolicyTopic
+from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused
 from nsqtw.interfaces import Assigned, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
-from nsqtw.options.policies import NO_TOPIC_POLICY, not_used
 from nsqtw.options.topics import DURABILITIES, EARLIEST
 
 
@@ -60,7 +60,7 @@ class TopicOwner(Context):
         super().__init__(options, log, positions, damage, measure, page_rows)
         self.to_commit: list[Topic] = []
         """Topics with publishes of this turn."""
-        self.to_serve: dict[Channel, None] = {}
+        self.to_serve: dict[ChannelBase, None] = {}
         """Channels that may have something to deliver at the end of this turn."""
         self.touched: dict[Topic, None] = {}
         """Topics that changed since the last checkpoint."""
@@ -98,7 +98,7 @@ class TopicOwner(Context):
         raise NotImplementedError
 
 
-class Topic(ChannelOwner):
+class Topic(PolicyTopic):
     """One topic of the broker `owner`, created by it."""
 
     def __init__(self, owner: TopicOwner, name: str, log: Log) -> None:
@@ -107,12 +107,6 @@ class Topic(ChannelOwner):
         self.durability: str = owner.options.durability_of(name)
         """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
-        self.policy = NO_TOPIC_POLICY
-        self.message_ttl_ns = 0
-        self.given_policy: dict[str, Any] = {}
-        """The settings that were made while a broker ran."""
-        self.deduplication: Deduplication | None = None
-        self._follow_policy()
         self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
         self._has_directed = False
@@ -130,11 +124,6 @@ class Topic(ChannelOwner):
         self._named: NamedTopic | None = None
 
     # -- what /stats shows
-
-    @property
-    def deduplicated_count(self) -> int | None:
-        """Messages that repeated others and were not stored; None without a `dedupe_window`."""
-        return None if self.deduplication is None else self.deduplication.repeat_count
 
     @property
     def is_write_behind(self) -> bool:
@@ -334,11 +323,6 @@ class Topic(ChannelOwner):
             self._owner.flush_write_behind(self)
         self._given_durability = durability
         self.durability = durability or self._owner.options.durability_of(self.name)
-        self.touch()
-
-    def set_policy(self, given: Mapping[str, Any]) -> None:
-        """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
-        self._set_policy(given)
         self.touch()
 
     def follow_options(self, now: float) -> None:
@@ -561,35 +545,6 @@ class Topic(ChannelOwner):
 
     # -- inside
 
-    def _set_policy(self, given: Mapping[str, Any]) -> None:
-        """Find the policy in force. InvalidPolicy, and nothing is changed."""
-        self.policy = self._owner.options.topic_policy_of(self.name, given)
-        self.message_ttl_ns = _ns(self.policy.message_ttl)
-        self.given_policy = dict(given)
-        self._carry_out_policy()
-
-    def _follow_policy(self) -> None:
-        """Find the policy in force, which the options may have changed."""
-        given = self.given_policy
-        try:
-            self._set_policy(given)
-        except InvalidPolicy as error:
-            self._owner.log("error", "TOPIC({topic}): {error}", topic=self.name, error=not_used(error))
-            self._set_policy({})
-            self.given_policy = given
-        for complaint in self._owner.options.resolve_topic(self.name).unused:
-            self._owner.log("error", "TOPIC({topic}): {complaint}", topic=self.name, complaint=complaint)
-
-    def _carry_out_policy(self) -> None:
-        """Let the parts of the topic that carry its policy out know it. An ephemeral topic keeps no ids."""
-        window = 0.0 if self.ephemeral else self.policy.dedupe_window
-        if not window:
-            self.deduplication = None
-        elif self.deduplication is None:
-            self.deduplication = Deduplication(self._owner, self.name, window)
-        else:
-            self.deduplication.set_window(window)
-
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""
         count, start = self.put_total - self.released_total, self.released
@@ -641,7 +596,3 @@ class Topic(ChannelOwner):
         self.message_count += count
         self.message_bytes += size - BODY_AT * count
         return count
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
