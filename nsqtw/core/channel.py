@@ -250,7 +250,7 @@ class Channel(PolicyChannel):
         assert self.cursor is not None, "an ephemeral channel keeps nothing back"
         return min([self.cursor.lowest_unfinished, *self.first_deliveries()])
 
-    # -- delivery
+    # -- inside
 
     def _record_finished(self, deliveries: list[tuple[Delivery, int]], now: float) -> None:
         """Finish these deliveries, each of so many messages: remove pending rows, and record latencies."""

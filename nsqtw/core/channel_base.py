@@ -55,15 +55,6 @@ class ChannelOwner(LetterSource):
         """The topic, or a durable channel of it, is new or gone, or its pause changed (see `MetadataSync.change`)."""
         raise NotImplementedError
 
-    def is_hungry(self, channel: ChannelBase) -> bool:
-        return channel in self.hungry
-
-    def set_hungry(self, channel: ChannelBase, hungry: bool) -> None:
-        if hungry:
-            self.hungry[channel] = None
-        else:
-            self.hungry.pop(channel, None)
-
 
 class ChannelBase(Timer):
     """What the layers of a channel of `topic` share. `given_policy` are the settings that were saved."""
@@ -102,6 +93,8 @@ class ChannelBase(Timer):
         self.rate_limit: RateLimit | None = None
         self.requeue_delay: RequeueDelay | None = None
         self.bounds: ChannelBounds | None = None
+        self.is_limited = False
+        """Whether it may have to wait before it delivers: for its rate, or until dead letters have left."""
 
     # -- what /stats shows
 
@@ -168,8 +161,9 @@ class ChannelBase(Timer):
 
     def wake(self) -> None:
         """Something changed: serve at the end of this turn, if there is anything to be had."""
-        if not self.topic.is_hungry(self) or self.position.available > 0:
-            self.topic.to_serve[self] = None
+        topic = self.topic
+        if self not in topic.hungry or self.position.available > 0:
+            topic.to_serve[self] = None
 
     def serve(self, now: float) -> bool:
         """

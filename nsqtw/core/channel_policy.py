@@ -64,6 +64,7 @@ class PolicyChannel(DeliveringChannel):
         self.policy, self.given_policy = policy, dict(given)
         self.undelivered.follow(policy)
         self._limit_rate(policy.max_rate)
+        self.is_limited = self.rate_limit is not None or self.undelivered.dead_letters is not None
         self._delay_requeues(policy.requeue_delay, policy.max_requeue_delay)
         if policy.ordered_by != before.ordered_by:
             self._set_order(policy.ordered_by)

@@ -48,14 +48,12 @@ class DeliveringChannel(ChannelBase):
         Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
         allowance of this turn.
         """
-        if self.paused or self.exiting or (self.undelivered.dead_letters is not None and self.undelivered.is_full):
+        if self.paused or self.exiting or (self.is_limited and self._must_wait(now)):
             return False
         rate = self.rate_limit
-        if rate is not None and rate.available(now) < 1:
-            rate.wait()
-            return False
         ready = self._ready()
-        self.topic.set_hungry(self, False)
+        hungry = self.topic.hungry
+        hungry.pop(self, None)
         for consumer in ready:
             consumer.allowance = consumer.turn_bytes
         try:
@@ -83,7 +81,18 @@ class DeliveringChannel(ChannelBase):
         wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
         if available > 0:
             return wanting and not self.position.is_being_saved
-        self.topic.set_hungry(self, wanting)
+        if wanting:
+            hungry[self] = None
+        return False
+
+    def _must_wait(self, now: float) -> bool:
+        """Return whether nothing may be delivered now. When that may change, the channel wakes."""
+        if self.undelivered.is_full:
+            return True
+        rate = self.rate_limit
+        if rate is not None and rate.available(now) < 1:
+            rate.wait()
+            return True
         return False
 
     def _ready(self) -> list[Consumer]:

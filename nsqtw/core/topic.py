@@ -5,9 +5,6 @@ Theory of operation. `put` only collects. At the end of the turn the broker seal
 them, and either calls `accept`, which moves `released` so that the channels see the messages, or tells the waiters the
 error. No message is visible before it is committed.
 
-`Backlog` has the messages above `released`. A new topic waits until it has the channels that an nsqlookupd knows for it
-(`TopicListener`), so that each of them gets its first message.
-
 Performance: called once per publish command and per segment.
 """
 
@@ -29,8 +26,8 @@ from nsqtw.core.policy.dead_letters import Letters
 from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
-from nsqtw.core.topic_policy import PolicyTopic
-from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused
+from nsqtw.core.topic_release import ReleasingTopic
+from nsqtw.errors import ChannelNotFound, Exiting, HeadersRefused
 from nsqtw.interfaces import Assigned, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
@@ -98,7 +95,7 @@ class TopicOwner(Context):
         raise NotImplementedError
 
 
-class Topic(PolicyTopic):
+class Topic(ReleasingTopic):
     """One topic of the broker `owner`, created by it."""
 
     def __init__(self, owner: TopicOwner, name: str, log: Log) -> None:
@@ -107,12 +104,8 @@ class Topic(PolicyTopic):
         self.durability: str = owner.options.durability_of(name)
         """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
-        self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
-        self._has_directed = False
-        """Whether messages were published for one channel only since the process started."""
         self._publish_buffer = PublishBuffer(owner)
-        self._backlog = Backlog(self)
         self._in_checkpoint: list[tuple[Channel, CursorState]] = []
         self.saved_with: set[Topic] = set()
         """
@@ -156,6 +149,32 @@ class Topic(PolicyTopic):
         have them, "" for all. `assigned` is told the ids of the messages. A message that repeats another one
         (`Deduplication`) is taken as the others are, and not stored.
         """
+        if (
+            delay_ms
+            or headers is not None
+            or channel
+            or assigned is not None
+            or self.bounds is not None
+            or self.exiting
+            or not self._owner.is_taking_publishes
+        ):
+            self._put_as_asked(bodies, delay_ms, waiter, headers, channel, assigned)
+            return
+        buffer = self._publish_buffer
+        if not buffer.waiters:
+            self._owner.to_commit.append(self)
+        buffer.add_plain(bodies, waiter)
+
+    def _put_as_asked(
+        self,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        waiter: Waiter,
+        headers: Sequence[bytes] | None,
+        channel: str,
+        assigned: Assigned | None,
+    ) -> None:
+        """Take messages as `put` does, or refuse them."""
         if self.exiting or not self._owner.is_taking_publishes:
             waiter(Exiting() if self.exiting else self._owner.refusal())
             return
@@ -215,15 +234,6 @@ class Topic(PolicyTopic):
             self.log.queue.trim(*self.unfinished())
         self.reader.notify()
         self.touch()
-
-    @property
-    def has_channels(self) -> bool:
-        return bool(self.channels)
-
-    @property
-    def lowest_position(self) -> int:
-        cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
-        return min((cursor.next for cursor in cursors), default=self.released)
 
     # -- channels
 
@@ -298,21 +308,6 @@ class Topic(PolicyTopic):
     def _tell_paused(self) -> None:
         for channel in self.channels.values():
             channel.tell_paused()
-
-    def hold(self) -> None:
-        """Release nothing until `start`."""
-        self.is_awaiting_channels = True
-
-    def start(self, now: float) -> None:
-        """The channels a new topic should have are there: release what was kept for them."""
-        kept: list[Segment] = []
-        try:
-            kept = self._backlog.for_ephemeral(self.channels.values())
-        except BackendError as error:  # durable channels read it later
-            self.read_failed(error)
-        self.is_awaiting_channels = False
-        self._release_kept(kept, now)
-        self.touch()
 
     def set_durability(self, durability: str) -> None:
         """
@@ -399,18 +394,6 @@ class Topic(PolicyTopic):
         if not self.ephemeral:
             self._owner.on_names_changed(at_once=at_once)
 
-    def forget_lost(self, first: int, end: int) -> None:
-        """Messages that were released at once are not in the log any more: no channel is to wait for them."""
-        end = min(end, self.released)
-        for channel in self.channels.values():
-            cursor = channel.cursor
-            if cursor is not None:
-                start = max(first, cursor.next)
-                dropped = sum([stop - begin for begin, stop in self.dropped.between(start, end)])
-                count = min(end - start - dropped, self.released_total - cursor.taken_total)
-                if count > 0:
-                    cursor.drop(count)
-
     # -- dead letters
 
     def save(self, waiter: Waiter) -> None:
@@ -456,15 +439,6 @@ class Topic(PolicyTopic):
             channels = [NamedChannel(c.name, c.paused) for c in self.channels.values() if not c.ephemeral]
             self._named = NamedTopic(self.name, self.paused, tuple(channels))
         return self._named
-
-    def unfinished(self) -> tuple[int, list[int]]:
-        """Return what the channels of an ephemeral topic have not finished, as `IBackendQueue.trim` takes it."""
-        below, keep = self.released, set[int]()
-        for channel in self.channels.values():
-            if channel.cursor is not None:
-                below = min(below, channel.cursor.next)
-                keep.update(channel.cursor.pending_in_memory(), channel.first_deliveries())
-        return below, sorted(keep)
 
     def state(self, now: float) -> TopicState:
         """Return what changed since the last checkpoint."""
@@ -544,48 +518,6 @@ class Topic(PolicyTopic):
         self.touch()
 
     # -- inside
-
-    def _release(self, segments: list[Segment], now: float) -> None:
-        """Everything put is released; `segments` is what was not yet."""
-        count, start = self.put_total - self.released_total, self.released
-        self.released, self.released_total = self.log.end, self.put_total
-        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
-        deferring = bool(self._backlog.waiting)
-        if deferring:
-            self._backlog.forget()
-        for channel in self.channels.values():
-            if channel.ephemeral or deferring:
-                channel.release(segments, now)
-                if channel.ephemeral:
-                    channel.wake()
-        if self._has_directed:
-            self._pass_directed(segments, start)
-        if self.hungry:
-            self.to_serve.update(self.hungry)
-            self.hungry.clear()
-
-    def _pass_directed(self, segments: list[Segment], start: int) -> None:
-        """Have the channels pass what was released, from `start` on, for others only."""
-        for channel in self.channels.values():
-            channel.joined_total += sum(segment.count for segment in segments if not segment.is_for(channel.name))
-            if channel.cursor is not None:
-                channel.cursor.pass_directed(segments, start)
-
-    def _release_kept(self, kept: list[Segment], now: float) -> None:
-        """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
-        if not self.is_flowing or self.released >= self.log.end:
-            return
-        self._backlog.hold_back(self.channels.values(), now)
-        count = self.depth
-        self.released, self.released_total = self.log.end, self.put_total
-        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
-        for channel in self.channels.values():
-            if channel.ephemeral:
-                channel.release(kept, now)
-            channel.wake()
-        if self.bounds is not None:
-            self.bounds.on_append([], now)
-        self.reader.notify()
 
     def _count(self, segments: list[Segment]) -> int:
         """Messages that were accepted; how many."""
