@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -64,9 +65,7 @@ async def show(
             "back_url": target_url(page_request, place),
             "path": _path(page_request, place),
             "target": target,
-            "fields": {
-                name: fields.get(name, "") for name in ("kind", "time", "message", "body", "node", "topic", "channel")
-            },
+            "fields": defaultdict(str, fields),
             "expected": getattr(target, form.typed) if form.typed else "",
             "points": [],
             "an_hour_ago": _an_hour_ago(page_request.now),
