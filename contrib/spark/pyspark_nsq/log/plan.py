@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pyspark_nsq.errors import DataLossError, OptionError
 from pyspark_nsq.log.client import Extents, LogClient, Part
 from pyspark_nsq.log.filters import Bounds
-from pyspark_nsq.log.places import BEGINNING, Log, Places
+from pyspark_nsq.log.positions import BEGINNING, Log, Places
 from pyspark_nsq.log.rows import LogPartition, LogRange, check
 from pyspark_nsq.log.sections import fit
 from pyspark_nsq.options.log import (

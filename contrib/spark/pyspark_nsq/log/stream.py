@@ -1,4 +1,4 @@
-"""A stream from topics' logs. Spark's offset has the next position of each log (`pyspark_nsq.log.places`).
+"""A stream from topics' logs. Spark's offset has the next position of each log (`pyspark_nsq.log.positions`).
 
 The stream keeps no rows: it reads positions that Spark requests again from the log, with the same rows. Any number of
 queries can read a log; they do not affect each other or the topic's channels.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pyspark_nsq.log.places import Log, Places, from_offset, to_offset
+from pyspark_nsq.log.positions import Log, Places, from_offset, to_offset
 from pyspark_nsq.log.rows import LogPartition, read_log
 from pyspark_nsq.options.log import LATEST, LogOptions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark_nsq.errors import DataLossError
 from pyspark_nsq.log.client import Extents, LogClient
 from pyspark_nsq.log.discovery import Discovery
-from pyspark_nsq.log.places import BEGINNING, Log, Places
+from pyspark_nsq.log.positions import BEGINNING, Log, Places
 from pyspark_nsq.options.log import LogOptions
 
 #: A log that ends at most so many positions before the position of a stream has lost its end: its next message gets a
