@@ -56,7 +56,7 @@ class Record(NamedTuple):
 
 def messages_in(frames: bytes, count: int | None = None) -> frozenset[StoredMessage]:
     """The messages of a run of frames, up to where it is damaged; of so many frames, where others follow."""
-    found, place = set(), 0
+    found, place = set[StoredMessage](), 0
     while place + _FRAME.size <= len(frames) and len(found) != count:
         size, *_, message_id = _FRAME.unpack_from(frames, place)
         end = place + _SIZE_BYTES + size
@@ -69,7 +69,7 @@ def messages_in(frames: bytes, count: int | None = None) -> frozenset[StoredMess
 
 def ids_in(frames: bytes, count: int | None = None) -> frozenset[bytes]:
     """The ids in a run of message frames that is whole; of so many frames, where others follow."""
-    found, place = set(), 0
+    found, place = set[bytes](), 0
     while place < len(frames) and len(found) != count:
         size, *_, message_id = _FRAME.unpack_from(frames, place)
         found.add(message_id)

@@ -63,7 +63,8 @@ class Campaign:
     """
     Rounds on one data path under `directory`, all of it decided by `seed` but for what threads and processes do with
     it. Broken when something is wrong, with a report of it. Leave it with `close`. `rows` are the policies that take
-    part (`policies.table`); `is_plain`: topics without any do, too.
+    part (`policies.table`); `is_plain`: topics without any do, too. `drains` is
+    the share of rounds after which everything is drained and checked.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Campaign:
         sabotage: str = "",
         rows: Sequence[str] = tuple(ROWS),
         is_plain: bool = True,
+        drains: float = 0.7,
     ) -> None:
         self._directory = directory
         self._seed = seed
@@ -89,6 +91,7 @@ class Campaign:
         flags = [f"--backend={backend}", f"--config={config}", "--protocol=V2,V3", *self._flags()]
         self.harness = Harness(directory, *flags, sabotage=sabotage)
         self._is_plain = is_plain
+        self._drains = drains
         durability = self._chance.choice((OS, FSYNC))
         self._rows = Rows(self.harness, rows, seed, durability, random.Random(f"{seed} rows"))
         plain = "".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in CLASSES)
@@ -149,7 +152,7 @@ class Campaign:
         self._end = self._chance.choice(self._ends)
         self._launch()
         self._recount()
-        if self._chance.random() < 0.7:
+        if self._chance.random() < self._drains:
             self._drain()
         self.harness.assert_no_traceback()
 

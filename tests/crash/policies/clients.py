@@ -169,9 +169,7 @@ class HttpPublisher:
     def publish(self, topic: str, body: bytes, headers: Mapping[str, str], delay_ms: int) -> str:
         return self.ask(topic, body, headers, {"defer": delay_ms} if delay_ms else {})[0]
 
-    def ask(
-        self, topic: str, body: bytes, headers: Mapping[str, str], options: Mapping[str, Any]
-    ) -> tuple[str, bytes]:
+    def ask(self, topic: str, body: bytes, headers: Mapping[str, str], options: Mapping[str, Any]) -> tuple[str, bytes]:
         """The outcome, and what the broker answered."""
         fields = {f"X-NSQ-{name}": value.encode() for name, value in headers.items()}
         try:
@@ -221,4 +219,3 @@ class V3Publisher:
 
 CONSUMERS: tuple[type[V2Consumer] | type[V3Consumer], ...] = (V2Consumer, V3Consumer)
 PUBLISHERS: tuple[type[HttpPublisher] | type[V3Publisher], ...] = (HttpPublisher, V3Publisher)
-

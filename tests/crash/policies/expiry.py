@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from tests.crash.checks import SLACK_SECONDS
 from tests.crash.checks import name as shown
 from tests.crash.history import Channel
-from tests.crash.policies.clients import STORED
 from tests.crash.policies.notes import Delivered, Wall
 from tests.crash.policies.row import Row
 

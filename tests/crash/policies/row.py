@@ -14,7 +14,7 @@ from typing import ClassVar
 from tests.crash.checks import name as shown
 from tests.crash.harness import Harness
 from tests.crash.history import Channel
-from tests.crash.policies.clients import OVER_BOUND, STORED, Got, Publisher
+from tests.crash.policies.clients import OVER_BOUND, PUBLISHERS, STORED, Got, HttpPublisher, Publisher, V3Publisher
 from tests.crash.policies.notes import Delivered, Draining, Notes, Published
 from tests.crash.policies.threads import FINISH, KEEP, Consuming, Publishing
 
@@ -31,8 +31,14 @@ class Row:
     """Of the first channel."""
     one_at_a_time: ClassVar[bool] = False
     """Whether consumers are given credit for one message."""
-    keeps, requeues = 0.15, 0.1
+    publishers: ClassVar[tuple[type[HttpPublisher] | type[V3Publisher], ...]] = PUBLISHERS
+    keeps: ClassVar[float] = 0.15
+    requeues: ClassVar[float] = 0.1
     """The shares of messages that consumers finish later, or requeue."""
+    most_kept: ClassVar[int] = 20
+    """How many messages a consumer finishes together, later."""
+    backlog: ClassVar[int] = 0
+    """How many messages are stored before consumers of a round begin."""
 
     def __init__(self, house: Harness, seed: str, durability: str) -> None:
         self.house = house

@@ -23,14 +23,13 @@ class Schedule(Row):
 
     name = "scheduled"
     channel_names = ("one", "two")
+    publishers = (HttpPublisher,)
 
     def delay_ms(self, chance: random.Random) -> int:
         return chance.randint(1, self.house.longest_delay_ms)
 
     def publish_next(self, client: Publishing, publisher: Publisher) -> None:
-        if not isinstance(publisher, HttpPublisher):
-            super().publish_next(client, publisher)
-            return
+        assert isinstance(publisher, HttpPublisher)
         message = self.make(client)
         self.notes.note(message)
         outcome, answer = publisher.ask(message.topic, message.body, {}, {"defer": message.delay_ms, "ids": "true"})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from itertools import count
 from typing import TYPE_CHECKING
 
 from tests.crash.harness import Harness
 from tests.crash.history import Channel
-from tests.crash.policies.clients import CONSUMERS, PUBLISHERS, STORED, Consumer, Got, Publisher
+from tests.crash.policies.clients import CONSUMERS, OVER_BOUND, STORED, Consumer, Got, Publisher
 from tests.crash.policies.notes import Answered, Delivered, Finished, Published, Requeued, Wall, now
 from tests.wire import Closed
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 FINISH, KEEP = "finish", "keep"
 """What becomes of a message that was delivered; a number: it is requeued with this delay, in ms."""
 _CREDIT = 40
-_MOST_KEPT = 20
+_LOOK_AGAIN_SECONDS = 0.005
 _connections = count(1)
 
 
@@ -60,7 +61,7 @@ class Publishing(Client):
         self.acknowledged = 0
 
     def work(self) -> None:
-        publisher = self.chance.choice(PUBLISHERS)(self.house)
+        publisher = self.chance.choice(self.row.publishers)(self.house)
         try:
             while not self.stopping.is_set():
                 self.row.publish_next(self, publisher)
@@ -77,7 +78,7 @@ class Publishing(Client):
     def answered(self, body: bytes, outcome: str) -> None:
         """Note what became of a publish."""
         self.row.notes.note(Answered(body, outcome, self.life, self.now()))
-        self.acknowledged += outcome == STORED
+        self.acknowledged += outcome in (STORED, OVER_BOUND)
 
 
 class Consuming(Client):
@@ -109,6 +110,10 @@ class Consuming(Client):
                 self._consumer.leave()
 
     def work(self) -> None:
+        while not (self.tidy or self._leaving) and len(self.row.notes.stored) < self.row.backlog:
+            if not self.house.is_alive(self.life):
+                return
+            time.sleep(_LOOK_AGAIN_SECONDS)
         since = granted = self.now()
         credit = 1 if self.row.one_at_a_time else _CREDIT
         consumer = self.chance.choice(CONSUMERS)(self.house, *self.channel, credit)
@@ -133,7 +138,7 @@ class Consuming(Client):
         fate = FINISH if self.tidy or self._leaving else self.row.fate(message, self.chance)
         if fate == KEEP:
             self._kept.append(message)
-            if len(self._kept) >= _MOST_KEPT:
+            if len(self._kept) >= self.row.most_kept:
                 self.chance.shuffle(self._kept)
                 self._finish_kept()
         elif fate == FINISH:
