@@ -59,6 +59,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         broker.backend.expect({topic.name: topic.end for topic in saved.topics})
     logs = {name: broker.open_log(name) for name in durable}
     states: dict[str, TopicState] = {}
+    known_ids: dict[str, tuple[int, int]] = {}  # see _remember_ids
     moves = Moves()
     broker.sequences.start(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
@@ -79,7 +80,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         elif name in saved_topics and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), backlog):
             _recount(state, log, broker.positions)
         _count_beyond(state, log, broker.options, moves)
-        states[name] = state
+        states[name], known_ids[name] = state, (saved_end, lost_from)
     moves.finish(states, broker.positions)
     for name, state in states.items():
         if not broker.options.keep_deferred:
@@ -88,7 +89,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         if broker.options.lookupd_tcp_address and state.put_total and not state.released_total:
             topic.hold()
         topic.restore(state, now)
-        _remember_ids(topic, log, saved_end, lost_from, now)
+        _remember_ids(topic, *known_ids[name], now)
     for asked in named_topics.values():
         _add_ephemeral(broker, asked, now)
     broker.quotas.are_on = True
@@ -212,13 +213,13 @@ def _lost_from(state: TopicState, log: Log) -> int:
     return max(log.end, _start(state))
 
 
-def _remember_ids(topic: Topic, log: Log, saved_end: int, lost_from: int, now: float) -> None:
+def _remember_ids(topic: Topic, saved_end: int, lost_from: int, now: float) -> None:
     """Know the publishers' ids of the messages beyond the end that was saved, and of none that was lost."""
     if topic.deduplication is None:
         return
     if saved_end > lost_from:
         topic.context.positions.forget_publisher_ids(topic.name, lost_from)
-    while read := log.queue.read(saved_end, _READ_BYTES):
+    while read := topic.log.queue.read(saved_end, _READ_BYTES):
         topic.deduplication.restore(read, now)
         saved_end = read[-1].end
 
