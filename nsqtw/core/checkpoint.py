@@ -120,8 +120,8 @@ class TopicState:
     cursors: list[CursorState] = field(factory=list)
     publisher_ids: list[PublisherId] = field(factory=list)
     """In a checkpoint: ids to write. When loaded it is empty, and the ids stay in positions.db."""
-    dedupe_window_ms: int = field(default=0, eq=False)
-    """In a checkpoint: saved ids that are older may be removed; 0: all."""
+    dedupe_window_ms: int | None = field(default=None, eq=False)
+    """In a checkpoint: saved ids that are older may be removed; 0: all; None: none."""
 
 
 @define

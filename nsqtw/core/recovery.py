@@ -79,9 +79,10 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
             _report_loss(broker, name, log, saved_end, backlog - _backlog_of(state))
         elif name in saved_topics and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), backlog):
             _recount(state, log, broker.positions)
+        moves.add(state)
         _count_beyond(state, log, broker.options, moves)
         states[name], known_ids[name] = state, (saved_end, lost_from)
-    moves.finish(states, broker.positions)
+    moves.finish(broker.positions)
     for name, state in states.items():
         if not broker.options.keep_deferred:
             _forget_delays(state)

@@ -498,6 +498,7 @@ class Topic(ChannelOwner):
         self.reader.save_into(state, self._owner.timestamp_ns(now) // 10**6)
         self.dropped.forget_below(self.reader.kept_from)
         state.dropped = self.dropped.state()
+        state.dedupe_window_ms = 0
         if self.deduplication is not None:
             state.publisher_ids = self.deduplication.unsaved()
             state.dedupe_window_ms = self.deduplication.window_ms
