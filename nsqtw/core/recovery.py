@@ -201,7 +201,7 @@ def _count_beyond(state: TopicState, log: Log, options: Options, moves: Moves) -
             ages.on_append(segment)
         moves.read(read)
         state.put_total += sum(segment.count for segment in read)
-        state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
+        state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms or s.channel]
         state.end = read[-1].end
     state.runs, state.marks = runs.state(), [*ages.state()]
 
@@ -290,7 +290,8 @@ def _count_unread(state: TopicState, log: Log) -> None:
         for segment in read:
             state.put_total += _unreleased(segment, state)
             for cursor in state.cursors:
-                stop = min(cursor.replays, state.released) if segment.delay_ms else state.released
+                is_taken = segment.delay_ms or not segment.is_for(cursor.name)  # when it was released
+                stop = min(cursor.replays, state.released) if is_taken else state.released
                 cursor.taken_total -= _unread(segment, cursor.next, stop, state)
 
 

@@ -216,7 +216,7 @@ class Topic(ChannelOwner):
         self.log.append(segments, pinned=pinned)
         self.reader.on_append(segments, now)
         for segment in segments:
-            if segment.delay_ms:
+            if segment.delay_ms or segment.channel:
                 self._backlog.on_append(segment)
         if self.is_flowing:
             self._release(segments, now)
