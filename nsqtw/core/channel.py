@@ -129,7 +129,7 @@ class Channel(Timer):
         self.policy = NO_CHANNEL_POLICY
         self.given_policy = dict(given_policy)
         """The settings that were made while a broker ran."""
-        self.undelivered = Undelivered(topic, name, self.position, self.wake, ephemeral=self.ephemeral)
+        self.undelivered = Undelivered(topic, name, self.position, self.wake, self._schedule, ephemeral=self.ephemeral)
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self.rate_limit: RateLimit | None = None
         self.requeue_delay: RequeueDelay | None = None
@@ -364,14 +364,12 @@ class Channel(Timer):
         (delivery,) = consumer.in_flight.take((message_id,))
         if delivery is None:
             return self._why_not(message_id)
-        if self.undelivered.take_failed(message_id, delivery, REQUEUED):
-            pass
-        elif delay > 0:
-            due = now + delay
+        due = now + delay
+        if delay <= 0:
+            self._deliver_again([(message_id, delivery)], now, REQUEUED)
+        elif not self.undelivered.take_failed(message_id, delivery, REQUEUED, due):
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
-        else:
-            self._deliver_again([(message_id, delivery)], now, REQUEUED)
         self.requeue_count += 1
         consumer.client.requeue_count += 1
         self.wake()
@@ -686,9 +684,9 @@ class Channel(Timer):
         position, delays, take_failed = self.position, self.requeue_delay, self.undelivered.take_failed
         first_due = inf
         for message_id, delivery in deliveries:
-            if take_failed(message_id, delivery, reason):
-                continue
             due = now if delays is None else delays.due(delivery.attempts, now)
+            if take_failed(message_id, delivery, reason, due):
+                continue
             if due > now:
                 position.defer(message_id, delivery, due)
                 first_due = min(first_due, due)
