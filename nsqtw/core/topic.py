@@ -256,7 +256,11 @@ class Topic(ChannelOwner):
         channel = Channel(self, name)
         kept = self._backlog.segments() if channel.ephemeral and not self.is_paused_or_pending else []
         if (start or self._owner.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
-            channel.seek(self.reader.kept_from)
+            try:
+                channel.seek(self.reader.kept_from)
+            except BackendError:
+                channel.exit()  # its bounds must not refuse publishes
+                raise
         self.channels[name] = channel
         self._owner.quotas.channel_count += 1
         self._owner.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)

@@ -397,6 +397,8 @@ def test_each_topic_knows_its_own_ids_after_a_crash(harness: DeduplicatingHarnes
         harness.publish((topic, b"x"), (f"{topic}2", b"x"), topic=topic)
         harness.turn()
         assert harness.repeats(topic) == 2
-        harness.publish(*[(other + number, b"y") for other in "abc" if other != topic for number in ("", "2")], topic=topic)
+        harness.publish(
+            *[(other + number, b"y") for other in "abc" if other != topic for number in ("", "2")], topic=topic
+        )
         harness.turn()
         assert harness.repeats(topic) == 2
