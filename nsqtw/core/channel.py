@@ -15,7 +15,7 @@ Performance: called once per span and per run of FINs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from math import inf
 from random import randrange
@@ -199,6 +199,11 @@ class Channel(Timer):
             self.position = self.ordered
         self.undelivered.set_position(self.position)
         self.wake()
+
+    @property
+    def set_aside(self) -> Collection[int]:
+        """See `OrderedPosition.set_aside`."""
+        return () if self.ordered is None else self.ordered.set_aside
 
     def ungroup(self) -> None:
         """Let an ordered position find out anew what is unfinished: the cursor is changed without it."""
