@@ -359,12 +359,12 @@ class Channel(Timer):
             self._record_finished(deliveries, now)
         self._count_finished(consumer, count)
 
-    def requeue(self, consumer: Consumer, message_id: bytes, delay: float, now: float) -> str | None:
-        """REQ, `delay` in seconds. Returns why it failed, or None."""
+    def requeue(self, consumer: Consumer, message_id: bytes, delay: float, now: float, detail: str = "") -> str | None:
+        """REQ, `delay` in seconds. `detail`: what the client says about it. Returns why it failed, or None."""
         (delivery,) = consumer.in_flight.take((message_id,))
         if delivery is None:
             return self._why_not(message_id)
-        if self.undelivered.take_failed(message_id, delivery, REQUEUED):
+        if self.undelivered.take_failed(message_id, delivery, REQUEUED, detail):
             pass
         elif delay > 0:
             due = now + delay

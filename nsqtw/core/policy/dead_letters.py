@@ -72,12 +72,16 @@ class LetterSource(TopicLog):
 
 
 class Leaving(NamedTuple):
-    """A held message. `record` is its segment and its index there, in a channel that cannot find it in the log."""
+    """
+    A held message. `record` is its segment and its index there, in a channel that cannot find it in the log. `detail`
+    is what the client said about its failure.
+    """
 
     sequence: int
     attempts: int
     reason: str
     record: tuple[Segment, int] | None
+    detail: str = ""
 
 
 class State(Enum):
@@ -171,14 +175,14 @@ class DeadLetters(Timer):
         """The sequences of all held messages."""
         return [leaving.sequence for leaving in (*self._batch, *self._held)]
 
-    def takes(self, message_id: bytes, delivery: Delivery, reason: str) -> bool:
+    def takes(self, message_id: bytes, delivery: Delivery, reason: str, detail: str) -> bool:
         """Return whether a message that failed is a dead letter now. It is out of its consumer's table."""
         if not self.max_attempts or delivery.attempts < self.max_attempts:
             return False
         sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
         segment = delivery.segment
         record = None if segment is None else (segment, sequence - segment.first)
-        self.add(Leaving(sequence, delivery.attempts, reason, record))
+        self.add(Leaving(sequence, delivery.attempts, reason, record, detail))
         return True
 
     def add(self, leaving: Leaving) -> None:
@@ -239,7 +243,8 @@ class DeadLetters(Timer):
             self._give_back(leaving)
             return 0
         body = segment.slice(index, index + 1)[BODY_AT:]
-        headers = letter_headers(segment, index, self._topic.name, self._channel, leaving.attempts, leaving.reason)
+        topic, channel = self._topic.name, self._channel
+        headers = letter_headers(segment, index, topic, channel, leaving.attempts, leaving.reason, leaving.detail)
         self._letters[leaving.sequence] = body, headers
         self._batch.append(leaving)
         return len(body)

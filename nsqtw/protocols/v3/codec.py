@@ -47,6 +47,8 @@ HEADERS: Final = 1
 """Flag of PUBLISH and DELIVER: with a header table."""
 DELAYS: Final = 2
 """Flag of PUBLISH."""
+MESSAGE_IDS: Final = 1
+"""Flag of CONFIRM: with the ids of the messages."""
 SET: Final = 1
 """Flag of CREDIT: the limits are replaced."""
 
@@ -69,6 +71,7 @@ _STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
 _CONFIRM: Final = struct.Struct(">IBBHIII")
+_CONFIRMED: Final = struct.Struct(">IIQI")
 _CREDIT: Final = struct.Struct(">iq")
 _LIMITS: Final = struct.Struct(">IQI")
 _PAIR: Final = struct.Struct(">II")
@@ -79,6 +82,7 @@ unpack_head: Final = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
 unpack_range: Final = _RANGE.unpack_from
 unpack_u32: Final = _U32.unpack_from
+unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
 
 
@@ -274,10 +278,15 @@ def read_publish(frame: Frame, max_msg_size: int) -> Published:
     table: list[bytes] | None = None
     delays: list[float] | None = None
     if frame.flags:
+        table_at = 0
         if frame.flags & HEADERS:
-            table, offset = _header_table(frame, offset)
+            table_at, offset = offset, _end_of_table(frame, offset)
         if frame.flags & DELAYS:
             delays, offset = _delays(frame, offset)
+        bodies = _bodies(frame, offset, max_msg_size)
+        if table_at:
+            table = _header_table(frame, table_at, len(bodies))
+        return Published(topic, bodies, table, delays)
     if stop - offset >= _SIZE_BYTES and _U32.unpack_from(buffer, offset)[0] == stop - offset - _SIZE_BYTES:
         return Published(topic, [buffer[offset + _SIZE_BYTES : stop]], table, delays)
     return Published(topic, _bodies(frame, offset, max_msg_size), table, delays)
@@ -301,8 +310,11 @@ def read_credit(frame: Frame) -> tuple[int, int]:
     return messages, size
 
 
-def read_ranges(frame: Frame) -> tuple[list[tuple[int, int]], float, str]:
-    """Return the ranges of a FIN, REQ, NACK or TOUCH, the delay in seconds, and the reason. ClientError."""
+def read_ranges(frame: Frame, max_count: int) -> tuple[list[tuple[int, int]], float, str]:
+    """
+    Return the ranges of a FIN, REQ, NACK or TOUCH, `max_count` at most, the delay in seconds, and the reason.
+    ClientError.
+    """
     buffer, offset, stop, kind = frame.buffer, frame.start, frame.stop, frame.kind
     delay, reason = 0.0, ""
     if kind in (REQ, NACK):
@@ -315,6 +327,8 @@ def read_ranges(frame: Frame) -> tuple[list[tuple[int, int]], float, str]:
         reason = text.decode("utf-8", "replace")
     if stop == offset or (stop - offset) % _RANGE.size:
         raise invalid(kind)
+    if stop - offset > max_count * _RANGE.size:
+        raise ClientError("E_INVALID", f"frame of type {kind} has more than {max_count} ranges")
     if stop - offset == _RANGE.size:
         first, count = _RANGE.unpack_from(buffer, offset)
         return [(first, count)], delay, reason
@@ -354,19 +368,30 @@ def _long(frame: Frame, offset: int, kind: int) -> tuple[bytes, int]:
     return frame.buffer[start:stop], stop
 
 
-def _header_table(frame: Frame, offset: int) -> tuple[list[bytes], int]:
+def _end_of_table(frame: Frame, offset: int) -> int:
+    """Return the offset behind a header table. ClientError."""
     if frame.stop - offset < _U32.size:
         raise invalid(PUBLISH)
-    position = offset + _U32.size
-    end = position + _U32.unpack_from(frame.buffer, offset)[0]
+    end: int = offset + _U32.size + unpack_u32(frame.buffer, offset)[0]
     if end > frame.stop:
         raise invalid(PUBLISH)
+    return end
+
+
+def _header_table(frame: Frame, offset: int, count: int) -> list[bytes]:
+    """Return the headers of `count` messages; if there are fewer or more, another number of them. ClientError."""
+    buffer, end = frame.buffer, _end_of_table(frame, offset)
+    position = offset + _U32.size
     table: list[bytes] = []
-    within = frame._replace(stop=end)
-    while position < end:
-        headers, position = _long(within, position, PUBLISH)
-        table.append(headers)
-    return table, end
+    while position < end and len(table) <= count:
+        start = position + _U16.size
+        if start > end:
+            raise invalid(PUBLISH)
+        position = start + unpack_u16(buffer, position)[0]
+        table.append(buffer[start:position])
+    if position > end:
+        raise invalid(PUBLISH)
+    return table
 
 
 def _delays(frame: Frame, offset: int) -> tuple[list[float], int]:
@@ -423,6 +448,21 @@ def confirm(numbers: list[int]) -> bytes:
         number = following
     entries.append(_PAIR.pack(first, number - first + 1))
     return frame_of(CONFIRM, 0, b"".join(entries))
+
+
+def confirm_with_ids(entries: Sequence[tuple[int, list[int]]]) -> bytes:
+    """Return a CONFIRM of PUBLISH frames with the ids of their messages. An entry has ids that are consecutive."""
+    packed: list[bytes] = []
+    for number, ids in entries:
+        if not ids:  # of an AUTH
+            packed.append(_CONFIRMED.pack(number, 1, 0, 0))
+            continue
+        start = 0
+        for index in range(1, len(ids) + 1):
+            if index == len(ids) or ids[index] != ids[index - 1] + 1:
+                packed.append(_CONFIRMED.pack(number, 1, ids[start], index - start))
+                start = index
+    return frame_of(CONFIRM, 0, b"".join(packed), MESSAGE_IDS)
 
 
 def deliver_head(number: int, size: int) -> bytes:
