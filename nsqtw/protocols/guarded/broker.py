@@ -34,6 +34,7 @@ from nsqtw.protocols.guarded.publish import (
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.parameters import checked_name
 from nsqtw.protocols.replies import Replies, ReplySlot
+from nsqtw.protocols.session import SessionBroker
 from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.rights import MAX_SECRET_BYTES
 from nsqtw.upgrades import Secured
@@ -48,7 +49,7 @@ _NO_DELAY: Final = (0,)
 _SUBSCRIBED: Final = 3
 
 
-class ClientBroker:
+class ClientBroker(SessionBroker):
     """
     `broker` for one connection of the protocol named `protocol`. `changed` has the connection written to. `secured` is
     what is known of the connection's TLS; None without.
@@ -63,6 +64,7 @@ class ClientBroker:
         now: float,
         secured: Secured | None = None,
     ) -> None:
+        super().__init__()
         self._broker = broker
         self._options = broker.options
         self._topics = broker.topics
@@ -91,8 +93,6 @@ class ClientBroker:
         self._has_subscribed = False
         """Whether `subscribe` was called, which can be done once."""
         self._unstored_bytes = 0
-        self.is_waiting = False
-        """IBroker API."""
         self._checked_topic: str | None = None
         """The name that was checked last: most publishers publish to one topic."""
 

@@ -11,7 +11,7 @@ Performance: called once per frame, and once per run of FINs.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -61,6 +61,9 @@ HELLO_BYTES: Final = 70_000
 MAX_TEXT: Final = 0xFFFF
 _SIZE_BYTES: Final = 4
 _SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
+_KIND_AT: Final = 4
+_PLAIN_PUBLISH: Final = bytes((PUBLISH, 0, 0, 0))
+"""Type, flags and size of the extension."""
 _MAX_ID: Final = 1 << 63
 _MAX_RUN: Final = 512
 """Frames that are taken together."""
@@ -70,7 +73,6 @@ _BYTES: Final = [bytes((low,)) for low in range(0x100)]
 _STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
-_CONFIRM: Final = struct.Struct(">IBBHIII")
 _CONFIRMED: Final = struct.Struct(">IIQI")
 _CREDIT: Final = struct.Struct(">iq")
 _LIMITS: Final = struct.Struct(">IQI")
@@ -84,17 +86,23 @@ unpack_range: Final = _RANGE.unpack_from
 unpack_u32: Final = _U32.unpack_from
 unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
+pack_pair: Final = _PAIR.pack
+_CONFIRM_HEAD: Final = pack_head(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0)
+"""Of a CONFIRM with one entry."""
 
 
-class Frame(NamedTuple):
+class Frame:
     """A frame in a buffer: its payload is `buffer[start:stop]`."""
 
-    kind: int
-    flags: int
-    id: int
-    buffer: bytes
-    start: int
-    stop: int
+    __slots__ = ("buffer", "flags", "id", "kind", "start", "stop")
+
+    def __init__(self, kind: int, flags: int, number: int, buffer: bytes, start: int, stop: int) -> None:
+        self.kind = kind
+        self.flags = flags
+        self.id = number
+        self.buffer = buffer
+        self.start = start
+        self.stop = stop
 
     @property
     def payload(self) -> bytes:
@@ -116,6 +124,11 @@ class FrameReader:
         """Bytes without which the first frame is incomplete, as far as its size is known."""
         self.has_more = False
         """Whether there may be another frame."""
+        self._topic = b""
+        """The topic of most PUBLISH frames, as they have it."""
+        self._unpack_publish: Callable[[bytes, int], tuple[Any, ...]] = unpack_head
+        self._publish_bytes = 0
+        """What is before the body in such a frame."""
 
     @property
     def unfinished_bytes(self) -> int:
@@ -142,6 +155,11 @@ class FrameReader:
         if len(buffer) - offset < HEAD_BYTES or self._missing:
             self.has_more = False
             return None
+        size: int
+        kind: int
+        flags: int
+        extension: int
+        number: int
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size
         if size > self.max_size:
@@ -156,21 +174,29 @@ class FrameReader:
         self.has_more = stop < len(buffer)
         return Frame(kind, flags, number, buffer, offset + HEAD_BYTES + extension, stop)
 
-    def next_publishes(self, prefix: bytes) -> tuple[list[int], list[bytes]] | None:
+    def expect(self, topic: bytes) -> None:
+        """Have `next_publishes` look for PUBLISH frames for this topic."""
+        self._topic = bytes((len(topic),)) + topic
+        form = struct.Struct(f">I4sI{len(self._topic)}sI")
+        self._unpack_publish, self._publish_bytes = form.unpack_from, form.size
+
+    def next_publishes(self) -> tuple[list[int], list[bytes]] | None:
         """
-        Return correlation ids and bodies of the next PUBLISH frames, which have one message each for the topic that
-        `prefix` is, with its size. None when the next frame is another. Most publishers send such frames only.
+        Return correlation ids and bodies of the next PUBLISH frames, which have one message each for the topic that is
+        expected. None when the next frame is another. Most publishers send such frames only.
         """
-        buffer, offset = self._buffer, self._offset
-        end, begin = len(buffer), offset + HEAD_BYTES
-        start = begin + len(prefix) + _SIZE_BYTES
-        if end < start:
+        buffer, offset, before = self._buffer, self._offset, self._publish_bytes
+        end, start = len(buffer), offset + before
+        if start > end or buffer[offset + _KIND_AT] != PUBLISH:
             return None
-        size, kind, flags, extension, number = unpack_head(buffer, offset)
+        size: int
+        mark: bytes
+        number: int
+        topic: bytes
+        body_size: int
+        size, mark, number, topic, body_size = self._unpack_publish(buffer, offset)
         stop = offset + _SIZE_BYTES + size
-        if kind != PUBLISH or flags or extension or stop > end:
-            return None
-        if not buffer.startswith(prefix, begin) or unpack_u32(buffer, start - _SIZE_BYTES)[0] != stop - start:
+        if mark != _PLAIN_PUBLISH or stop > end or topic != self._topic or start + body_size != stop:
             return None
         self._offset = stop
         if stop == end:
@@ -179,7 +205,7 @@ class FrameReader:
         numbers, bodies = [number], [buffer[start:stop]]
         stride = stop - offset
         count = min((end - stop) // stride, _MAX_RUN)
-        head_bytes = HEAD_BYTES - _SIZE_BYTES
+        head_bytes, begin = HEAD_BYTES - _SIZE_BYTES, offset + HEAD_BYTES
         if (
             count
             and _repeats(buffer, offset, head_bytes, stride, count)
@@ -436,10 +462,10 @@ def frame_of(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> by
 def confirm(numbers: list[int]) -> bytes:
     """Return a CONFIRM of PUBLISH frames, at least one."""
     if len(numbers) == 1:
-        return _CONFIRM.pack(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0, numbers[0], 1)
+        return _CONFIRM_HEAD + pack_pair(numbers[0], 1)
     first = number = numbers[0]
     if numbers == list(range(first, first + len(numbers))):
-        return _CONFIRM.pack(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0, first, len(numbers))
+        return _CONFIRM_HEAD + pack_pair(first, len(numbers))
     entries: list[bytes] = []
     for following in numbers[1:]:
         if following != number + 1:

@@ -23,7 +23,7 @@ from zope.interface import classImplements
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Failed, IBroker, ICountedProtocol, ISteppedProtocol
 from nsqtw.protocols.fin_coalescing import FinCoalescing
-from nsqtw.protocols.session import Session
+from nsqtw.protocols.session import Session, session_broker
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import Frame
 from nsqtw.protocols.v3.frame_timeout import FrameTimeout
@@ -60,6 +60,7 @@ class V3Session(Session):
     def __init__(self, broker: IBroker, changed: Callable[[], None], now: float) -> None:
         super().__init__()
         self._broker: Any = broker
+        self._commands = session_broker(broker)
         self._changed = changed
         self._reader = codec.FrameReader()
         self._out: list[bytes] = []
@@ -74,8 +75,9 @@ class V3Session(Session):
         self._fin_coalescing = FinCoalescing(codec.FIN_BYTES)
         self._topic = b""
         self._topic_name = ""
-        self._prefix = b""
-        """The last topic as a PUBLISH has it: most publishers publish to one."""
+        """The last topic: most publishers publish to one."""
+        self._expects = False
+        """Whether there was one."""
         self._has_greeted = False
         """Whether HELLO has come."""
         self._is_behind = False
@@ -109,14 +111,14 @@ class V3Session(Session):
     @property
     def wants_data(self) -> int:
         """IProtocol API."""
-        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD or self._broker.is_waiting:
+        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD or self._commands.is_waiting:
             return 0
         return self._fin_coalescing.min_read_bytes
 
     @property
     def is_behind(self) -> bool:
         """ISteppedProtocol API."""
-        return self._is_behind and not (self._has_ended or self._broker.is_waiting)
+        return self._is_behind and not (self._has_ended or self._commands.is_waiting)
 
     @property
     def refused(self) -> str:
@@ -198,7 +200,7 @@ class V3Session(Session):
         try:
             self._is_behind = False
             self._spent = 0
-            count, reader, broker = 0, self._reader, self._broker
+            count, reader, broker = 0, self._reader, self._commands
             while reader.has_more and not self._has_ended:
                 if count + self._spent >= STEP_FRAMES or broker.is_waiting:
                     self._is_behind = True
@@ -207,7 +209,7 @@ class V3Session(Session):
                 if self._without_effect:
                     self._count_without_effect(now)
                     continue
-                if self._prefix and (run := reader.next_publishes(self._prefix)) is not None:
+                if self._expects and (run := reader.next_publishes()) is not None:
                     self._publish_run(run[0], run[1], now)
                     continue
                 frame = reader.next_frame()
@@ -339,14 +341,15 @@ class V3Session(Session):
         topic, bodies, headers, delays = codec.read_publish(frame, self._broker.max_msg_size)
         if topic != self._topic:
             self._topic, self._topic_name = topic, _name(topic)
-            self._prefix = bytes((len(topic),)) + topic
+            self._reader.expect(topic)
+            self._expects = True
         self._pending += 1
         if self._tells_ids:
             told = PublishWithIds([frame.id], self._published_with_ids)
             answered, assigned = told.on_answer, told.on_assigned
-            self._broker.publish(self._topic_name, bodies, 0, answered, now, headers, delays, False, assigned)
+            self._commands.publish(self._topic_name, bodies, 0, answered, now, headers, delays, False, assigned)
             return
-        self._broker.publish(self._topic_name, bodies, 0, partial(self._published, frame.id), now, headers, delays)
+        self._commands.publish(self._topic_name, bodies, 0, partial(self._published, frame.id), now, headers, delays)
 
     def _publish_run(self, numbers: list[int], bodies: list[bytes], now: float) -> None:
         """PUBLISH frames of one message each for the last topic."""
@@ -354,10 +357,10 @@ class V3Session(Session):
         if self._tells_ids:
             told = PublishWithIds(numbers, self._published_with_ids)
             assigned = told.on_assigned
-            self._broker.publish(self._topic_name, bodies, 0, told.on_answer, now, None, None, True, assigned)
+            self._commands.publish(self._topic_name, bodies, 0, told.on_answer, now, None, None, True, assigned)
             return
         answered = partial(self._published_run, numbers) if len(numbers) > 1 else partial(self._published, numbers[0])
-        self._broker.publish(self._topic_name, bodies, 0, answered, now, None, None, True)
+        self._commands.publish(self._topic_name, bodies, 0, answered, now, None, None, True)
 
     def _published(self, number: int, error: ClientError | None) -> None:
         self._pending -= 1
@@ -475,7 +478,7 @@ class V3Session(Session):
         """Have the broker count the frames that had no effect. It may want the next ones later. ClientError."""
         while self._without_effect:
             self._without_effect -= 1
-            self._broker.had_no_effect(now)
+            self._commands.had_no_effect(now)
 
     def _count_unfinished(self) -> int:
         return self._reader.unfinished_bytes
