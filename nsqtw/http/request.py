@@ -94,7 +94,7 @@ class HttpRequest:
     _identity = ""
     """Whose credential the request shows; empty without one."""
     _later: Answer | None = None
-    _if_failed: Answer | None = None
+    _if_failed: Answer = INTERNAL_ERROR
     _streamer: Streamer | None = None
 
     def __init__(self, connection: HttpConnection) -> None:
