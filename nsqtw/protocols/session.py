@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nsqtw.core.timers import Timer
+from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, Assigned, BytesLike, IBroker, IProtocol, ISteppedProtocol
 from nsqtw.upgrades import Upgrade
 
@@ -21,6 +22,15 @@ MAX_BYTES: Final = 64 * 1024
 """Worth a read in any case: half of what a socket holds at first."""
 STEP_BYTES: Final = 16 * 1024
 """Bytes that a session of another class is given at once."""
+
+
+class PublishAnswer:
+    """What may be given as `answered` of `IBroker.publish` in place of a function: compiled code calls it directly."""
+
+    __slots__ = ()
+
+    def answer(self, error: ClientError | None) -> None:
+        raise NotImplementedError
 
 
 class SessionBroker:
@@ -34,7 +44,7 @@ class SessionBroker:
         topic: str,
         bodies: Sequence[BytesLike],
         delay: float,
-        answered: Answered,
+        answered: Answered | PublishAnswer,
         now: float,
         headers: Sequence[Mapping[str, str] | bytes] | None = None,
         delays: Sequence[float] | None = None,

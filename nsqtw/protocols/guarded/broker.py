@@ -30,11 +30,12 @@ from nsqtw.protocols.guarded.publish import (
     checked_delays,
     checked_headers,
     put_runs,
+    tell,
 )
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.parameters import checked_name
 from nsqtw.protocols.replies import Replies, ReplySlot
-from nsqtw.protocols.session import SessionBroker
+from nsqtw.protocols.session import PublishAnswer, SessionBroker
 from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.rights import MAX_SECRET_BYTES
 from nsqtw.upgrades import Secured
@@ -272,7 +273,7 @@ class ClientBroker(SessionBroker):
         topic: str,
         bodies: Sequence[BytesLike],
         delay: float,
-        answered: Answered,
+        answered: Answered | PublishAnswer,
         now: float,
         headers: Sequence[Headers] | None = None,
         delays: Sequence[float] | None = None,
@@ -304,7 +305,7 @@ class ClientBroker(SessionBroker):
                     delays_ms = checked_delays(delay, delays, len(taken), self.max_delay)
             except ClientError as error:
                 self.refused(error)
-                answered(error)
+                tell(answered, error)
                 return
         stored = Stored(self, verb, topic, len(taken), answered, assigned)
         commands = self._commands
@@ -316,7 +317,7 @@ class ClientBroker(SessionBroker):
                 commands.take(Publish(self, taken, delays_ms, encoded, stored), now)
         except ClientError as error:
             self.refused(error)
-            answered(error)
+            stored.answer(error)
 
     def _check_topic(self, verb: bytes, topic: str) -> None:
         if topic != self._checked_topic:

@@ -20,6 +20,7 @@ from nsqtw.interfaces import Answered, Assigned, BytesLike
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
+from nsqtw.protocols.session import PublishAnswer
 
 if TYPE_CHECKING:
     from nsqtw.protocols.guarded.broker import ClientBroker
@@ -61,7 +62,7 @@ class Publish(Command):
 
     def refuse(self, error: ClientError) -> None:
         """Command API."""
-        self.stored.answered(error)
+        self.stored.answer(error)
 
 
 class Stored:
@@ -70,7 +71,7 @@ class Stored:
     is not None, the ids of the messages before.
     """
 
-    __slots__ = ("_broker", "answered", "assigned", "count", "size", "topic", "verb")
+    __slots__ = ("_answered", "_broker", "assigned", "count", "size", "topic", "verb")
 
     def __init__(
         self,
@@ -78,14 +79,14 @@ class Stored:
         verb: bytes,
         topic: str,
         count: int,
-        answered: Answered,
+        answered: Answered | PublishAnswer,
         assigned: Assigned | None,
     ) -> None:
         self._broker = broker
         self.verb = verb
         self.topic = topic
         self.count = count
-        self.answered = answered
+        self._answered = answered
         self.assigned = assigned
         self.size = 0
         """The bytes that are held until the answer."""
@@ -97,11 +98,23 @@ class Stored:
             broker.hold_bytes(-self.size)
         if error is None:
             broker.published.add(self.topic, self.count)
-            self.answered(None)
+            self.answer(None)
         else:
             failure = failure_of(self.verb.decode(), error)
             broker.refused(failure)
-            self.answered(failure)
+            self.answer(failure)
+
+    def answer(self, error: ClientError | None) -> None:
+        """Tell the session the result."""
+        tell(self._answered, error)
+
+
+def tell(answered: Answered | PublishAnswer, error: ClientError | None) -> None:
+    """Tell a session the result of a publish."""
+    if isinstance(answered, PublishAnswer):
+        answered.answer(error)
+    else:
+        answered(error)
 
 
 class Together:

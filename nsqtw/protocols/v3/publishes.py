@@ -1,38 +1,54 @@
 """
-PUBLISH frames of a connection that asked for MESSAGE_IDS: their ids, until they are confirmed.
+PUBLISH frames of one message each that came together, or one frame of any number: what becomes of them.
+
+Performance: one object per publish.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from nsqtw.errors import ClientError
+from nsqtw.protocols.session import PublishAnswer
+
+if TYPE_CHECKING:
+    from nsqtw.protocols.v3.session import V3Session
 
 
-class PublishWithIds:
-    """
-    The PUBLISH frames `numbers`, which have one message each if there are several. `answered` is told the message ids
-    of each frame, or the error for all.
-    """
+class Publish(PublishAnswer):
+    """The PUBLISH frames `numbers` of `session`."""
 
-    __slots__ = ("_answered", "_ids", "_numbers")
+    __slots__ = ("numbers", "session")
 
-    def __init__(
-        self, numbers: list[int], answered: Callable[[list[tuple[int, list[int]]], ClientError | None], None]
-    ) -> None:
-        self._numbers = numbers
-        self._answered = answered
+    def __init__(self, session: V3Session, numbers: list[int]) -> None:
+        self.session = session
+        self.numbers = numbers
+
+    def answer(self, error: ClientError | None) -> None:
+        """PublishAnswer API."""
+        self.session.published(self.numbers, error)
+
+
+class PublishWithIds(Publish):
+    """The same for a client that is told the ids of its messages."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, session: V3Session, numbers: list[int]) -> None:
+        super().__init__(session, numbers)
         self._ids: list[int] = []
 
     def on_assigned(self, ids: list[int]) -> None:
         """Assigned API."""
         self._ids = ids
 
-    def on_answer(self, error: ClientError | None) -> None:
-        """Answered API."""
-        numbers = self._numbers
-        if len(numbers) == 1:
-            self._answered([(numbers[0], self._ids)], error)
+    def answer(self, error: ClientError | None) -> None:
+        """PublishAnswer API."""
+        numbers = self.numbers
+        if error is not None:
+            self.session.published(numbers, error)
+        elif len(numbers) == 1:
+            self.session.published_with_ids([(numbers[0], self._ids)])
         else:
-            ids = self._ids if error is None else numbers
-            self._answered([(number, [message]) for number, message in zip(numbers, ids, strict=True)], error)
+            pairs = zip(numbers, self._ids, strict=True)
+            self.session.published_with_ids([(number, [message]) for number, message in pairs])

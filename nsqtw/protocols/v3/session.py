@@ -27,7 +27,7 @@ from nsqtw.protocols.session import Session, session_broker
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import Frame
 from nsqtw.protocols.v3.frame_timeout import FrameTimeout
-from nsqtw.protocols.v3.publishes import PublishWithIds
+from nsqtw.protocols.v3.publishes import Publish, PublishWithIds
 from nsqtw.protocols.v3.subscription import Subscription
 from nsqtw.upgrades import Upgrade
 
@@ -329,11 +329,13 @@ class V3Session(Session):
 
     def _authorized(self, number: int, error: ClientError | None) -> None:
         """The answer of AUTH."""
-        if error is None:
-            self._published(number, None)
-        else:
+        if error is not None:
             self._pending -= 1
             self._fail(error)
+        elif self._tells_ids:
+            self.published_with_ids([(number, [])])
+        else:
+            self.published([number], None)
 
     # -- publishing
 
@@ -345,60 +347,44 @@ class V3Session(Session):
             self._expects = True
         self._pending += 1
         if self._tells_ids:
-            told = PublishWithIds([frame.id], self._published_with_ids)
-            answered, assigned = told.on_answer, told.on_assigned
-            self._commands.publish(self._topic_name, bodies, 0, answered, now, headers, delays, False, assigned)
-            return
-        self._commands.publish(self._topic_name, bodies, 0, partial(self._published, frame.id), now, headers, delays)
+            told = PublishWithIds(self, [frame.id])
+            self._commands.publish(self._topic_name, bodies, 0, told, now, headers, delays, False, told.on_assigned)
+        else:
+            self._commands.publish(self._topic_name, bodies, 0, Publish(self, [frame.id]), now, headers, delays)
 
     def _publish_run(self, numbers: list[int], bodies: list[bytes], now: float) -> None:
         """PUBLISH frames of one message each for the last topic."""
         self._pending += 1
         if self._tells_ids:
-            told = PublishWithIds(numbers, self._published_with_ids)
-            assigned = told.on_assigned
-            self._commands.publish(self._topic_name, bodies, 0, told.on_answer, now, None, None, True, assigned)
-            return
-        answered = partial(self._published_run, numbers) if len(numbers) > 1 else partial(self._published, numbers[0])
-        self._commands.publish(self._topic_name, bodies, 0, answered, now, None, None, True)
+            told = PublishWithIds(self, numbers)
+            self._commands.publish(self._topic_name, bodies, 0, told, now, None, None, True, told.on_assigned)
+        else:
+            self._commands.publish(self._topic_name, bodies, 0, Publish(self, numbers), now, None, None, True)
 
-    def _published(self, number: int, error: ClientError | None) -> None:
+    def published(self, numbers: list[int], error: ClientError | None) -> None:
+        """The answer of PUBLISH frames."""
         self._pending -= 1
         if error is not None:
-            self._reject(number, error)
+            self._reject(numbers, error)
             return
-        if self._tells_ids:  # of an AUTH
-            self._confirmed_with_ids.append((number, []))
-        else:
-            self._confirmed.append(number)
+        self._confirmed += numbers
         if not self._is_awaited:
             self._is_awaited = True
             self._changed()
 
-    def _published_run(self, numbers: list[int], error: ClientError | None) -> None:
-        self._published(numbers[0], error)
-        if error is None:
-            self._confirmed += numbers[1:]
-        else:
-            for number in numbers[1:]:
-                self._reject(number, error)
-
-    def _published_with_ids(self, frames: list[tuple[int, list[int]]], error: ClientError | None) -> None:
-        """The answer of PUBLISH frames whose ids are wanted."""
+    def published_with_ids(self, frames: list[tuple[int, list[int]]]) -> None:
+        """PUBLISH frames are stored; these are the ids of their messages."""
         self._pending -= 1
-        if error is not None:
-            for number, _ in frames:
-                self._reject(number, error)
-            return
         self._confirmed_with_ids += frames
         if not self._is_awaited:
             self._is_awaited = True
             self._changed()
 
-    def _reject(self, number: int, error: ClientError) -> None:
-        self._spent += REFUSAL_COST
-        self._without_effect += 1
-        self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
+    def _reject(self, numbers: list[int], error: ClientError) -> None:
+        self._spent += REFUSAL_COST * len(numbers)
+        self._without_effect += len(numbers)
+        for number in numbers:
+            self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
 
     # -- subscriptions
 
