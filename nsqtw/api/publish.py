@@ -44,6 +44,7 @@ from nsqtw.http.responses import (
     document,
     exiting,
     failure,
+    not_stored,
     text,
 )
 from nsqtw.http.routes import Handler, HandlerOfHead
@@ -86,6 +87,7 @@ _NOT_TAKEN: Errors = {
     404: ["CHANNEL_NOT_FOUND"],
     429: ["CHANNEL_FULL"],
     **FAILED,
+    501: ["HEADERS_NOT_STORED"],
     503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"],
 }
 
@@ -333,7 +335,7 @@ class _AnswerWithIds:
     def told(self, error: Exception | None) -> None:
         ids = [f"{number:016x}" for number in self._ids]
         done = document({"ids": ids}, _DURABILITY[self._durability])
-        self._request.answer_later(done if error is None else EXITING)
+        self._request.answer_later(done if error is None else not_stored(error, EXITING))
 
 
 def text_messages(body: bytes, limits: Limits) -> list[bytes]:

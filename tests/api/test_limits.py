@@ -49,3 +49,19 @@ def test_what_was_refused_is_counted_in_stats_and_metrics() -> None:
     (topic,) = web.get("/stats?format=json").json["topics"]
     assert topic["rejected_count"] == 1
     assert b'nsq_topic_rejected_total{topic="t"} 1' in web.get("/metrics").body
+
+
+def test_a_publish_that_wants_ids_is_refused_in_the_same_words() -> None:
+    web = bounded(max_depth=1)
+    assert web.post("/pub?topic=t&ids=true", b"first").status == 200
+    assert web.post("/pub?topic=t&ids=true", b"second").outcome == (429, "CHANNEL_FULL")
+
+
+@pytest.mark.parametrize("target", ["/pub?topic=t&ttl=9", "/pub?topic=t&ttl=9&ids=true", "/pub?topic=t&channel=c"])
+def test_a_backend_that_stores_no_headers_is_named(target: str) -> None:
+    web = bounded()
+    web.core.topic().log.stores_headers = False
+    reply = web.post(target, b"x")
+    assert reply.outcome == (501, "HEADERS_NOT_STORED")
+    assert "publish without" in reply.headers["x-nsqtw-detail"]
+    assert web.post("/pub?topic=t", b"x").outcome == OK

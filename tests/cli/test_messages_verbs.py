@@ -132,6 +132,16 @@ def test_tail_as_json_has_an_object_for_each_message(on_nsqd: Nsqtw, topic: str,
     assert set(first) == {"id", "time", "timestamp", "attempts", "node", "body", "encoding"}
 
 
+def test_tail_shows_headers_where_it_is_asked_to(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "one", "--header", "tenant=acme", "--header", "b=2")
+    on_nsqd("pub", topic, "two")
+    assert on_nsqd("tail", topic, "c", "-n", "1", "--headers").out == "b=2, tenant=acme\tone\n"
+    assert on_nsqd("tail", topic, "c", "-n", "1", "--headers").out == "-\ttwo\n"
+    on_nsqd("pub", topic, "three", "--header", "tenant=acme")
+    assert on_nsqd("tail", topic, "c", "-n", "1", "--headers", "--json").json["headers"] == {"tenant": "acme"}
+
+
 @pytest.mark.parametrize(("flags", "code"), [([], 0), (["-n", "5"], 130)])
 def test_ctrl_c_ends_a_tail(
     nsqd: Broker, on_nsqd: Nsqtw, topic: str, tmp_path: Path, own_config: Path, flags: list[str], code: int
