@@ -27,7 +27,7 @@ from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
 from nsqtw.api.log_position import TIME, parse_time
-from nsqtw.api.message_headers import EndsEarly, encode, headers_of_request, messages_with_headers
+from nsqtw.api.message_headers import EndsEarly, check_headers_bytes, encode, headers_of_request, messages_with_headers
 from nsqtw.core.headers import ID, PRIORITIES
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
@@ -186,8 +186,10 @@ class Publishing(Section):
             return OK
         if headers is None and _IDS.name not in params and CHANNEL.name not in params:
             self._put(request, topic, messages)
-        else:
-            self._put_as_asked(request, topic, messages, params, None if headers is None else [headers] * len(messages))
+            return None
+        if headers is not None and len(messages) > 1:
+            check_headers_bytes(len(headers) * len(messages), self._limits)
+        self._put_as_asked(request, topic, messages, params, None if headers is None else [headers] * len(messages))
         return None
 
     def _publish_with_headers(self, request: HttpRequest, common: Mapping[str, str]) -> Answer | None:
