@@ -297,7 +297,7 @@ class ClientBroker:
         if topic is None:
             topic = self._access.new_topic(publish.verb.decode(), publish.topic)
         if topic.commits_async:
-            publish.size = sum(map(len, publish.bodies))
+            publish.size = sum(map(len, publish.bodies)) + sum(map(len, publish.headers or ()))
             self._hold_bytes(publish.size)
         if publish.delays is _NO_DELAY:
             topic.put(publish.bodies, 0, publish.on_commit, publish.headers)
