@@ -170,6 +170,8 @@ class Policies(Section):
         try:
             given = _changed(_class_of(owner), owner.given_policy, request.body)
             shown = document(self._document(owner, given, must_fit=True))
+            if isinstance(owner, Channel):
+                owner.check_policy(given)
             if is_dry_run:
                 return shown
             owner.set_policy(given)
