@@ -66,6 +66,7 @@ _ID_OF_MANY = failure(
 )
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 _INVALID_DELIVER_AT = failure(400, "INVALID_DELIVER_AT")
+_DELIVER_AT_OF_MANY = failure(400, "INVALID_DELIVER_AT", detail="/mpub delivers at once: use /pub for each message.")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _DELIVER_AT = Parameter("deliver_at", TIME)
@@ -162,7 +163,7 @@ class Publishing(Section):
         max_body="max_body_size",
         success=_OK_OR_IDS,
         errors={
-            400: [*_BAD_PUBLISH, "INVALID_HEADERS"],
+            400: [*_BAD_PUBLISH, "INVALID_HEADERS", "INVALID_DELIVER_AT"],
             413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
             **_NOT_TAKEN,
         },
@@ -229,6 +230,8 @@ class Publishing(Section):
     def _for_many(self, headers: Mapping[str, str], params: Mapping[str, str]) -> Handler | None:
         if ID in headers:
             raise Refused(_ID_OF_MANY)
+        if _DELIVER_AT.name in params:
+            raise Refused(_DELIVER_AT_OF_MANY)
         encoded = encode(headers)
         if truth(params, _HAS_HEADERS.name):
             return partial(self._publish_with_headers, common=headers)
