@@ -30,7 +30,7 @@ from nsqtw.api.log_position import TIME, parse_time
 from nsqtw.api.message_headers import EndsEarly, check_headers_bytes, encode, headers_of_request, messages_with_headers
 from nsqtw.core.headers import ID, PRIORITIES
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
+from nsqtw.errors import BackendError, CapReached, ClientError, Exiting, Overflow
 from nsqtw.http.endpoints import AN_OK, CHANNEL, FAILED, JSON, TOPIC, Endpoint, Errors, Parameter, Section, endpoint
 from nsqtw.http.query import parameters, read_parameters, truth
 from nsqtw.http.request import HttpRequest
@@ -41,6 +41,7 @@ from nsqtw.http.responses import (
     Answer,
     Refused,
     cap_reached,
+    channel_full,
     document,
     exiting,
     failure,
@@ -325,9 +326,11 @@ class _AnswerWithIds:
         self._ids = ids
 
     def told(self, error: Exception | None) -> None:
+        if error is not None:
+            self._request.answer_later(channel_full(error) if isinstance(error, Overflow) else EXITING)
+            return
         ids = [f"{number:016x}" for number in self._ids]
-        done = document({"ids": ids}, _DURABILITY[self._durability])
-        self._request.answer_later(done if error is None else EXITING)
+        self._request.answer_later(document({"ids": ids}, _DURABILITY[self._durability]))
 
 
 def text_messages(body: bytes, limits: Limits) -> list[bytes]:
