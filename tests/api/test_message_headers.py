@@ -126,6 +126,7 @@ def test_trace_context_is_kept_only_when_that_is_wanted() -> None:
         ("/mpub?topic=t&id=7", {}, "INVALID_ID", "one message"),
         ("/mpub?topic=t", {"X_NSQ_Id": "7"}, "INVALID_ID", "one message"),
         ("/mpub?topic=t&headers=true", {}, "INVALID_HEADERS", "binary=true"),
+        (BINARY, {"X_NSQ_Priority": "urgent"}, "INVALID_HEADER", "high, normal or low"),
         ("/mpub?topic=t&headers=yes", {}, "INVALID_HEADERS", "binary=true"),
     ],
 )

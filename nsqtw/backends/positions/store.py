@@ -112,7 +112,7 @@ class Positions:
         self._is_suspect = False
         self._sweep = publisher_ids.Sweep()
         self._has_publisher_ids = True
-        self._windows_ms: dict[int, int] = {}
+        self._windows_ms: dict[int, int | None] = {}
         """How long the publishers' ids of each topic that was saved are kept."""
         self._spare = SpareSpace(Files(), path)
 
@@ -231,6 +231,11 @@ class Positions:
         """IPositions API"""
         with self._read_pending() as reader:
             return publisher_ids.find(reader, self._ids.known_topic(topic), hashes)
+
+    def all_publisher_ids(self, topic: str) -> list[PublisherId]:
+        """Return all ids of a topic, for a copy. BackendError."""
+        with self._read_pending() as reader:
+            return publisher_ids.find_all(reader, self._ids.known_topic(topic))
 
     def put_publisher_ids(self, topic: str, ids: Sequence[PublisherId]) -> None:
         """IPositions API"""
