@@ -367,6 +367,28 @@ class HttpRequest:
         if self._connection is not None:
             self._connection.transport.abortConnection()
 
+    def require(self, needs: str, topic: str, channel: str, then: Callable[[], Answer | None]) -> Answer | None:
+        """
+        For the answer of a handler: what `then` returns if the credential has this permission besides that of the
+        route; None while it is not known.
+        """
+        connection = self._connection
+        if connection is None or connection.factory.bearer_auth is None:
+            return then()
+        answers: list[Answer | None] = []
+        is_late = False
+
+        def decided(error: Answer | None, identity: str) -> None:
+            answer = error if error is not None else then()
+            if not is_late:
+                answers.append(answer)
+            elif answer is not None:
+                self.answer_later(answer)
+
+        connection.factory.bearer_auth.authorize(self._credentials(connection), needs, topic, channel, decided)
+        is_late = True
+        return answers[0] if answers else None
+
     # -- inside
 
     def _told(self, error: Exception | None) -> None:

@@ -108,6 +108,13 @@ def test_wrong_headers_are_one_line(on_nsqd: Nsqtw, topic: str, words: list[str]
     assert len(done.err.splitlines()) == 1
 
 
+def test_large_headers_of_many_messages_are_sent_in_parts(on_nsqd: Nsqtw, topic: str) -> None:
+    """Together they are larger than --max-body-size."""
+    make(on_nsqd, topic)
+    done = on_nsqd("pub", topic, "--header", f"note={'x' * 16_000}", stdin=b"a\n" * 400)
+    assert (done.code, done.out) == (0, f"published 400 messages to {topic}\n")
+
+
 def test_an_id_is_that_of_one_message_of_stdin(on_nsqd: Nsqtw, topic: str) -> None:
     done = on_nsqd("pub", topic, "--id", "7", stdin=b"one\ntwo\n")
     assert (done.code != 0, "stdin has more" in done.err) == (True, True)

@@ -332,7 +332,7 @@ class ClientBroker(SessionBroker):
         if topic is None:
             topic = self._access.new_topic(stored.verb.decode(), stored.topic)
         if topic.commits_async:
-            stored.size = sum(map(len, bodies))
+            stored.size = sum(map(len, bodies)) + sum(map(len, headers or ()))
             self.hold_bytes(stored.size)
         if len(delays) == 1:
             topic.put(bodies, delays[0], stored.on_commit, headers, "", stored.assigned)
