@@ -21,8 +21,8 @@ assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 # cramjam: snappy. click, rich, tomlkit: the command nsqtw, its tables, its config file. ddsketch: latency percentiles
 # (docs/decisions/0005). google-re2: patterns of grants, treq: auth servers (docs/how-to/auth.md) and the servers of a
 # cluster. jinja2, klein: the pages and the routes of nsqadmin. prometheus-client: /metrics (docs/how-to/monitoring.md).
-# txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a few lines without effect
-# otherwise.
+# txaio: the client on Twisted and asyncio. wsproto: WebSocket (docs/how-to/consume-over-http.md). mypy_extensions:
+# marks of a class for mypyc; a few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "click>=8.1",
@@ -39,6 +39,7 @@ INSTALL = [
     "treq>=24.9",
     "twisted[tls]>=24.7,<27",
     "txaio>=23.6",
+    "wsproto>=1.2",
     "zope.interface>=6",
 ]
 # Checksums in a tenth of the time (nsqtw/backends/checksum.py): for the machines for which there are builds. Others get
@@ -88,6 +89,8 @@ TEST = [
     "setuptools>=77",
     "treq>=24.9",
     "trustme>=1.2",
+    # A WebSocket client written by others.
+    "websockets>=15",
     # Clients written by others: what they publish and consume is a test. python-snappy is for pynsq, gnsq, asyncnsq.
     "ansq>=0.3",
     "asyncnsq>=1.2.1,<2",
