@@ -14,9 +14,10 @@ ahead, and the next checkpoint trims the log. Much to be dropped is dropped in s
 
 Messages are counted exactly. Bytes are those of frames, 34 for a message beside its body, and are not looked up when
 they are needed: `core.policy.sizes` knows about how many lie between two positions in the log, and a message with a
-pending row counts with the mean size. Age is that of the oldest message that waits and is not deferred, as in /stats. It is
-looked up by a timer: at the time when the oldest message reaches `max_age`, and every sixteenth of it, because what is
-in flight or deferred may be older and come back. An ephemeral channel has no bounds here: its queue in memory has one.
+pending row counts with the mean size. Age is that of the oldest message that waits and is not deferred, as in /stats.
+It is looked up by a timer: at the time when the oldest message reaches `max_age`, and every sixteenth of it, because
+messages in flight or deferred may be older and come back. An ephemeral channel has no bounds here: its queue in memory
+has one.
 
 Performance: `admit` is called once per publish, `on_append` once per commit, both only for topics with bounds.
 """
