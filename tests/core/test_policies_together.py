@@ -62,7 +62,7 @@ def test_a_key_waits_for_the_requeue_delay_of_its_message() -> None:
     assert fail(reader) == [A1, B1]
     assert reader.bodies() == []
     core.wait(13)
-    assert reader.bodies() == [A1, B1]
+    assert sorted(reader.bodies()) == [A1, B1]  # the delays vary
 
 
 def test_an_expired_message_frees_its_key() -> None:
