@@ -39,7 +39,7 @@ class PendingRun:
 
 @define(frozen=True)
 class PublisherId:
-    """The publisher's id of a stored message (see `core.deduplication`)."""
+    """The publisher's id of a stored message (see `core.policy.deduplication`)."""
 
     hash: bytes
     published_ms: int

@@ -111,7 +111,7 @@ class Cursor:
 
     @property
     def is_being_saved(self) -> bool:
-        return self.is_waiting_for_save(reads_log=True)
+        return self._pending.is_blocked and self.is_waiting_for_save(reads_log=True)
 
     def is_waiting_for_save(self, *, reads_log: bool) -> bool:
         """`is_being_saved`, for a reader of the log or one that reads no further in it now."""
@@ -168,9 +168,7 @@ class Cursor:
     def set_priority(self, *, is_on: bool) -> None:
         """Deliver by priority from now on, or in the order of the log."""
         if self.priorities is None and is_on:
-            self.priorities = PriorityReader(
-                self._topic, self._channel, self.next, self._is_due_for_replay, self._count_passed
-            )
+            self.priorities = self._new_priorities()
             self._serve_requeued_at_once()
         if self.priorities is not None:
             self.priorities.switch(is_on=is_on)
@@ -458,9 +456,7 @@ class Cursor:
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
         if state.places or self.priorities is not None:
             is_on = self.priorities is not None and self.priorities.is_on
-            self.priorities = PriorityReader(
-                self._topic, self._channel, self.next, self._is_due_for_replay, self._count_passed
-            )
+            self.priorities = self._new_priorities()
             self.priorities.move([max(self.next, place) for place in state.places or (self.next,) * 3])
             self.priorities.switch(is_on=is_on)
         self._pending.restore(state)

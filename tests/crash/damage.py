@@ -3,8 +3,9 @@ What a disk may do to files while nobody looks: cut the end off, flip bits. And 
 the broker's own readers.
 
     log file   header, 64 bytes | record ...      record   head, 40 bytes | frames
-    head       magic, 4 bytes | length of frames u32 | first sequence u64 | count u32 | layout u32 | delay ms u64
-               | CRC of the frames u32 | CRC of the head u32
+    head       magic, 4 bytes | length of payload u32 | first sequence u64 | count u32 | layout u32 | delay ms u64
+               | CRC of the payload u32 | CRC of the head u32
+    payload    frames, and behind them, with the magics NSH and NSD, a block with the headers
     layout     other than 0: a table between head and frames, 4 bytes for each block but the last; the blocks have
                (layout >> 16) * 4096 bytes, the first one layout & 0xffff
     frame      as in tests.wire
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import sqlite3
 import struct
@@ -29,7 +31,7 @@ _HEAD = struct.Struct(">4sIQIIQ")
 _HEAD_BYTES = 40
 _TOMBSTONE = 0xFFFFFFFF
 _FRAMES_CRC_AT = 32
-_MAGIC = b"\xf5NSQ"
+_MAGIC = re.compile(rb"\xf5NS[QHD]")
 _CRC_AT = 36
 _CRC = struct.Struct(">I")
 _FRAME = struct.Struct(">IIqH16s")
@@ -52,10 +54,10 @@ class Record(NamedTuple):
     messages: frozenset[StoredMessage]
 
 
-def messages_in(frames: bytes) -> frozenset[StoredMessage]:
-    """The messages of a run of frames, up to where it is damaged."""
-    found, place = set(), 0
-    while place + _FRAME.size <= len(frames):
+def messages_in(frames: bytes, count: int | None = None) -> frozenset[StoredMessage]:
+    """The messages of a run of frames, up to where it is damaged; of so many frames, where others follow."""
+    found, place = set[StoredMessage](), 0
+    while place + _FRAME.size <= len(frames) and len(found) != count:
         size, *_, message_id = _FRAME.unpack_from(frames, place)
         end = place + _SIZE_BYTES + size
         if not place + _FRAME.size <= end <= len(frames):
@@ -65,24 +67,24 @@ def messages_in(frames: bytes) -> frozenset[StoredMessage]:
     return frozenset(found)
 
 
-def ids_in(frames: bytes) -> frozenset[bytes]:
-    """The ids in a run of message frames that is whole."""
-    found, place = set(), 0
-    while place < len(frames):
+def ids_in(frames: bytes, count: int | None = None) -> frozenset[bytes]:
+    """The ids in a run of message frames that is whole; of so many frames, where others follow."""
+    found, place = set[bytes](), 0
+    while place < len(frames) and len(found) != count:
         size, *_, message_id = _FRAME.unpack_from(frames, place)
         found.add(message_id)
         place += _SIZE_BYTES + size
     return frozenset(found)
 
 
-def frames_of(content: bytes) -> Iterator[tuple[bytes, int]]:
-    """The frames of the records of a log file that are whole, and the delay of each in ms."""
+def frames_of(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The frames of the records of a log file that are whole, their number, and the delay of each record in ms."""
     for record in records_of(content):
         (crc,) = _CRC.unpack_from(content, record.start + _FRAMES_CRC_AT)
-        _, length, _, _, _, delay_ms = _HEAD.unpack_from(content, record.start)
-        frames = content[record.end - length : record.end]
-        if crc32(frames) == crc:
-            yield frames, delay_ms
+        _, length, _, count, _, delay_ms = _HEAD.unpack_from(content, record.start)
+        payload = content[record.end - length : record.end]
+        if crc32(payload) == crc:
+            yield payload, count, delay_ms
 
 
 def records_of(content: bytes) -> Iterator[Record]:
@@ -90,9 +92,9 @@ def records_of(content: bytes) -> Iterator[Record]:
     The records of a log file whose heads are whole. One that was recycled has older ones behind the last, with lower
     sequences.
     """
-    place, above = content.find(_MAGIC, HEADER_BYTES), -1
+    place, above = _next_magic(content, HEADER_BYTES), -1
     while 0 <= place <= len(content) - _HEAD_BYTES:
-        _, length, first, _, layout, _ = _HEAD.unpack_from(content, place)
+        _, length, first, count, layout, _ = _HEAD.unpack_from(content, place)
         head, (crc,) = content[place : place + _CRC_AT], _CRC.unpack_from(content, place + _CRC_AT)
         start = place + _HEAD_BYTES
         if 0 < layout < _TOMBSTONE:
@@ -100,11 +102,16 @@ def records_of(content: bytes) -> Iterator[Record]:
             start += 4 * -(((layout & 0xFFFF) - length) // block)
         end = start + length
         if crc32(head) == crc and first > above and end <= len(content):
-            yield Record(place, end, messages_in(content[start:end]))
+            yield Record(place, end, messages_in(content[start:end], count))
             above = first
         else:
             end = place + 1
-        place = content.find(_MAGIC, end)
+        place = _next_magic(content, end)
+
+
+def _next_magic(content: bytes, start: int) -> int:
+    found = _MAGIC.search(content, start)
+    return -1 if found is None else found.start()
 
 
 def damage_disk(data_path: Path, chance: random.Random) -> frozenset[StoredMessage]:

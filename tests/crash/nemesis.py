@@ -90,15 +90,15 @@ class Nemesis:
         self._house.calls.heal()
         self._journal.record(Died(life, how))
 
-    def spoil(self) -> bool:
-        """Now and then damage what it left. Whether it did."""
+    def spoil(self) -> frozenset[bytes] | None:
+        """Now and then damage what it left. The bodies of the messages that were hit; None when it did not."""
         if self._chance.random() >= _TAIL_DAMAGE:
-            return False
+            return None
         self.has_damaged = True
         messages = self._damage(self._house.data_path, self._chance)
         bodies, ids = frozenset(message.body for message in messages), frozenset(message.id for message in messages)
         self._journal.record(Damaged(bodies, ids))
-        return True
+        return bodies
 
     def _pause(self) -> None:
         self._house.halt()

@@ -18,6 +18,8 @@ from tests.crash.harness import Harness
 from tests.crash.history import (
     CLASSES,
     DRAINED,
+    FSYNC,
+    OS,
     POWER,
     START,
     Began,
@@ -34,6 +36,8 @@ from tests.crash.history import (
     moment,
 )
 from tests.crash.nemesis import ENDS, MIDST, SETTLED, UNREAD, End, Nemesis
+from tests.crash.policies.table import ROWS, Rows
+from tests.crash.policies.threads import Consuming, Publishing
 from tests.crash.readers import DAWDLERS_TIMEOUT_MS, NEVER_MS, Reader
 from tests.crash.stored_ids import STORED_IDS
 from tests.crash.writers import Writer
@@ -41,6 +45,8 @@ from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS, Message
 
 CHANNELS = tuple(Channel(durability, name) for durability in CLASSES for name in "ab")
+Writing = Writer | Publishing
+Reading = Reader | Consuming
 WRITERS = 3
 MOST_MESSAGES = 600
 MOST_ROUND_SECONDS = 2.0
@@ -56,7 +62,9 @@ class Broken(Exception):
 class Campaign:
     """
     Rounds on one data path under `directory`, all of it decided by `seed` but for what threads and processes do with
-    it. Broken when something is wrong, with a report of it. Leave it with `close`.
+    it. Broken when something is wrong, with a report of it. Leave it with `close`. `rows` are the policies that take
+    part (`policies.table`); `is_plain`: topics without any do, too. `drains` is
+    the share of rounds after which everything is drained and checked.
     """
 
     def __init__(
@@ -69,6 +77,9 @@ class Campaign:
         most_messages: int = MOST_MESSAGES,
         faults: Sequence[Fault] = (),
         sabotage: str = "",
+        rows: Sequence[str] = tuple(ROWS),
+        is_plain: bool = True,
+        drains: float = 0.7,
     ) -> None:
         self._directory = directory
         self._seed = seed
@@ -77,14 +88,19 @@ class Campaign:
         self._ends = [end for end in ends if end.how != POWER or backend == "disk"]
         directory.mkdir(parents=True, exist_ok=True)
         config = directory / "nsqd.cfg"
-        config.write_text("".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in CLASSES))
-        flags = [f"--backend={backend}", f"--config={config}", *self._flags()]
+        flags = [f"--backend={backend}", f"--config={config}", "--protocol=V2,V3", *self._flags()]
         self.harness = Harness(directory, *flags, sabotage=sabotage)
+        self._is_plain = is_plain
+        self._drains = drains
+        durability = self._chance.choice((OS, FSYNC))
+        self._rows = Rows(self.harness, rows, seed, durability, random.Random(f"{seed} rows"))
+        plain = "".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in CLASSES)
+        config.write_text(plain + self._rows.config())
         self.journal = Journal(CHANNELS)
         self._nemesis = Nemesis(self.harness, self.journal, backend, self._chance, faults or faults_of(backend))
         self._stored_ids = STORED_IDS[backend]
         self.tally = Tally()
-        self.about = f"seed {seed}, {backend}, {' '.join(flags[2:])}"
+        self.about = f"seed {seed}, {backend}, {' '.join(flags[3:])}, policies with {durability}"
         self._end = self._chance.choice(self._ends)
 
     def run(self, enough: Callable[[], bool]) -> None:
@@ -92,6 +108,7 @@ class Campaign:
         self._launch()
         for channel in CHANNELS:
             self.harness.create(channel.topic, channel.name)
+        self._rows.create()
         while True:
             self._round()
             if enough():
@@ -119,17 +136,23 @@ class Campaign:
 
     def _round(self) -> None:
         self._nemesis.begin()
-        with self._at_work(self._end) as die:
+        end = self._end
+        with self._at_work(end) as die:
             die()
         self.tally.rounds += 1
         self.tally.failed_calls = self.harness.calls.hits
-        if not self._nemesis.spoil():
+        if end.how == POWER:
+            self._rows.lose_power()
+        damaged = self._nemesis.spoil()
+        if damaged is not None:
+            self._rows.excuse(damaged)
+        else:
             found = self._stored_ids(self.harness.data_path)
             self.journal.record(*[Found(topic, found.get(topic, frozenset())) for topic in CLASSES])
         self._end = self._chance.choice(self._ends)
         self._launch()
         self._recount()
-        if self._chance.random() < 0.7:
+        if self._chance.random() < self._drains:
             self._drain()
         self.harness.assert_no_traceback()
 
@@ -137,12 +160,18 @@ class Campaign:
     def _at_work(self, end: End) -> Iterator[Callable[[], None]]:
         """Clients at work until the moment of death; afterwards they are gone."""
         number = f"{self._seed}.{self.harness.life}"
-        writers = [Writer(self.harness, self.journal, f"{number}.{one}") for one in range(WRITERS)]
-        readers = [
-            Reader(self.harness, self.journal, channel, f"{number}.{place}", prompt=self._chance.random() < 0.6)
-            for place, channel in enumerate(CHANNELS)
-        ]
-        clients: list[Writer | Reader] = [*writers, *readers]
+        writers: list[Writing] = []
+        readers: list[Reading] = []
+        if self._is_plain:
+            writers += [Writer(self.harness, self.journal, f"{number}.{one}") for one in range(WRITERS)]
+            readers += [
+                Reader(self.harness, self.journal, channel, f"{number}.{place}", prompt=self._chance.random() < 0.6)
+                for place, channel in enumerate(CHANNELS)
+            ]
+        publishing, consuming = self._rows.clients()
+        writers += publishing
+        readers += consuming
+        clients = [*writers, *readers]
         for client in clients:
             client.start()
         try:
@@ -165,7 +194,7 @@ class Campaign:
             if client.failure is not None:
                 raise client.failure
 
-    def _harm(self, writers: list[Writer], wanted: int) -> None:
+    def _harm(self, writers: list[Writing], wanted: int) -> None:
         """The nemesis at work, until enough is published. After a full disk publishing must go on by itself."""
         deadline = time.monotonic() + MOST_ROUND_SECONDS
 
@@ -181,7 +210,7 @@ class Campaign:
                 before = count()
                 wait_until(lambda before=before: count() > before, "publishing goes on after a full disk")  # type: ignore[misc]
 
-    def _quiet(self, writers: list[Writer], readers: list[Reader], *, drain: bool) -> None:
+    def _quiet(self, writers: list[Writing], readers: list[Reading], *, drain: bool) -> None:
         """No more traffic. All that consumers said is done and saved; with `drain` they finish everything first."""
         for writer in writers:
             writer.stopping.set()
@@ -199,7 +228,7 @@ class Campaign:
             self._count(DRAINED)
         self._store()
 
-    def _leave_unread(self, writers: list[Writer], readers: list[Reader]) -> None:
+    def _leave_unread(self, writers: list[Writing], readers: list[Reading]) -> None:
         """Publishing goes on without consumers, and all counts are saved."""
         for reader in readers:
             reader.leave()
@@ -279,14 +308,16 @@ class Campaign:
 
     def _drain(self) -> None:
         """Consume everything there is, check all that happened, and begin a new page."""
-        readers = [
+        readers: list[Reading] = [
             Reader(self.harness, self.journal, channel, f"{self._seed}.drain.{channel}", prompt=True)
             for channel in CHANNELS
         ]
+        readers += self._rows.drainers()
         for reader in readers:
             reader.tidy = True
             reader.start()
         self._await_empty()
+        self._rows.settle(self._await_empty)
         for reader in readers:
             reader.leave()
         for reader in readers:
@@ -297,7 +328,7 @@ class Campaign:
         self._store()
         self._check()
 
-    def _await_empty(self) -> None:
+    def _await_empty(self, channels: Sequence[Channel] = CHANNELS) -> None:
         """Return when nothing is left; Broken when nothing moves any more."""
         before: object = None
         deadline = 0.0
@@ -305,7 +336,7 @@ class Campaign:
             counts = {
                 place: (channel["depth"], channel["in_flight_count"], channel["deferred_count"])
                 for place, (channel, _) in self.harness.channel_stats().items()
-                if place in CHANNELS
+                if place in channels
             }
             if not any(map(any, counts.values())):
                 return
@@ -319,19 +350,23 @@ class Campaign:
     # -- what comes of it
 
     def _check(self) -> None:
-        found = wrongs(self.journal)
+        found = [*wrongs(self.journal), *self._rows.wrongs()]
+        self._store()  # what was finished to find that out
         tally = self.tally
-        tally.acknowledged += len(History(self.journal).good)
-        tally.delivered += sum(isinstance(event, Delivered) for event in self.journal.events)
+        stored, delivered = self._rows.counts()
+        tally.acknowledged += len(History(self.journal).good) + stored
+        tally.delivered += sum(isinstance(event, Delivered) for event in self.journal.events) + delivered
         tally.repeats += repeats(self.journal)
         tally.lost += sum(wrong.startswith("lost") for wrong in found)
         self._raise_for(found)
         self.journal.archive()
+        self._rows.archive()
 
     def _raise_for(self, found: list[str]) -> None:
         if not found:
             return
         journal = self._directory / "journal"
-        journal.write_text("".join(f"{number} {event}\n" for number, event in enumerate(self.journal.events)))
+        events = [*self.journal.events, *self._rows.events()]
+        journal.write_text("".join(f"{number} {event}\n" for number, event in enumerate(events)))
         shown = "\n".join(islice(found, _SHOWN))
         raise Broken(f"{self.about}: {len(found)} wrong, events in {journal}\n{shown}")

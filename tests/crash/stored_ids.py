@@ -27,8 +27,8 @@ def ids_on_disk(data_path: Path) -> dict[str, frozenset[bytes]]:
 
 
 def _ids_in_log(log: Path) -> frozenset[bytes]:
-    frames_at_once = [frames for frames, delay_ms in frames_of(log.read_bytes()) if not delay_ms]
-    return frozenset().union(*map(ids_in, frames_at_once))
+    records = [(frames, count) for frames, count, delay_ms in frames_of(log.read_bytes()) if not delay_ms]
+    return frozenset().union(*[ids_in(frames, count) for frames, count in records])
 
 
 def ids_in_sqlite(data_path: Path) -> dict[str, frozenset[bytes]]:

@@ -10,6 +10,7 @@ import pytest
 from tests.crash.failing_calls import SYNC, Fault
 from tests.crash.history import KILL, POWER
 from tests.crash.nemesis import DRAINED, MIDST, SETTLED, UNREAD, End
+from tests.crash.policies.sabotage import SABOTAGES as SABOTAGES_OF_POLICIES
 from tests.crash.rounds import Broken, Campaign
 from tests.crash.sabotage import SABOTAGES
 
@@ -33,6 +34,22 @@ ENDS = {
     "deliver_by_counts": End(UNREAD, KILL),
 }
 """The deaths that show it soonest."""
+OF_POLICIES = {
+    "forget_headers": ("headers", MIDST),
+    "lose_letters": ("letters", MIDST),
+    "keep_letters": ("letters", MIDST),
+    "redrive_to_all": ("letters", MIDST),
+    "deliver_expired": ("expiring", MIDST),
+    "store_refused": ("rejecting", MIDST),
+    "drop_too_many": ("dropping", MIDST),
+    "forget_ids": ("once", MIDST),
+    "deliver_together": ("ordered", UNREAD),
+    "forget_classes": ("urgent", MIDST),
+    "forget_places": ("urgent", SETTLED),
+    "forget_cancel": ("scheduled", MIDST),
+    "confirm_unstored": ("headers", MIDST),
+}
+"""The row that finds it, and when the broker dies."""
 FAULTS = {"deliver_by_counts": (Fault(SYNC, "EIO", ".log"),)}
 """The failed calls that show it, where not every kind does."""
 
@@ -48,7 +65,30 @@ def test_a_broken_promise_is_found(tmp_path: Path, sabotage: str) -> None:
         most_messages=MOST_MESSAGES,
         faults=FAULTS.get(sabotage, ()),
         sabotage=sabotage,
+        rows=(),
     )
+    _assert_found(campaign)
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("sabotage", [*SABOTAGES_OF_POLICIES])
+def test_a_broken_promise_of_a_policy_is_found(tmp_path: Path, sabotage: str) -> None:
+    row, scene = OF_POLICIES[sabotage]
+    campaign = Campaign(
+        tmp_path,
+        "disk",
+        "sabotage",
+        ends=[End(scene, KILL)],
+        most_messages=MOST_MESSAGES,
+        sabotage=sabotage,
+        rows=[row],
+        is_plain=False,
+        drains=1.0,
+    )
+    _assert_found(campaign)
+
+
+def _assert_found(campaign: Campaign) -> None:
     end = time.monotonic() + MOST_SECONDS
     try:
         with pytest.raises(Broken) as caught:

@@ -32,11 +32,12 @@ class PriorityRows:
 
     def load(self, connection: sqlite3.Connection, saved: SavedState) -> None:
         """Give cursors their positions, and remove invalid rows. In a transaction."""
-        connection.execute("DELETE FROM priority WHERE cursor NOT IN (SELECT id FROM cursor)")
+        # Not by an index: where one is damaged, rows would be missing.
+        connection.execute("DELETE FROM priority WHERE cursor NOT IN (SELECT id FROM cursor NOT INDEXED)")
         cursors = {(topic.name, cursor.name): cursor for topic in saved.topics for cursor in topic.cursors}
         for number, topic, channel, blob in connection.execute(
             "SELECT cursor.id, topic.name, cursor.name, places FROM priority"
-            " JOIN cursor ON cursor.id = priority.cursor JOIN topic ON topic.id = cursor.topic"
+            " JOIN cursor NOT INDEXED ON cursor.id = priority.cursor JOIN topic ON topic.id = cursor.topic"
         ).fetchall():
             cursor = cursors.get((topic, channel))
             if cursor is None:

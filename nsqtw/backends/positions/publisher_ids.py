@@ -22,6 +22,7 @@ from nsqtw.core.segment import SEQUENCE_MASK
 _PUT = "INSERT OR REPLACE INTO dedupe VALUES (?, ?, ?, ?)"
 _FIND = "SELECT hash, published_ms, sequence FROM dedupe WHERE topic = ? AND hash = ?"
 _FIND_SOME = "SELECT hash, published_ms, sequence FROM dedupe WHERE topic = ? AND hash IN ({marks})"
+_ALL = "SELECT hash, published_ms, sequence FROM dedupe WHERE topic = ?"
 _FOUND_AT_ONCE = 500
 """Parameters of one statement; SQLite allows 999 at least."""
 _NEXT_TOPIC = "SELECT topic FROM dedupe WHERE topic >= ? LIMIT 1"
@@ -61,6 +62,11 @@ def find(connection: sqlite3.Connection, number: int, hashes: Sequence[bytes]) -
             statement = _FIND_SOME.format(marks=",".join("?" * len(some)))
             found += connection.execute(statement, (number, *some)).fetchall()
     return [PublisherId(*row) for row in found if _is_valid(*row[1:])]
+
+
+def find_all(connection: sqlite3.Connection, number: int) -> list[PublisherId]:
+    """Return the rows of a topic, without those that `find` leaves out."""
+    return [PublisherId(*row) for row in connection.execute(_ALL, (number,)) if _is_valid(*row[1:])]
 
 
 def forget(connection: sqlite3.Connection, number: int, start: int) -> None:

@@ -232,6 +232,11 @@ class Positions:
         with self._read_pending() as reader:
             return publisher_ids.find(reader, self._ids.known_topic(topic), hashes)
 
+    def all_publisher_ids(self, topic: str) -> list[PublisherId]:
+        """Return all ids of a topic, for a copy. BackendError."""
+        with self._read_pending() as reader:
+            return publisher_ids.find_all(reader, self._ids.known_topic(topic))
+
     def put_publisher_ids(self, topic: str, ids: Sequence[PublisherId]) -> None:
         """IPositions API"""
         with self._lock, self._transaction(durable=False) as connection:

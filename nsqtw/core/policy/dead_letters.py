@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.policy.letter import is_letter, letter_headers
@@ -34,7 +34,7 @@ from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.interfaces import Waiter
-from nsqtw.names import EPHEMERAL, is_ephemeral, is_valid_name
+from nsqtw.names import dead_letter_name, is_ephemeral, is_valid_name
 from nsqtw.options.policies import DEAD_LETTER, ChannelPolicy
 
 RETRY_SECONDS = 1.0
@@ -44,7 +44,6 @@ MAX_BATCH_BYTES = 1024 * 1024
 """and the size of their bodies, about."""
 MAX_HELD = 10_000
 """A channel with so many held messages looks for no more of them."""
-SUFFIX: Final = ".dead"
 
 
 class Letters(NamedTuple):
@@ -94,11 +93,7 @@ class State(Enum):
 
 def dead_letter_topic(policy: ChannelPolicy, topic: str) -> str:
     """Return the name of the dead-letter topic for the channels of a topic."""
-    if policy.dead_letter_topic:
-        return policy.dead_letter_topic
-    if is_ephemeral(topic):
-        return topic.removesuffix(EPHEMERAL) + SUFFIX + EPHEMERAL
-    return topic + SUFFIX
+    return policy.dead_letter_topic or dead_letter_name(topic)
 
 
 def uses_dead_letters(policy: ChannelPolicy) -> bool:

@@ -94,6 +94,8 @@ def check_positions(directory: str) -> PositionsCheck:
             check.saved = saved
             check.invalid = saved.invalid
             _read_pending(positions, saved)
+            if check.problems:
+                check.invalid = [*saved.invalid, *_read_publisher_ids(positions, saved)]
         positions.close(False)
     return check
 
@@ -117,6 +119,16 @@ def _read_pending(positions: Positions, saved: SavedState) -> None:
         for cursor in topic.cursors:
             cursor.pending = list(all_rows(positions, topic.name, cursor.name))
             cursor.pending_count = len(cursor.pending)
+
+
+def _read_publisher_ids(positions: Positions, saved: SavedState) -> Iterator[str]:
+    """Load what a repair copies besides. Yields a line about each topic of which that is not possible."""
+    for topic in saved.topics:
+        try:
+            topic.publisher_ids = positions.all_publisher_ids(topic.name)
+        except BackendError as error:
+            yield f"TOPIC({topic.name}): publishers' ids cannot be read, so repeats are not recognized: {error}"
+        topic.dedupe_window_ms = 1  # remove none that is younger; the broker knows the window
 
 
 def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Finding]:

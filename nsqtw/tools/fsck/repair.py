@@ -168,7 +168,7 @@ def _write(saved: SavedState, path: str) -> None:
     try:
         if saved.next_block is not None:
             positions.reserve(saved.next_block)
-        positions.save(Checkpoint(topics=saved.topics))
+        positions.save(Checkpoint(topics=saved.topics, wall_shift_ms=saved.wall_shift_ms))
         # A durable note: with it everything before is on stable storage.
         positions.close(True)
     except BaseException:

@@ -106,10 +106,10 @@ def _that_knows_only_json_errors(body: bytes) -> dict[str, Any]:
 
 
 def _without_a_checksum(self: Any, position: int, head: Head) -> bytes | None:
-    """Frames as they stand there."""
+    """A payload as it stands there."""
     block, offset = self._bytes_at(position, head.size)
-    frames = block[offset + head.size - head.length : offset + head.size]
-    return bytes(frames) if len(frames) == head.length else None
+    payload = block[offset + head.size - head.length : offset + head.size]
+    return bytes(payload) if len(payload) == head.length else None
 
 
 def _that_forgets_what_was_before(self: Any, chunk: bytes, now: int) -> None:
@@ -149,7 +149,7 @@ MISTAKES: Sequence[Mistake] = (
         "a record without a checksum",
         "disk",
         disk_scan.Scan,
-        "_frames_at",
+        "_payload_at",
         _without_a_checksum,
         r"nobody sent|struct\.error",
     ),

@@ -16,7 +16,7 @@ from nsqtw.backends.disk.format import HEADER_BYTES, RECORD_BYTES, Entry, encode
 from nsqtw.backends.manifest import Manifest, has_interrupted_restore, write_manifest, write_restore_mark
 from nsqtw.backends.positions.store import Positions
 from nsqtw.backends.sqlite.backend import SqliteBackend
-from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, TopicState
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PublisherId, TopicState
 from nsqtw.core.pending import all_rows
 from nsqtw.core.segment import Segment
 from nsqtw.testing.contracts import headers, make_segment, make_segment_with_headers, messages, read_all
@@ -45,11 +45,11 @@ def topic(name: str = "t", **changes: object) -> TopicState:
     return TopicState(name, released=6, released_total=6, end=6, put_total=6, cursors=cursors)
 
 
-def save(directory: Path, *topics: TopicState, next_block: int = 7) -> None:
+def save(directory: Path, *topics: TopicState, next_block: int = 7, wall_shift_ms: int | None = None) -> None:
     positions = Positions(str(directory / "positions.db"))
     positions.load()
     positions.reserve(next_block)
-    positions.save(Checkpoint(topics=list(topics)))
+    positions.save(Checkpoint(topics=list(topics), wall_shift_ms=wall_shift_ms))
     positions.close(True)
 
 
@@ -61,6 +61,15 @@ def saved(directory: Path):
             cursor.pending = list(all_rows(positions, topic.name, cursor.name))
     positions.close(found.clean_stop)
     return found
+
+
+def publisher_ids(directory: Path, count: int) -> list[PublisherId]:
+    """Those of `t` with the hashes 0 to `count` - 1 that a start finds."""
+    positions = Positions(str(directory / "positions.db"))
+    positions.load()
+    found = positions.publisher_ids("t", [b"%016d" % number for number in range(count)])
+    positions.close(True)
+    return sorted(found, key=lambda one: one.sequence)
 
 
 def logs(directory: Path) -> list[Path]:
@@ -334,8 +343,13 @@ def test_a_newer_positions_db_is_left_as_it_is(data_path: Path) -> None:
 
 
 def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: Path) -> None:
-    """Nothing that a start would know of is forgotten: not the channels, not the reserved blocks."""
-    save(data_path, topic(next=2, taken_total=2, pending=[PendingRow(1, 3, 0)]))
+    """
+    Nothing that a start would know of is forgotten: not the channels, the reserved blocks, the places of priorities,
+    the clock of due times, nor publishers' ids.
+    """
+    state = topic(next=2, taken_total=2, pending=[PendingRow(1, 3, 0)], places=[6, 4, 2], policy={"priority": True})
+    state.publisher_ids, state.dedupe_window_ms = [PublisherId(b"%016d" % n, 1000 + n, n) for n in range(3)], 10_000
+    save(data_path, state, wall_shift_ms=7_200_000)
     path = data_path / "positions.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         (page,) = connection.execute(
@@ -343,6 +357,7 @@ def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: 
         ).fetchone()
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     before = saved(data_path)
+    assert before.topics[0].cursors[0].places == [6, 4, 2]
     data = bytearray(path.read_bytes())
     # An index of a table without its only row.
     data[(page - 1) * size + 3 : (page - 1) * size + 5] = b"\0\0"
@@ -352,6 +367,8 @@ def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: 
     after = saved(data_path)
     assert after.topics == before.topics and after.topics[0].cursors[0].pending == [PendingRow(1, 3, 0)]
     assert after.next_block == before.next_block >= 7
+    assert after.wall_shift_ms == before.wall_shift_ms == 7_200_000
+    assert publisher_ids(data_path, 3) == state.publisher_ids
     assert (data_path / "damaged.d/1/positions.db").read_bytes() == bytes(data)
 
 
@@ -412,6 +429,31 @@ def test_settings_of_a_policy_that_make_no_sense(data_path: Path) -> None:
     )
     assert saved(data_path).topics[0].cursors[0].policy == {"max_attempts": 5}
     assert findings(data_path) == []
+
+
+def test_places_of_priorities_that_make_no_sense(data_path: Path) -> None:
+    """The start leaves them out: all classes begin at the lowest place."""
+    save(data_path, topic(next=2, taken_total=2, places=[6, 4, 2], policy={"priority": True}))
+    assert findings(data_path) == []
+    with closing(sqlite3.connect(data_path / "positions.db")) as connection, connection:
+        connection.execute("UPDATE priority SET places = x'01'")
+    (finding,) = findings(data_path)
+    assert str(finding).startswith(
+        f"odd positions: {data_path}/positions.db: TOPIC(t): CHANNEL(c): the places of its priorities are left out"
+    )
+    assert saved(data_path).topics[0].cursors[0].places == []
+    assert findings(data_path) == []
+
+
+def test_publishers_ids_that_make_no_sense(data_path: Path) -> None:
+    """They are not looked at, and cost nothing: a repeat of such a publish is stored."""
+    state = topic()
+    state.publisher_ids, state.dedupe_window_ms = [PublisherId(b"%016d" % n, 1000, n) for n in range(2)], 10_000
+    save(data_path, state)
+    with closing(sqlite3.connect(data_path / "positions.db")) as connection, connection:
+        connection.execute("UPDATE dedupe SET sequence = -5 WHERE sequence = 1")
+    assert findings(data_path) == []
+    assert [one.sequence for one in publisher_ids(data_path, 2)] == [0]
 
 
 def test_damaged_headers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.stats.document import document
-from tests.core.deduplicating import DeduplicatingHarness
 from tests.core.harness import BrokerHarness, Reader
+from tests.core.policy.deduplicating import DeduplicatingHarness
 
 
 @pytest.fixture

@@ -1,0 +1,170 @@
+"""Brokers that break what a policy promises, each in one place: see `tests.crash.sabotage`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from nsqtw.backends.disk import scan
+from nsqtw.core.checkpoint import CursorState
+from nsqtw.core.cursor import Cursor
+from nsqtw.core.deduplication import Deduplication
+from nsqtw.core.policy import undelivered
+from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
+from nsqtw.core.policy.dead_letters import DeadLetters
+from nsqtw.core.policy.letter import REDRIVES
+from nsqtw.core.policy.moves import Moves
+from nsqtw.core.policy.order import OrderedPosition
+from nsqtw.core.policy.priority import NORMAL, PriorityReader
+from nsqtw.core.topic import Topic
+from nsqtw.interfaces import Assigned, Waiter
+from nsqtw.protocols.v3.session import V3Session
+
+_EVERY = 5
+
+
+def forget_headers() -> None:
+    """What is read from the disk has no headers."""
+    read = scan.segment_of  # type: ignore[attr-defined]
+
+    def wrong(*arguments: Any, **options: Any) -> Any:
+        segment = read(*arguments, **options)
+        if segment is not None:
+            segment.headers = None
+        return segment
+
+    scan.segment_of = wrong  # type: ignore[attr-defined]
+
+
+def lose_letters() -> None:
+    """Dead letters leave their channel, and reach no other."""
+    DeadLetters._store = lambda self, now: self._stored(None)
+
+
+def keep_letters() -> None:
+    """After a crash a dead letter is in its channel, too."""
+    Moves.finish = lambda self, states, positions: None
+
+
+def redrive_to_all() -> None:
+    """What is put back goes to all channels."""
+    put = Topic.put
+
+    def wrong(
+        self: Topic,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        waiter: Waiter,
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
+        assigned: Assigned | None = None,
+    ) -> None:
+        is_redriven = any(REDRIVES.encode() in encoded for encoded in headers or ())
+        put(self, bodies, delay_ms, waiter, headers, "" if is_redriven else channel, assigned)
+
+    Topic.put = wrong
+
+
+def deliver_expired() -> None:
+    """Nothing expires."""
+    undelivered.is_expired = lambda *arguments: False  # type: ignore[attr-defined]
+    undelivered.leading_run = lambda segment, start, stop, *rest: (stop, False)  # type: ignore[attr-defined]
+
+
+def store_refused() -> None:
+    """A publish that is refused because of a bound is stored."""
+    admit = TopicBounds.admit
+
+    def wrong(
+        self: TopicBounds, bodies: Sequence[bytes], waiter: Waiter, channel: str, *, is_first: bool
+    ) -> Waiter | None:
+        return admit(self, bodies, waiter, channel, is_first=is_first) or (lambda error: None)
+
+    TopicBounds.admit = wrong
+
+
+def drop_too_many() -> None:
+    """A channel that drops something drops a message more than it must."""
+    excess = ChannelBounds._excess
+
+    def wrong(self: ChannelBounds) -> tuple[int, int]:
+        over, size = excess(self)
+        return over + 1, size
+
+    ChannelBounds._excess = wrong
+
+
+def forget_ids() -> None:
+    """The ids of publishers that were not saved are lost in a crash."""
+    Deduplication.restore = lambda self, segments, now: None
+
+
+def deliver_together() -> None:
+    """The messages of a key are delivered as others are."""
+    OrderedPosition._free_until = lambda self, segment, start, stop: stop
+
+
+def forget_classes() -> None:
+    """All messages have the same priority."""
+    PriorityReader._class_of = lambda self, encoded: NORMAL
+
+
+def forget_places() -> None:
+    """After a crash the lower classes go on where the highest one was."""
+    changes = Cursor.changes
+
+    def wrong(self: Cursor, name: str, first_deliveries: list[int]) -> CursorState:
+        state = changes(self, name, first_deliveries)
+        if state.places:
+            state.places = [max(state.places)] * len(state.places)
+            state.next = max(state.places)
+        return state
+
+    Cursor.changes = wrong
+
+
+def forget_cancel() -> None:
+    """A message whose cancellation was answered is delivered."""
+    Cursor.cancel = lambda self, sequence, now: True
+
+
+def confirm_unstored() -> None:
+    """V3 confirms some messages that nobody has stored."""
+    publish, publish_run, turns = V3Session._publish, V3Session._publish_run, count(1)
+
+    def wrong(self: V3Session, frame: Any, now: float) -> None:
+        if next(turns) % _EVERY:
+            publish(self, frame, now)
+        else:
+            self._pending += 1
+            self._published(frame.id, None)
+
+    def wrong_run(self: V3Session, numbers: list[int], bodies: list[bytes], now: float) -> None:
+        if next(turns) % _EVERY:
+            publish_run(self, numbers, bodies, now)
+        else:
+            self._pending += 1
+            self._published_run(numbers, None)
+
+    V3Session._publish, V3Session._publish_run = wrong, wrong_run
+
+
+SABOTAGES: dict[str, Callable[[], None]] = {
+    sabotage.__name__: sabotage
+    for sabotage in (
+        forget_headers,
+        lose_letters,
+        keep_letters,
+        redrive_to_all,
+        deliver_expired,
+        store_refused,
+        drop_too_many,
+        forget_ids,
+        deliver_together,
+        forget_classes,
+        forget_places,
+        forget_cancel,
+        confirm_unstored,
+    )
+}

@@ -1,0 +1,104 @@
+"""The rows of a campaign."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from tests.crash.harness import Harness
+from tests.crash.history import Channel
+from tests.crash.policies.bounds import Dropping, Rejecting
+from tests.crash.policies.dead_letters import DeadLetters
+from tests.crash.policies.deduplication import Deduplication
+from tests.crash.policies.expiry import Expiry
+from tests.crash.policies.headers import Headers
+from tests.crash.policies.notes import Delivered, Event
+from tests.crash.policies.order import Order
+from tests.crash.policies.priority import Priority
+from tests.crash.policies.row import Row
+from tests.crash.policies.schedule import Schedule
+from tests.crash.policies.threads import Consuming, Publishing
+
+ROWS: dict[str, type[Row]] = {
+    row.name: row
+    for row in (Headers, DeadLetters, Expiry, Rejecting, Dropping, Deduplication, Order, Priority, Schedule)
+}
+AT_ONCE = 2
+"""Rows with traffic in a round: more would be work for this process, and not for the broker."""
+
+
+class Rows:
+    """The rows of these names on one broker. Some of them, by chance, have clients in a round."""
+
+    def __init__(self, house: Harness, names: Iterable[str], seed: str, durability: str, chance: random.Random) -> None:
+        self._all = [ROWS[name](house, seed, durability) for name in names]
+        self._used: list[Row] = []
+        """Those with messages since all was drained last."""
+        self._chance = chance
+        self._durability = durability
+
+    def config(self) -> str:
+        """Tables of the config file."""
+        return "".join(row.config() for row in self._all)
+
+    def create(self) -> None:
+        """Create all topics and channels."""
+        for row in self._all:
+            row.create()
+
+    def clients(self) -> tuple[list[Publishing], list[Consuming]]:
+        """Those of the next round."""
+        publishing: list[Publishing] = []
+        consuming: list[Consuming] = []
+        for row in self._chance.sample(self._all, min(AT_ONCE, len(self._all))):
+            if row not in self._used:
+                self._used.append(row)
+            more = row.clients()
+            publishing += more[0]
+            consuming += more[1]
+        return publishing, consuming
+
+    def excuse(self, bodies: Iterable[bytes]) -> None:
+        """These messages were in files that were damaged."""
+        for row in self._all:
+            row.notes.excused.update(bodies)
+
+    def lose_power(self) -> None:
+        """What is not on stable storage is gone."""
+        for row in self._all if self._durability != "fsync" else ():
+            row.notes.excuse_all()
+
+    # -- the end of a chapter
+
+    def drainers(self) -> list[Consuming]:
+        """Consumers for all that is left."""
+        return [consuming for row in self._used for consuming in row.drainers()]
+
+    def settle(self, await_empty: Callable[[Sequence[Channel]], None]) -> None:
+        """Return when consumers have taken everything."""
+        for row in self._used:
+            await_empty(row.all_channels)
+            row.settle(partial(await_empty, row.all_channels))
+
+    def wrongs(self) -> Iterator[str]:
+        """All that is wrong. Everything is drained, and nobody is connected."""
+        for row in self._used:
+            yield from row.wrongs()
+            yield from row.probe()
+
+    def archive(self) -> None:
+        """A new chapter begins."""
+        for row in self._used:
+            row.notes.archive()
+        self._used = []
+
+    def events(self) -> Iterator[Event]:
+        """All that was noted, for a report."""
+        for row in self._used:
+            yield from row.notes.events
+
+    def counts(self) -> tuple[int, int]:
+        """Messages that were stored, and deliveries, since the last chapter."""
+        notes = [row.notes for row in self._used]
+        return sum(len(one.stored) for one in notes), sum(len(one.all(Delivered)) for one in notes)
