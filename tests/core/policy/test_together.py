@@ -7,8 +7,8 @@ from typing import Any
 from nsqtw.core.policy.dead_letters import RETRY_SECONDS
 from nsqtw.core.policy.redrive import RUNNING, Redrive
 from nsqtw.errors import Overflow
-from tests.core.deduplicating import DeduplicatingHarness
 from tests.core.harness import BrokerHarness
+from tests.core.policy.deduplicating import DeduplicatingHarness
 from tests.core.policy_harness import bodies, fail, put, settle
 
 A1, A2, A3, A4, B1 = [b'{"k":"%c","n":%d}' % (key, n) for key, n in zip(b"aaaab", (1, 2, 3, 4, 1), strict=True)]
