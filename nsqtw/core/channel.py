@@ -113,14 +113,12 @@ class Channel(PolicyChannel):
         (delivery,) = consumer.in_flight.take((message_id,))
         if delivery is None:
             return self._why_not(message_id)
-        if self.undelivered.take_failed(message_id, delivery, REQUEUED):
-            pass
-        elif delay > 0:
-            due = now + delay
+        due = now + delay
+        if delay <= 0:
+            self._deliver_again([(message_id, delivery)], now, REQUEUED)
+        elif not self.undelivered.take_failed(message_id, delivery, REQUEUED, due):
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
-        else:
-            self._deliver_again([(message_id, delivery)], now, REQUEUED)
         self.requeue_count += 1
         consumer.client.requeue_count += 1
         self.wake()

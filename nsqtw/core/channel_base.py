@@ -88,7 +88,7 @@ class ChannelBase(Timer):
         self.policy = NO_CHANNEL_POLICY
         self.given_policy = dict(given_policy)
         """The settings that were made while a broker ran."""
-        self.undelivered = Undelivered(topic, name, self.position, self.wake, ephemeral=self.ephemeral)
+        self.undelivered = Undelivered(topic, name, self.position, self.wake, self._schedule, ephemeral=self.ephemeral)
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self.rate_limit: RateLimit | None = None
         self.requeue_delay: RequeueDelay | None = None

@@ -7,7 +7,7 @@ The policy of a channel: its settings, and the parts that are made or removed wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from nsqtw.core.delivery import DeliveringChannel
@@ -88,6 +88,11 @@ class PolicyChannel(DeliveringChannel):
             self.position = self.ordered
         self.undelivered.set_position(self.position)
         self.wake()
+
+    @property
+    def set_aside(self) -> Collection[int]:
+        """See `OrderedPosition.set_aside`."""
+        return () if self.ordered is None else self.ordered.set_aside
 
     def ungroup(self) -> None:
         """Let an ordered position find out anew what is unfinished: the cursor is changed without it."""

@@ -24,8 +24,9 @@ Deferred messages that are released ahead of `next` have pending rows, so their 
 channel that was moved has no rows beyond its new position: below `_replays`, which is the value of `released` at the
 move, it takes deferred messages from the log too, none before its time, counted from its publish.
 
-A *directed* segment is for one channel only. The cursors of all others pass it: its messages count as taken when they
-are passed, or, deferred ones, when they are released; at once by a cursor that has nothing else to read.
+A *directed* segment is for one channel only. The cursors of all others pass it, at once if they have nothing else to
+read. Its messages count as taken when they are released, those of a replay when they are passed: a bound of a channel
+must not see messages that the channel does not get.
 
 `changes()` returns what must be saved since the last call. A row that was created and finished in between leaves no
 trace in it.
@@ -144,11 +145,10 @@ class Cursor:
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
-            if segment.delay_ms:
-                if segment.is_for(self._channel):
-                    self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
-                else:
-                    self.drop(segment.count)
+            if not segment.is_for(self._channel):
+                self.drop(segment.count)
+            elif segment.delay_ms:
+                self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
         return self.next_due(now)
 
     def pass_directed(self, segments: list[Segment], start: int) -> None:
@@ -157,6 +157,7 @@ class Cursor:
             if segment.is_for(self._channel):
                 break
             self._pass_over(segment, segment.end)
+            self._move_priorities()
             self._touch()
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
@@ -488,10 +489,10 @@ class Cursor:
 
     def _count_passed(self, segment: Segment, start: int, stop: int) -> None:
         """
-        Count messages for another channel that were passed. Deferred ones that are no replay were counted when they
-        were released.
+        Count messages for another channel that were passed. Those that are no replay were counted when they were
+        released.
         """
-        if not segment.delay_ms or start < self._replays:
+        if start < self._replays:
             self.taken_total = min(self.taken_total + stop - start, self._topic.released_total)
 
     def _is_due_for_replay(self, segment: Segment, start: int, now: float) -> bool:

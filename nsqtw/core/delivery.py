@@ -214,9 +214,9 @@ class DeliveringChannel(ChannelBase):
         position, delays, take_failed = self.position, self.requeue_delay, self.undelivered.take_failed
         first_due = inf
         for message_id, delivery in deliveries:
-            if take_failed(message_id, delivery, reason):
-                continue
             due = now if delays is None else delays.due(delivery.attempts, now)
+            if take_failed(message_id, delivery, reason, due):
+                continue
             if due > now:
                 position.defer(message_id, delivery, due)
                 first_due = min(first_due, due)

@@ -27,7 +27,7 @@ from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.core.topic_release import ReleasingTopic
-from nsqtw.errors import ChannelNotFound, Exiting, HeadersRefused
+from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused
 from nsqtw.interfaces import Assigned, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
@@ -224,7 +224,7 @@ class Topic(ReleasingTopic):
         self.log.append(segments, pinned=pinned)
         self.reader.on_append(segments, now)
         for segment in segments:
-            if segment.delay_ms:
+            if segment.delay_ms or segment.channel:
                 self._backlog.on_append(segment)
         if self.is_flowing:
             self._release(segments, now)
@@ -255,7 +255,11 @@ class Topic(ReleasingTopic):
         channel = Channel(self, name)
         kept = self._backlog.segments() if channel.ephemeral and not self.is_paused_or_pending else []
         if (start or self._owner.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
-            channel.seek(self.reader.kept_from)
+            try:
+                channel.seek(self.reader.kept_from)
+            except BackendError:
+                channel.exit()  # its bounds must not refuse publishes
+                raise
         self.channels[name] = channel
         self._owner.quotas.channel_count += 1
         self._owner.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
@@ -456,6 +460,7 @@ class Topic(ReleasingTopic):
         self.reader.save_into(state, self._owner.timestamp_ns(now) // 10**6)
         self.dropped.forget_below(self.reader.kept_from)
         state.dropped = self.dropped.state()
+        state.dedupe_window_ms = 0
         if self.deduplication is not None:
             state.publisher_ids = self.deduplication.unsaved()
             state.dedupe_window_ms = self.deduplication.window_ms
