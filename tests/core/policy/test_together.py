@@ -1,4 +1,4 @@
-"""Policies that meet in one message: each test is a row of "Together" in docs/how-to/policies.md."""
+"""Policies that meet in one message: each test is a row of the section "Together" of docs/how-to/policies.md."""
 
 from __future__ import annotations
 
@@ -145,3 +145,13 @@ def test_an_expired_message_is_known_by_its_id() -> None:
     put(core, b"1", id="one", ttl="1000")
     assert core.reader().bodies() == []
     assert core.repeats() == 1
+
+
+def test_a_deferred_message_expires_before_its_time() -> None:
+    core = broker()
+    core.topic().set_policy({"message_ttl": 1.0})
+    core.put(b"1", delay_ms=5000)
+    core.turn()
+    core.wait(6)
+    assert core.reader().bodies() == []
+    assert core.channel().expired_count == 1
