@@ -98,13 +98,15 @@ def test_dead_letters_go_and_come_back() -> None:
 def test_messages_expire() -> None:
     web = Web()
     web.core.channel("audit", "prices.eur")
-    ((_, target, given),) = commands(EXPIRY)
+    (_, target, given), (_, publish, body) = commands(EXPIRY)
     follow(web, target, given)
     put(web.core, b"1", topic="prices.eur")
     put(web.core, b"2", topic="prices.eur", ttl="90000")
     web.core.wait(60)
     assert web.core.reader("audit", "prices.eur").bodies() == [b"2"]
     assert web.core.channel("audit", "prices.eur").expired_count == 1
+    assert web.post(publish, body.encode()).status == 200
+    assert stored(web.core, "prices.eur")[body.encode()] == {"ttl": "90000"}
 
 
 def test_every_word_is_on_the_page() -> None:

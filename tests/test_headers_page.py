@@ -33,8 +33,10 @@ def requests(nsqd: NsqdProcess) -> Iterator[Request]:
             for option, value in zip(words[1::2], words[2::2], strict=True):
                 if option == "-H":
                     request.add_header(*value.split(": "))
-                else:
+                elif option == "-d":
                     request.data = value.encode()
+                else:
+                    assert option == "-o"
             yield request
 
 

@@ -14,7 +14,8 @@ from nsqtw.options.command_line import read_command_line, resolve
 from nsqtw.options.policies import ChannelPolicy, PolicyClass, TopicPolicy, changed_settings, settings_of
 from tests.process import NsqdProcess
 
-PAGE = (Path(__file__).parent.parent / "docs/how-to/policies.md").read_text("utf-8")
+HOW_TO = Path(__file__).parent.parent / "docs/how-to"
+PAGE = (HOW_TO / "policies.md").read_text("utf-8")
 ADDRESS = "127.0.0.1:4151"
 EMPTY = '""'
 """An empty text, as the tables show it."""
@@ -37,14 +38,29 @@ def rows_of(policy: PolicyClass) -> list[list[str]]:
 def table_below(heading: str) -> list[list[str]]:
     section = PAGE.partition(f"\n{heading}\n")[2].partition("\n#")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
-    return [[cell.strip() for cell in row.strip("|").split(" | ")][:5] for row in rows]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("heading", "policy"), [("### Settings of topics", TopicPolicy), ("### Settings of channels", ChannelPolicy)]
-)
+TABLES: list[tuple[str, PolicyClass]] = [
+    ("### Settings of topics", TopicPolicy),
+    ("### Settings of channels", ChannelPolicy),
+]
+
+
+@pytest.mark.parametrize(("heading", "policy"), TABLES)
 def test_the_tables_have_every_setting(heading: str, policy: PolicyClass) -> None:
-    assert table_below(heading) == rows_of(policy)
+    assert [row[:5] for row in table_below(heading)] == rows_of(policy)
+
+
+@pytest.mark.parametrize(("heading", "policy"), TABLES)
+def test_each_setting_has_a_page_that_explains_it_and_links_back(heading: str, policy: PolicyClass) -> None:
+    overview = PAGE.partition("## Three ways")[0]
+    for name, *_, link in table_below(heading):
+        page = re.search(r"\((.+?)(#.*)?\)", link)
+        assert page is not None, name
+        text = (HOW_TO / page[1]).read_text("utf-8")
+        assert name.strip("`") in text and "](policies.md" in text, name
+        assert name in overview and page[1] in overview, name
 
 
 def blocks(language: str) -> list[str]:

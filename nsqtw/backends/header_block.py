@@ -80,7 +80,7 @@ def decode_trailer(payload: bytes | bytearray) -> Trailer | None:
 
 
 def decode_block(payload: bytes | bytearray, trailer: Trailer, count: int) -> Sequence[bytes] | None:
-    """The headers of each of `count` messages in a block whose bytes are good; None when it has not so many."""
+    """Return the headers of each of `count` messages in a block with the right checksum; None for another count."""
     headers: list[bytes] = []
     at, end = trailer.frames_bytes, trailer.headers_end
     while at + _LENGTH.size <= end:

@@ -122,14 +122,14 @@ class TopicPolicy:
     message_ttl: float = setting(
         DURATION,
         0.0,
-        "messages that were published longer ago are not delivered; 0: they do not expire",
+        "time after its publish in which a message is delivered; 0: messages do not expire",
         0,
         _MAX_SECONDS,
     )
     dedupe_window: float = setting(
         DURATION,
         0.0,
-        "a publish that repeats the id of one that is not older is answered OK and not stored; 0: ids mean nothing",
+        "time in which a publish that repeats a publisher's id is answered OK and not stored; 0: ids have no effect",
         0,
         _MAX_SECONDS,
     )
@@ -144,10 +144,20 @@ class ChannelPolicy:
     """The policy of a channel. 0 of a number: no bound."""
 
     max_attempts: int = setting(
-        INTEGER, 0, "deliveries of a message, after which it goes to the dead-letter topic; 0: any number", 0, 65535
+        INTEGER,
+        0,
+        "failed deliveries, after which a message is moved to the dead-letter topic; 0: any number",
+        0,
+        65535,
     )
-    dead_letter_topic: str = setting(TEXT, "", "topic of dead letters; empty: the name of the topic and '.dead'")
-    expired: str = setting(choice(DROP, DEAD_LETTER), DROP, "what becomes of messages whose time to live has ended")
+    dead_letter_topic: str = setting(
+        TEXT, "", "name of the dead-letter topic; empty: the name of the topic with '.dead'"
+    )
+    expired: str = setting(
+        choice(DROP, DEAD_LETTER),
+        DROP,
+        "finish messages whose time to live has ended, or move them to the dead-letter topic",
+    )
     requeue_delay: float = setting(
         DURATION,
         0.0,
@@ -157,9 +167,11 @@ class ChannelPolicy:
         _MAX_SECONDS,
     )
     max_requeue_delay: float = setting(DURATION, 900.0, "the longest requeue_delay, after doubling", 0, _MAX_SECONDS)
-    max_depth: int = setting(INTEGER, 0, "messages that wait in the channel", 0, _MAX)
-    max_bytes: int = setting(SIZE, 0, "bytes of messages that wait in the channel", 0, _MAX)
-    max_age: float = setting(DURATION, 0.0, "age of the oldest message that waits in the channel", 0, _MAX_SECONDS)
+    max_depth: int = setting(INTEGER, 0, "most messages that may wait in the channel; 0: no bound", 0, _MAX)
+    max_bytes: int = setting(SIZE, 0, "most bytes of messages that may wait in the channel; 0: no bound", 0, _MAX)
+    max_age: float = setting(
+        DURATION, 0.0, "greatest age of a message that may wait in the channel; 0: no bound", 0, _MAX_SECONDS
+    )
     overflow: str = setting(
         choice(REJECT, DROP_OLDEST),
         REJECT,
@@ -168,17 +180,17 @@ class ChannelPolicy:
     ordered_by: str = setting(
         TEXT,
         "",
-        "header:NAME or json:PATH: of messages with the same value one is in flight at a time, in the order of their "
-        "publication",
+        "header:NAME or json:PATH, the key of a message: of messages with one key, only one is in flight at a time, in "
+        "the order of publication; empty: no order",
     )
     order_window: int = setting(
         INTEGER,
         10_000,
-        "messages that wait for an earlier one of their key; when there are so many, no message is read from the log",
+        "most messages that are set aside because their key is busy; then no further message is read from the log",
         1,
         1_000_000,
     )
-    max_rate: float = setting(NUMBER, 0.0, "messages a second that are delivered", 0, _MAX)
+    max_rate: float = setting(NUMBER, 0.0, "most messages that are delivered in a second; 0: any number", 0, _MAX)
     priority: bool = setting(
         BOOLEAN, False, "deliver messages with the header 'priority: high' first, and those with 'low' last"
     )

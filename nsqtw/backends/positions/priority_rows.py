@@ -1,11 +1,11 @@
 """
-The places of channels with priorities, in `positions.db`.
+The positions of channels with priorities, in `positions.db`.
 
     priority (cursor, places)    places: u64, little-endian, `next` of the classes high, normal and low
 
-The table is always there, and has a row only for a channel whose classes are at different places. An older nsqtw does
-not know it and delivers from the lowest place, which repeats messages and loses none; so a place below `next` of its
-cursor is one that an older nsqtw has passed.
+The table is always there, and has a row only for a channel whose classes are at different positions. An older nsqtw
+does not know it and delivers from the lowest position, which repeats messages and loses none. So a position below
+`next` of its cursor is one that an older nsqtw has passed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PriorityRows:
         self._cursors = {number for (number,) in connection.execute("SELECT cursor FROM priority")}
 
     def load(self, connection: sqlite3.Connection, saved: SavedState) -> None:
-        """Give cursors their places, and remove what is invalid. In a transaction."""
+        """Give cursors their positions, and remove invalid rows. In a transaction."""
         # Not by an index: where one is damaged, rows would be missing.
         connection.execute("DELETE FROM priority WHERE cursor NOT IN (SELECT id FROM cursor NOT INDEXED)")
         cursors = {(topic.name, cursor.name): cursor for topic in saved.topics for cursor in topic.cursors}
@@ -43,14 +43,14 @@ class PriorityRows:
             if cursor is None:
                 continue
             if not isinstance(blob, bytes) or len(blob) != _PLACES.size or max(_PLACES.unpack(blob)) > SEQUENCE_MASK:
-                saved.invalid.append(f"TOPIC({topic}): CHANNEL({channel}): the places of its priorities are left out")
+                saved.invalid.append(f"TOPIC({topic}): CHANNEL({channel}): positions of its priorities are left out")
                 connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
                 continue
             cursor.places = [max(cursor.next, place) for place in _PLACES.unpack(blob)]
         self.read(connection)
 
     def write(self, connection: sqlite3.Connection, cursors: Iterable[tuple[int, CursorState]]) -> None:
-        """Save the places of the cursors of a checkpoint, with their numbers. In a transaction."""
+        """Save the positions of the cursors of a checkpoint, with their numbers. In a transaction."""
         for number, cursor in cursors:
             if cursor.places:
                 self._cursors.add(number)

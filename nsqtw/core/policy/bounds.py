@@ -13,10 +13,11 @@ that is to be served in this turn drops at the start of the next one what its co
 ahead, and the next checkpoint trims the log. Much to be dropped is dropped in several turns.
 
 Messages are counted exactly. Bytes are those of frames, 34 for a message beside its body, and are not looked up when
-they are needed: `core.policy.sizes` knows about how many lie between two places of the log, and what has a pending row
-counts as a message of mean size. Age is that of the oldest message that waits and is not deferred, as in /stats. It is
-looked up by a timer: at the time when the oldest message reaches `max_age`, and every sixteenth of it, because what is
-in flight or deferred may be older and come back. An ephemeral channel has no bounds here: its queue in memory has one.
+they are needed: `core.policy.sizes` knows about how many lie between two positions in the log, and a message with a
+pending row counts with the mean size. Age is that of the oldest message that waits and is not deferred, as in /stats.
+It is looked up by a timer: at the time when the oldest message reaches `max_age`, and every sixteenth of it, because
+messages in flight or deferred may be older and come back. An ephemeral channel has no bounds here: its queue in memory
+has one.
 
 Performance: `admit` is called once per publish, `on_append` once per commit, both only for topics with bounds.
 """
@@ -41,11 +42,12 @@ MAX_DEPTH, MAX_BYTES, MAX_AGE = "max_depth", "max_bytes", "max_age"
 _MAX_STEPS: Final = 64
 """Spans, or pages of pending rows, that are dropped in a turn."""
 _MAX_READS: Final = 16
-"""Reads of the medium for them in a turn, about."""
+"""About how often a turn may read from the medium for them."""
 _ROWS: Final = 1024
 _SCAN_STEPS: Final = 4
 """Blocks of a log that are looked through in a turn."""
 _LOOKS: Final = 16
+"""Looks for the oldest message within `max_age`."""
 _SHORTEST_SECONDS: Final = 0.05
 """Between two looks for the oldest message."""
 _SECONDS_WHILE_OLD: Final = 1.0
@@ -78,7 +80,7 @@ class BoundedChannel(Protocol):
         """The sequences of those that wait for their key, or have just become ready: its cursor does not count them."""
 
     def ungroup(self) -> None:
-        """The cursor is changed directly: find out anew what waits for its key."""
+        """Find out again which messages wait for their key: the cursor is changed directly."""
 
     @property
     def is_to_be_served(self) -> bool:
@@ -104,7 +106,7 @@ class TopicBounds:
         self._batches: list[_Batch] = []
 
     def set(self, channel: BoundedChannel, cursor: Cursor, policy: ChannelPolicy) -> ChannelBounds:
-        """A channel has these bounds from now on."""
+        """Give a channel these bounds."""
         bounds = self._channels.get(channel.name)
         if bounds is None:
             bounds = ChannelBounds(self._topic, channel, cursor, self._count_between)
@@ -113,7 +115,7 @@ class TopicBounds:
         return bounds
 
     def remove(self, name: str) -> bool:
-        """A channel has no bounds any more. Returns whether no channel has."""
+        """Remove the bounds of a channel. Returns whether no channel has bounds now."""
         self._channels.pop(name).close()
         return not self._channels
 
@@ -239,7 +241,7 @@ class ChannelBounds(Timer):
         return not segment.delay_ms and segment.channel in ("", self.name)
 
     def _carry_out(self, work: Callable[[float], float | None], now: float) -> float | None:
-        """Do it, and return when to be called again; later when the medium fails."""
+        """Call `work`, and return when to be called again: what it returned, or later when the medium fails."""
         try:
             return work(now)
         except BackendError as error:
@@ -283,7 +285,7 @@ class ChannelBounds(Timer):
     # -- age
 
     def _look_at_oldest(self, now: float) -> float | None:
-        """Drop what is too old, or see whether publishes are to be refused. Returns when to look again."""
+        """Drop messages that are too old, or find out whether to refuse publishes. Returns when to look again."""
         max_age = self._policy.max_age
         self._too_old = None
         if self._policy.overflow == DROP_OLDEST:
@@ -322,7 +324,7 @@ class ChannelBounds(Timer):
         return age is None or age >= self._policy.max_age
 
     def _drop_old(self, now: float) -> bool:
-        """Drop messages that are too old, as many as a turn has time for. Returns whether that were all."""
+        """Drop messages that are too old, as many as a turn has time for. Returns whether there are no more."""
         if (oldest := self._oldest(now)) is None or not self._is_old(oldest, now):
             return True
         self._channel.ungroup()

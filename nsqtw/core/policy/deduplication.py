@@ -35,7 +35,7 @@ Run = tuple[int, str, list[bytes], list[bytes] | None]
 """See `PublishBuffer`."""
 
 _ID_FIELD = bytes((len(ID),)) + ID.encode()
-"""The begin of the header in an encoding."""
+"""The start of the header in an encoding."""
 
 
 def hash_of(publisher_id: str) -> bytes:

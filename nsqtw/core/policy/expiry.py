@@ -28,8 +28,8 @@ def is_expired(segment: Segment, index: int, topic_ttl_ns: int, wall_ns: int) ->
 
 def leading_run(segment: Segment, start: int, stop: int, topic_ttl_ns: int, wall_ns: int) -> tuple[int, bool]:
     """
-    Return where the first run of messages from `start` on ends that have all expired, or have all not expired; and
-    which of both. A segment without headers is not looked through when all its messages were published together.
+    Return the end of the first run of messages from `start` on that have all expired, or of which none has; and whether
+    they have. A segment without headers is not looked through when all its messages were published together.
     """
     headers = segment.headers
     if headers is not None and any(_MARK in encoded for encoded in headers[start:stop]):

@@ -348,7 +348,10 @@ class OrderedPosition:
         (self._ready_again if self.cursor.attempts(sequence) else self._ready).append(sequence)
 
     def _take_requeued(self) -> bool:
-        """Take one that is requeued, or was deferred and is due, from the cursor. Returns whether. BackendError."""
+        """
+        Take a message that is requeued, or was deferred and is due, from the cursor. Returns whether there was one.
+        BackendError.
+        """
         sequence = self.cursor.first_requeued(at_once=self._is_full)
         if sequence is None:
             return False

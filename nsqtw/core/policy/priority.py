@@ -1,9 +1,9 @@
 """
-Priorities: a channel's place in the log for each of three classes of messages.
+Priorities: a channel's position in the log for each of three classes of messages.
 
-Theory of operation. The class of a message is its header `priority`. Each class has a place of its own in the one log
-(`at`): all messages of the class before it are delivered, and the reader of a class skips the messages of the others.
-So nothing is kept in memory for messages that wait, however many there are. `next` of the cursor is the lowest place.
+Theory of operation. The class of a message is its header `priority`. Each class has a position of its own in the one
+log (`at`): all messages of the class before it are delivered, and the reader of a class skips the messages of the
+others. So messages that wait take no memory, however many there are. `next` of the cursor is the lowest position.
 
              next = low                 normal          high
     log   h n n | l  h  n  l  n  h  l  n | n  h  l  n  h  | n  l  h       | waits, if not taken
@@ -11,13 +11,14 @@ So nothing is kept in memory for messages that wait, however many there are. `ne
 
 When several classes wait, deliveries are dealt in rounds: 12 of class high, 3 normal, 1 low. A class that has nothing
 leaves its deliveries to the others. A reader that finds none of its class looks at LOOK_BYTES of the log and goes on
-when it is asked again: in a long backlog without messages of class high normal ones do not wait for the end of it.
+when it is asked again: in a long backlog without messages of class high, normal ones do not wait until all of it was
+looked at.
 
-Messages that were deferred by their publisher have no class: what is due is delivered as a requeued message is. A
-replay takes them from the log with class normal.
+Messages that were deferred by their publisher have no class: when they are due, they are delivered as requeued messages
+are. A replay takes them from the log with class normal.
 
-When the policy is switched off, what is left below the highest place is delivered in the order of the log, without what
-was taken, and then the reader is not needed any more (`is_done`).
+When the policy is switched off, the messages below the highest position that were not taken are delivered in the order
+of the log. Then the reader is not needed any more (`is_done`).
 
 Performance: called once per span.
 """
@@ -49,7 +50,7 @@ is delivered now; if not, what must be held is held.
 
 class PriorityReader:
     """
-    The places of the cursor of `channel` in the log of `topic`, all of them at `start`. `count_passed` is told the
+    The positions of the cursor of `channel` in the log of `topic`, all of them at `start`. `count_passed` is told the
     messages that only another channel gets.
     """
 
@@ -66,7 +67,7 @@ class PriorityReader:
         self._is_due = is_due
         self._count_passed = count_passed
         self.at = [start, start, start]
-        """The place of each class."""
+        """The position of each class."""
         self.is_on = True
         """Whether high is delivered before low; else everything is in the order of the log."""
         self._end = start  # where the order of the log is complete again, once it is off
@@ -79,7 +80,7 @@ class PriorityReader:
 
     @property
     def next(self) -> int:
-        """The lowest place."""
+        """The lowest position."""
         return min(self.at)
 
     @property
@@ -92,10 +93,10 @@ class PriorityReader:
         self.is_on = is_on
         self._end = max(self.at)
 
-    def move(self, places: Sequence[int]) -> None:
-        """Go to these places."""
-        self.at = [*places]
-        self._end = max(places)
+    def move(self, positions: Sequence[int]) -> None:
+        """Go to these positions."""
+        self.at = [*positions]
+        self._end = max(positions)
         self._found = [None, None, None]
         self._ahead = [[], [], []]
         self._left = [*SHARES]
@@ -137,7 +138,7 @@ class PriorityReader:
     # -- inside
 
     def _find(self, number: int, now: float) -> Span | None:
-        """Find the next run of a class, as far as it is looked for at once."""
+        """Return the next run of a class, if it is within LOOK_BYTES."""
         released, at, looked = self._topic.released, self.at[number], 0
         while at < released and looked < LOOK_BYTES:
             segment = self._segment(number, at)
@@ -172,7 +173,7 @@ class PriorityReader:
         return self._found[number]
 
     def _segment(self, number: int, sequence: int) -> Segment | None:
-        """The segment that contains `sequence` or follows it, as the reader of a class reads on."""
+        """Return the segment that contains `sequence` or follows it, for the reader of a class."""
         ahead = self._ahead[number]
         while ahead and ahead[-1].end <= sequence:
             ahead.pop()

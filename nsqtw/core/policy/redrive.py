@@ -12,8 +12,8 @@ steps, a batch at a time:
 A crash has the same effects as on the way of a dead letter (`core.policy.dead_letters`): `core.policy.moves` finds what
 was stored, and finishes the letters. A redrive itself ends with the process, and can be begun again.
 
-It ends when all letters are through that were ready at its start: those with a sequence below the end of their topic
-then. A message that fails again becomes a letter beyond it.
+It ends when all letters are done that were ready when it began: those with a sequence below the end that their topic
+had then. A message that fails again becomes a letter beyond this end.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Redrive(Timer):
         timers.schedule(now, self)
 
     def progress(self) -> dict[str, Any]:
-        """Return how far it is."""
+        """Return the progress, as the API shows it."""
         return _progress(self.state, self.total, self.redriven, self.passed, self._rate, self._started_at, self.error)
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class Redrive(Timer):
     # -- the steps
 
     def _ask(self, now: float) -> float | None:
-        """Have the channel deliver a batch. Returns when to look what it delivered."""
+        """Let the channel deliver a batch. Returns when to look at what it delivered."""
         count = min(BATCH, self.total - self.redriven - self.passed)
         if self._limit:
             count = min(count, self._limit - self.redriven)
@@ -209,7 +209,7 @@ class Redrive(Timer):
         self._soon()
 
     def _end(self, state: str, error: str = "") -> None:
-        """It is over. Letters that were read and not put back are ready again."""
+        """End the redrive. Letters that were read and not put back are ready again."""
         self.state = state
         self.error = error or self.error
         for message_id in [message_id for message_id, _ in self._consumer.in_flight.items()]:

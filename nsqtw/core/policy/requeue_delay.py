@@ -5,8 +5,8 @@ The delay doubles with each attempt, up to the longest one, and is then varied b
 that what failed together does not come back together. The variation has few steps: many messages that time out together
 become due at a few times, and not each by a timer of its own.
 
-Messages of a consumer that disconnects stay in flight until `on_timer`, at the start of the next turn: disconnecting
-takes no `now`, and in a checkpoint between the two they must be somewhere.
+Messages of a consumer that disconnects stay in flight until `on_timer`, at the start of the next turn: a disconnect has
+no `now`, and a checkpoint between the two must contain them.
 """
 
 from __future__ import annotations

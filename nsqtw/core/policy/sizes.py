@@ -1,13 +1,13 @@
 """
-Bytes of the messages between two places of a log, without reading it.
+Bytes of the messages between two positions in a log, without reading it.
 
-Theory of operation. A *mark* is a sequence and the bytes of all messages before it, counted from an arbitrary place.
+Theory of operation. A *mark* is a sequence and the bytes of all messages before it, counted from an arbitrary start.
 There is one for about every sixty-fourth of the bound, and one at each end of a gap of sequences. Between two marks
-messages count as equally large. So the bytes between two places are wrong by a sixty-fourth of the bound at most, or by
-a larger segment that a place is in, and right where messages have one size.
+messages count as equally large. So the error of the bytes between two positions is at most a sixty-fourth of the bound,
+or the size of a larger segment that contains one of them, and there is none where messages have one size.
 
-A log that was there before its sizes are asked for is looked through in steps (`Scan`), each of which reads one block:
-about MAX_SAMPLES of them, evenly spaced. What lies between two blocks counts as the messages of the first one do.
+A log that was there before the bound is sampled in steps (`Scan`). Each step reads one block: about MAX_SAMPLES of
+them, evenly spaced. Messages between two blocks count as those of the first block do.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sizes:
         return self._size / self._count if self._count else 0.0
 
     def add(self, first: int, end: int, size: int) -> None:
-        """Between these sequences, behind all others, are messages of `size` bytes."""
+        """Add messages of `size` bytes between these sequences, behind all others."""
         sequences, sizes = self._sequences, self._sizes
         total = sizes[-1]
         if first != sequences[-1]:
@@ -62,7 +62,7 @@ class Sizes:
         sizes.append(total + size)
 
     def sample(self, count: int, size: int) -> None:
-        """There are `count` messages of `size` bytes, for the mean."""
+        """Count messages of `size` bytes together for the mean."""
         self._count += count
         self._size += size
 
@@ -71,7 +71,7 @@ class Sizes:
         return max(0, self._before(stop) - self._before(start))
 
     def forget_below(self, sequence: int) -> None:
-        """Nothing below is asked for any more."""
+        """Forget marks below a sequence: nothing below it is asked for any more."""
         index = bisect_right(self._sequences, sequence) - 1
         if index >= _FORGOTTEN_AT_ONCE:
             del self._sequences[:index], self._sizes[:index]

@@ -1,9 +1,9 @@
 """
 The messages of a channel that are not delivered, or not any more: expired ones, and those that become dead letters.
 
-Each message is looked at when its turn to be delivered has come, and when a delivery has failed. Passing messages takes
-time like delivering them: what the methods return as a cost is taken from the allowance of the consumer that was to
-have them.
+Each message is looked at when its turn to be delivered has come, and when a delivery has failed. To pass messages takes
+time, as to deliver them does. So the methods return a cost, which is subtracted from the allowance of the consumer that
+was to get the messages.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Undelivered:
 
     def pass_expired(self, segment: Segment, start: int, stop: int, now: float) -> tuple[int, int]:
         """
-        Pass the first of the next unread messages, if they have expired. Returns the cost, 0 if they have not, and the
-        end of those that have not.
+        Pass the run of expired messages at `start`. Returns the cost, 0 when there is no such run; and the end of the
+        run: of expired messages, or of those that have not expired.
         """
         wall_ns = self._topic.context.timestamp_ns(now)
         stop, has_expired = leading_run(segment, start, stop, self._topic.message_ttl_ns, wall_ns)

@@ -344,7 +344,7 @@ def test_a_newer_positions_db_is_left_as_it_is(data_path: Path) -> None:
 
 def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: Path) -> None:
     """
-    Nothing that a start would know of is forgotten: not the channels, the reserved blocks, the places of priorities,
+    Nothing that a start would know of is forgotten: not the channels, the reserved blocks, the positions of priorities,
     the clock of due times, nor publishers' ids.
     """
     state = topic(next=2, taken_total=2, pending=[PendingRow(1, 3, 0)], places=[6, 4, 2], policy={"priority": True})
@@ -439,7 +439,7 @@ def test_places_of_priorities_that_make_no_sense(data_path: Path) -> None:
         connection.execute("UPDATE priority SET places = x'01'")
     (finding,) = findings(data_path)
     assert str(finding).startswith(
-        f"odd positions: {data_path}/positions.db: TOPIC(t): CHANNEL(c): the places of its priorities are left out"
+        f"odd positions: {data_path}/positions.db: TOPIC(t): CHANNEL(c): positions of its priorities are left out"
     )
     assert saved(data_path).topics[0].cursors[0].places == []
     assert findings(data_path) == []
