@@ -46,7 +46,7 @@ def finished(topic: str, body: bytes, channel: str = "work") -> Finished:
 
 
 def consumed(topic: str, body: bytes, at: float = 9.0, channel: str = "work", **headers: str) -> list[Event]:
-    return [delivered(topic, body, at, channel=channel, **headers), finished(topic, body, channel)]
+    return [delivered(topic, body, at, channel=channel, message_id=b"", **headers), finished(topic, body, channel)]
 
 
 def wrongs(topic: str, events: Sequence[Event], excused: Sequence[bytes] = ()) -> list[str]:
