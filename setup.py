@@ -21,8 +21,8 @@ assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 # cramjam: snappy. click, rich, tomlkit: the command nsqtw, its tables, its config file. ddsketch: latency percentiles
 # (docs/decisions/0005). google-re2: patterns of grants, treq: auth servers (docs/how-to/auth.md) and the servers of a
 # cluster. jinja2, klein: the pages and the routes of nsqadmin. prometheus-client: /metrics (docs/how-to/monitoring.md).
-# txaio: the client on Twisted and asyncio. mypy_extensions: marks of a class for mypyc; a few lines without effect
-# otherwise.
+# txaio: the client on Twisted and asyncio. wsproto: WebSocket (docs/how-to/consume-over-http.md). mypy_extensions:
+# marks of a class for mypyc; a few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "click>=8.1",
@@ -39,6 +39,7 @@ INSTALL = [
     "treq>=24.9",
     "twisted[tls]>=24.7,<27",
     "txaio>=23.6",
+    "wsproto>=1.2",
     "zope.interface>=6",
 ]
 # Checksums in a tenth of the time (nsqtw/backends/checksum.py): for the machines for which there are builds. Others get
@@ -88,6 +89,8 @@ TEST = [
     "setuptools>=77",
     "treq>=24.9",
     "trustme>=1.2",
+    # A WebSocket client written by others.
+    "websockets>=15",
     # Clients written by others: what they publish and consume is a test. python-snappy is for pynsq, gnsq, asyncnsq.
     "ansq>=0.3",
     "asyncnsq>=1.2.1,<2",
@@ -120,18 +123,19 @@ IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
 # One group: within it calls are C calls. A module with attrs classes is left out, mypyc does not know them.
 COMPILED = """
     backends/disk/backend backends/disk/format backends/disk/free_space backends/disk/log backends/disk/open_files
-    backends/disk/reader backends/disk/scan backends/disk/sync backends/disk/writer backends/files
-    backends/header_block core/backlog core/broker core/channel core/checkpointer core/committer core/consumer
-    core/context core/cursor core/dropped_ranges core/ephemeral_queue core/group_commit core/histogram core/in_flight
-    core/log core/log_reader core/metadata_sync core/pending_clock core/policy/dead_letters core/policy/undelivered
-    core/position core/publish_buffer core/publish_counts core/quotas core/retention core/segment core/sequence_ranges
-    core/sequences core/storage_health core/timers core/topic core/topic_listener core/topic_log core/wall_clock
-    core/write_behind net/partial_input net/tcp protocols/access protocols/body_rate protocols/fin_coalescing
-    protocols/frames protocols/guarded/broker protocols/guarded/byte_credit protocols/guarded/commands
-    protocols/guarded/consumer protocols/guarded/messages protocols/guarded/publish protocols/idle_commands
-    protocols/mpub protocols/replies protocols/session protocols/v2 protocols/v2_codec protocols/v2_command
-    protocols/v2_publish protocols/v2_session protocols/v2_subscription protocols/v2_timeout protocols/v2_upgrade
-    protocols/v3/codec protocols/v3/session protocols/v3/subscription runtime/events runtime/flushable runtime/pump
+    backends/disk/reader backends/disk/scan backends/disk/sync backends/disk/writer backends/files backends/header_block
+    core/backlog core/broker core/channel core/channel_base core/channel_policy core/checkpointer core/committer
+    core/consumer core/context core/cursor core/delivery core/dropped_ranges core/ephemeral_queue core/group_commit
+    core/histogram core/in_flight core/log core/log_reader core/metadata_sync core/pending_clock
+    core/policy/dead_letters core/policy/undelivered core/position core/publish_buffer core/publish_counts core/quotas
+    core/retention core/segment core/sequence_ranges core/sequences core/storage_health core/timers core/topic
+    core/topic_listener core/topic_log core/topic_policy core/topic_release core/wall_clock core/write_behind
+    net/partial_input net/tcp protocols/access protocols/body_rate protocols/fin_coalescing protocols/frames
+    protocols/guarded/broker protocols/guarded/byte_credit protocols/guarded/commands protocols/guarded/consumer
+    protocols/guarded/messages protocols/guarded/publish protocols/idle_commands protocols/mpub protocols/replies
+    protocols/session protocols/v2 protocols/v2_codec protocols/v2_command protocols/v2_publish protocols/v2_session
+    protocols/v2_subscription protocols/v2_timeout protocols/v2_upgrade protocols/v3/codec protocols/v3/session
+    protocols/v3/subscription runtime/events runtime/flushable runtime/pump
 """.split()
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote
 
 MAX_NAME_BYTES = 64
 EPHEMERAL = "#ephemeral"
+_DEAD_LETTERS = ".dead"
 
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(?:#ephemeral)?")
 
@@ -22,6 +23,13 @@ def is_valid_name(name: str) -> bool:
 def is_ephemeral(name: str) -> bool:
     """Return whether what `name` names lives in memory only and ends with its last user."""
     return name.endswith(EPHEMERAL)
+
+
+def dead_letter_name(topic: str) -> str:
+    """Return the name of the dead-letter topic of the channels of a topic, unless their policies say another one."""
+    if is_ephemeral(topic):
+        return topic.removesuffix(EPHEMERAL) + _DEAD_LETTERS + EPHEMERAL
+    return topic + _DEAD_LETTERS
 
 
 def directory_name(name: str) -> str:

@@ -68,7 +68,7 @@ def test_the_settings_of_the_page(page: str) -> None:
     words = shlex.split(command)
     given = [*tables(page).values(), json.loads(words[words.index("-d") + 1])]
     for settings in given:
-        assert resolve(ChannelPolicy, read_policy(ChannelPolicy, settings)) != ChannelPolicy()
+        assert resolve(ChannelPolicy, (), read_policy(ChannelPolicy, settings)).policy != ChannelPolicy()
 
 
 def test_what_stats_shows() -> None:

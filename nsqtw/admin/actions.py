@@ -128,6 +128,27 @@ ACTIONS: dict[str, Action] = {
             notifies=("seek_channel",),
         ),
         Action(
+            name="redrive_channel",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.redrive(target.topic, target.channel, arguments),
+            notifies=("redrive_channel",),
+        ),
+        Action(
+            name="stop_redrive_channel",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.redrive(target.topic, target.channel, {"stop": "true"}),
+            notifies=("stop_redrive_channel",),
+        ),
+        Action(
+            name="cancel_message",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.cancel(
+                target.topic, target.message, channel=target.channel, node=target.node
+            ),
+            is_destructive=True,
+            notifies=("cancel_message",),
+        ),
+        Action(
             name="set_durability",
             role=Role.ADMIN,
             perform=lambda cluster, target, arguments: cluster.set_durability(target.topic, arguments["durability"]),

@@ -5,7 +5,8 @@ outcome.
     AUDIT: alice@10.0.0.7 delete_channel topic=orders channel=billing: done
     AUDIT: bob@10.0.0.9 empty_topic topic=orders: FORBIDDEN - this needs the role admin
 
-With --log-format=json the fields `user`, `client`, `action`, `topic`, `channel`, `node` and `outcome` are separate.
+With --log-format=json the fields `user`, `client`, `action`, `topic`, `channel`, `node`, `message_id` and `outcome` are
+separate.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nsqtw.admin.server import WebRequest
 from nsqtw.errors import AccessDenied
 
 DONE = "done"
-_TARGET_FIELDS = ("topic", "channel", "node")
+_TARGET_FIELDS = ("topic", "channel", "node", "message")
 
 _log = Logger()
 
@@ -30,6 +31,8 @@ class Target:
     topic: str = ""
     channel: str = ""
     node: str = ""
+    message: str = ""
+    """The id of a message."""
 
     def __str__(self) -> str:
         fields = ((name, getattr(self, name)) for name in _TARGET_FIELDS)
@@ -54,6 +57,7 @@ class Audit:
             topic=target.topic,
             channel=target.channel,
             node=target.node,
+            message_id=target.message,
         )
 
 

@@ -103,6 +103,8 @@ def notification(request: WebRequest, user: str, action: str, target: Target, no
         document["channel"] = target.channel
     if target.node:
         document["node"] = target.node
+    if target.message:
+        document["message"] = target.message
     document["timestamp"] = now
     if user:
         document["user"] = user

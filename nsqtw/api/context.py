@@ -10,6 +10,7 @@ from attrs import frozen
 from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.daemon.reload import Reload
+from nsqtw.http.bearer_auth import BearerAuth
 from nsqtw.http.endpoints import Endpoint, Section
 from nsqtw.net.limits import Limits
 from nsqtw.runtime.drain import Drain
@@ -46,6 +47,8 @@ class ApiContext:
     """The broker as /readyz and /metrics show it."""
     drain: Drain
     reloading: Reload
+    bearer_auth: BearerAuth | None
+    """The rights of requests; None: every request may do everything."""
 
     @property
     def readiness(self) -> Readiness:

@@ -55,7 +55,7 @@ def path_of(endpoint: Endpoint) -> str:
 def words_of(endpoint: Endpoint) -> dict[int, list[str]]:
     """Return the words of each error status, with those that any request may meet."""
     statuses = {status: list(words) for status, words in endpoint.errors.items()}
-    is_free, is_change = endpoint.needs == FREE, endpoint.method != "GET"
+    is_free, is_change = endpoint.needs == FREE, endpoint.method != "GET" or endpoint.is_change
     for errors in (_ANY_REQUEST, {} if is_free else _WITH_AUTHORIZER, _A_CHANGE if is_change else {}):
         for status, words in errors.items():
             statuses.setdefault(status, []).extend(words)

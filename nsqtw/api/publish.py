@@ -136,19 +136,25 @@ class Publishing(Section):
         logged=False,
         repeats=True,
     )
-    def publish(self, request: HttpRequest, headers: Sequence[bytes] | None = None) -> Answer | None:
-        """POST /pub. `headers` are the encoded ones of the message, if it has any."""
+    def publish(self, request: HttpRequest) -> Answer | None:
+        """POST /pub"""
         if request.is_overlong:
             return _MSG_TOO_BIG
         body = request.body
         if not body:
             return _MSG_EMPTY
+        self._put(request, self._topic(parameters(request.query).get("topic")), [body])
+        return None
+
+    def _publish_as_asked(self, request: HttpRequest, headers: Sequence[bytes] | None) -> Answer | None:
+        """POST /pub with more than the topic. `headers` are the encoded ones of the message, if it has any."""
+        if request.is_overlong:
+            return _MSG_TOO_BIG
+        if not request.body:
+            return _MSG_EMPTY
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
-        if len(params) == 1 and headers is None:
-            self._put(request, topic, [body])
-        else:
-            self._put_as_asked(request, topic, [body], params, headers, self._delay_ms(params))
+        self._put_as_asked(request, topic, [request.body], params, headers, self._delay_ms(params))
         return None
 
     @endpoint(
@@ -172,8 +178,10 @@ class Publishing(Section):
         logged=False,
         repeats=True,
     )
-    def publish_many(self, request: HttpRequest, headers: bytes | None = None) -> Answer | None:
-        """POST /mpub. `headers` are the encoded ones of each message, if they have any."""
+    def publish_many(
+        self, request: HttpRequest, headers: bytes | None = None, *, is_plain: bool = True
+    ) -> Answer | None:
+        """POST /mpub. `headers` are the encoded ones of each message, if they have any; then it is not `is_plain`."""
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
         if _is_binary(params.get("binary")):
@@ -184,7 +192,7 @@ class Publishing(Section):
                 return INVALID_REQUEST
         if not messages:
             return OK
-        if headers is None and _IDS.name not in params and CHANNEL.name not in params:
+        if is_plain:
             self._put(request, topic, messages)
         else:
             self._put_as_asked(request, topic, messages, params, None if headers is None else [headers] * len(messages))
@@ -205,7 +213,7 @@ class Publishing(Section):
         return None
 
     def handler_of_head(self, endpoint: Endpoint) -> HandlerOfHead:
-        """Section API: a request with headers for its messages has a handler of its own."""
+        """Section API: a request that asks for more than to publish messages as they are has a handler of its own."""
         choose = self._for_one if endpoint.path == "/pub" else self._for_many
 
         def chosen(fields: Mapping[bytes, bytes], query: bytes) -> Handler | None:
@@ -222,15 +230,18 @@ class Publishing(Section):
         return chosen
 
     def _for_one(self, headers: Mapping[str, str], params: Mapping[str, str]) -> Handler | None:
-        return partial(self.publish, headers=[encode(headers)]) if headers else None
+        if not headers and params.keys() <= {TOPIC.name}:
+            return None
+        return partial(self._publish_as_asked, headers=[encode(headers)] if headers else None)
 
     def _for_many(self, headers: Mapping[str, str], params: Mapping[str, str]) -> Handler | None:
         if ID in headers:
             raise Refused(_ID_OF_MANY)
-        encoded = encode(headers)
         if truth(params, _HAS_HEADERS.name):
             return partial(self._publish_with_headers, common=headers)
-        return partial(self.publish_many, headers=encoded) if headers else None
+        if not headers and params.keys().isdisjoint((_IDS.name, CHANNEL.name)):
+            return None
+        return partial(self.publish_many, headers=encode(headers) if headers else None, is_plain=False)
 
     def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes]) -> None:
         topic.put(messages, 0, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING))

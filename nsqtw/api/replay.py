@@ -12,7 +12,6 @@ what is forgotten of it; the second one makes it durable, and then it is answere
 
 from __future__ import annotations
 
-from base64 import b64encode
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
 from nsqtw.api.log_position import TIME, LogPosition, parse_log_position
+from nsqtw.api.message_document import MESSAGE_PROPERTIES, MESSAGE_REQUIRED, readable
 from nsqtw.core.channel import Channel
 from nsqtw.core.headers import decode_headers
 from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
@@ -68,18 +68,13 @@ _CHANNEL_WORDS = (*CHANNEL_WORDS, "EPHEMERAL_CHANNEL")
 _MESSAGE = {
     "type": "object",
     "properties": {
-        "id": {"type": "string"},
-        "timestamp": {"type": "integer", "description": "nanoseconds"},
-        "attempts": {"type": "integer"},
-        "body": {"type": "string"},
-        "encoding": {"type": "string", "enum": ["text", "base64"]},
-        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+        **MESSAGE_PROPERTIES,
         "channel": {"type": "string", "description": "the only channel that gets the message"},
         "due": {"type": "integer"},
         "deadline": {"type": "integer"},
         "consumer": {"type": "object"},
     },
-    "required": ["id", "timestamp", "attempts", "body", "encoding"],
+    "required": [*MESSAGE_REQUIRED],
 }
 _MESSAGES = {
     JSON: {
@@ -205,7 +200,7 @@ class Replay(Section):
         return document({"messages": [self._message(message) for message in peek.messages], "more": peek.more})
 
     def _message(self, peeked: Peeked) -> dict[str, Any]:
-        body, encoding = _readable(peeked.body)
+        body, encoding = readable(peeked.body)
         fields: dict[str, Any] = {
             "id": peeked.id.decode(),
             "timestamp": peeked.timestamp_ns,
@@ -249,14 +244,6 @@ def _position(channel: Channel, target: LogPosition) -> int:
     if target.word:
         return min(earliest, latest) if target.word == EARLIEST else latest
     return min(max(earliest, topic.reader.position_at(target.wall_ms)), latest)
-
-
-def _readable(body: bytes) -> tuple[str, str]:
-    """A body as text where it is UTF-8, else in base64; and which of the two."""
-    try:
-        return body.decode(), "text"
-    except UnicodeDecodeError:
-        return b64encode(body).decode(), "base64"
 
 
 def _failed(error: Exception) -> Answer:

@@ -35,6 +35,7 @@ from nsqtw.api.publish import Publishing
 from nsqtw.api.redrive import Redriving
 from nsqtw.api.replay import Replay
 from nsqtw.api.stats import Inspection
+from nsqtw.api.subscribe.section import Subscribing
 from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.daemon.reload import Reload
@@ -83,6 +84,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         LogReading,
         Replay,
         Redriving,
+        Subscribing,
         Configuration,
         Backup,
         DrainApi,
@@ -134,7 +136,7 @@ def broker_site(
         )
     drain = drain or Drain(broker, pump)
     reload = reload or Reload(RunningConfig(NSQD, broker.options))
-    context = ApiContext(broker, pump, identity, limits, reconfigured, view, drain, reload)
+    context = ApiContext(broker, pump, identity, limits, reconfigured, view, drain, reload, bearer_auth)
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
     return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
 

@@ -45,6 +45,19 @@ def channels(context: click.Context, parameter: click.Parameter, incomplete: str
     return _beginning(incomplete, lambda cluster: cluster.channels(topic), context) if topic else []
 
 
+def settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """
+    Return the settings of a policy that begin with a text. The first word may be a channel, or a setting of the topic.
+    """
+    from nsqtw.options.policies import ChannelPolicy, TopicPolicy, settings_of  # of no use to --help
+
+    words: tuple[str, ...] = context.params.get(parameter.name or "") or ()
+    is_of_channel = bool(words) and words[0].partition("=")[0] not in settings_of(TopicPolicy)
+    known = settings_of(ChannelPolicy if is_of_channel else TopicPolicy)
+    names = [name for name in known if name.startswith(incomplete)]
+    return names if words else [*channels(context, parameter, incomplete), *names]
+
+
 def nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the HTTP addresses of nodes that begin with a text."""
     return _beginning(incomplete, lambda cluster: cluster.nodes(), context)

@@ -52,12 +52,26 @@ _STATE_COLUMNS = {
     "deferred": (Column("due", "DUE", time_text),),
     "in-flight": (Column("deadline", "TIMES OUT", time_text), Column("consumer", "CONSUMER")),
 }
+_LETTER_COLUMNS = (
+    Column("failed_in", "FAILED IN", if_used=True),
+    Column("reason", "REASON", if_used=True),
+    Column("deliveries", "DELIVERIES", is_number=True, if_used=True),
+)
+"""What a dead letter says of the message that it was."""
 _SEEK_COLUMNS = (
     Column("node", "NODE"),
     number("replayed", "DELIVERED AGAIN"),
     number("skipped", "SKIPPED"),
     number("depth", "DEPTH"),
 )
+
+
+def _letter_row(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return what the headers of a dead letter say; empty for any other message."""
+    topic, channel, reason, deliveries = (
+        headers.get(f"nsq-dead-{name}", "") for name in ("topic", "channel", "reason", "attempts")
+    )
+    return {"failed_in": f"{topic}/{channel}" if topic else "", "reason": reason, "deliveries": deliveries}
 
 
 def _row(message: Message) -> dict[str, Any]:
@@ -85,9 +99,14 @@ async def peek(session: Session, topic: str, channel: str | None, state: str, n:
     if len(messages) > n or any(node.has_more for node in found):
         session.say(f"{n} shown, there are more: -n {min(10 * n, _MOST_SHOWN)} shows up to {min(10 * n, _MOST_SHOWN)}")
     if not session.output.is_json:
-        rows = [{**row, "shown": _body_text(message.body)} for row, message in zip(rows, messages, strict=False)]
+        rows = [
+            {**row, **_letter_row(message.headers), "shown": _body_text(message.body)}
+            for row, message in zip(rows, messages, strict=False)
+        ]
     more = (Column("headers", "HEADERS", _headers_text),) if headers else ()
-    return Table((*_COLUMNS, *_STATE_COLUMNS[state], *more, Column("shown", "BODY")), rows, "no messages")
+    return Table(
+        (*_COLUMNS, *_STATE_COLUMNS[state], *_LETTER_COLUMNS, *more, Column("shown", "BODY")), rows, "no messages"
+    )
 
 
 async def seek(session: Session, topic: str, channel: str, to: str, dry_run: bool) -> Document:

@@ -64,7 +64,8 @@ def printable(text: str) -> str:
 class Column:
     """
     A column of a table: the key of its value in the rows, its title, and the text of a value. A table that is wider
-    than its terminal leaves out the column with the highest `rank`, then the next one. Columns of rank 0 stay.
+    than its terminal leaves out the column with the highest `rank`, then the next one. Columns of rank 0 stay. A column
+    with `if_used` is in a table only if one of its rows has a value there that is neither 0 nor empty.
     """
 
     key: str
@@ -72,11 +73,14 @@ class Column:
     show: Callable[[Any], str] = _shown
     is_number: bool = False
     rank: int = 0
+    if_used: bool = False
 
 
-def number(key: str, title: str, show: Callable[[Any], str] = _shown, rank: int = 0) -> Column:
+def number(
+    key: str, title: str, show: Callable[[Any], str] = _shown, rank: int = 0, *, if_used: bool = False
+) -> Column:
     """Return a column that is aligned to the right."""
-    return Column(key, title, show, is_number=True, rank=rank)
+    return Column(key, title, show, is_number=True, rank=rank, if_used=if_used)
 
 
 @attrs.frozen
@@ -86,6 +90,13 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Mapping[str, Any]]
     empty: str = ""
+
+    def with_used_columns(self) -> Table:
+        """Return the table without the columns that none of its rows uses."""
+        used = [
+            column for column in self.columns if not column.if_used or any(row.get(column.key) for row in self.rows)
+        ]
+        return attrs.evolve(self, columns=used)
 
     def cells(self) -> list[list[str]]:
         """Return the texts of all rows."""
@@ -175,6 +186,7 @@ def make_console(*, is_stderr: bool = False) -> Console:
 def rich_table(table: Table, console: Console) -> RichTable:
     """Return the table of a terminal, with the columns for which it is wide enough."""
     any_width = console.options.update_width(sys.maxsize)
+    table = table.with_used_columns()
     while True:
         shown = _whole_rich_table(table)
         last = max(table.columns, key=lambda column: column.rank)
@@ -198,6 +210,7 @@ def _whole_rich_table(table: Table) -> RichTable:
 
 def text_table(table: Table) -> list[str]:
     """Return the lines of a table for a file or pipe. Columns are at least two spaces apart."""
+    table = table.with_used_columns()
     rows = [[column.title for column in table.columns], *table.cells()]
     widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
     lines = []

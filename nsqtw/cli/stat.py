@@ -11,7 +11,7 @@ from typing import Any
 from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
-from nsqtw.cli.channels import channel_row
+from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
 from nsqtw.cli.choices import SORTS
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.output import Column, Document, Table, age_or_dash, is_terminal, make_console, number, rich_table
@@ -38,6 +38,7 @@ COLUMNS = (
     number("out_rate", "OUT/s", _rate_text),
     number("requeue_rate", "REQUEUED/s", _rate_text, rank=5),
     number("timeout_rate", "TIMED OUT/s", _rate_text, rank=6),
+    *(column for column in CHANNEL_COLUMNS if column.if_used),
     number("oldest_message_age", "OLDEST", age_or_dash, rank=1),
     number("consumers", "CONSUMERS", rank=2),
     Column("paused", "PAUSED", rank=3),
@@ -141,6 +142,7 @@ def _rows_of(topic: TopicStats) -> list[tuple[Subject, Row]]:
     row = {"topic": name, "channel": "", "depth": topic.depth, "backend_depth": topic.backend_depth}
     zeros = dict.fromkeys(("in_flight", "deferred", "requeued", "timed_out", "consumers"), 0)
     rest = {
+        **dict.fromkeys(column.key for column in CHANNEL_COLUMNS if column.if_used),
         "messages": topic.message_count,
         "oldest_message_age": topic.oldest_message_age,
         "paused": topic.is_paused,

@@ -33,6 +33,8 @@ COLUMNS = (
     number("in_flight", "IN FLIGHT"),
     number("deferred", "DEFERRED", rank=5),
     number("messages", "MESSAGES", rank=4),
+    number("rejected", "REJECTED", rank=7, if_used=True),
+    number("deduplicated", "DEDUPLICATED", rank=7, if_used=True),
     number("oldest_message_age", "OLDEST", age_or_dash),
     Column("paused", "PAUSED", rank=1),
     Column("durability", "DURABILITY", rank=2),
@@ -59,6 +61,8 @@ def topic_row(topic: TopicStats) -> dict[str, Any]:
         "deferred": topic.deferred_count,
         "messages": topic.message_count,
         "message_bytes": topic.message_bytes,
+        "rejected": topic.rejected_count,
+        "deduplicated": topic.deduplicated_count,
         "oldest_message_age": topic.oldest_message_age,
         "paused": topic.is_paused,
         "durability": topic.durability,
@@ -99,6 +103,9 @@ async def show(session: Session, topic: str) -> Document:
         f"messages    {found.message_count}, {size_or_dash(found.message_bytes)}; oldest waiting {oldest}",
         f"durability  {found.durability or '-'}; retention {retention}",
     ]
+    refused = [f"{row[name]} {name}" for name in ("rejected", "deduplicated") if row[name]]
+    if refused:
+        lines.append(f"not stored  {', '.join(refused)}")
     return Document(
         {**row, "channels": channels, "nodes": nodes},
         [

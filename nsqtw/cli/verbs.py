@@ -279,6 +279,7 @@ VERBS: tuple[Verb, ...] = (
             nargs=-1,
             required=True,
             metavar="[CHANNEL] SETTING=VALUE...",
+            shell_complete=completion.settings,
         ),
         description="Set settings of a policy on all nodes of the topic, which must be nsqtw. They are in force at"
         " once, are saved, and win over the config file.",
@@ -299,6 +300,7 @@ VERBS: tuple[Verb, ...] = (
             nargs=-1,
             required=True,
             metavar="[CHANNEL] SETTING...",
+            shell_complete=completion.settings,
         ),
         description="Remove what was set: the value of the config file, or the default, is in force again.",
         section=TOPICS,

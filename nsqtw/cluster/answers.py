@@ -209,6 +209,8 @@ def _topic(fields: JsonObject, node: Node, is_nsqtw: bool) -> TopicStats:
         retention=_retention(fields),
         policy=_typed(fields, "policy", dict, {}),
         lost_count=_optional_integer(fields, "lost_count"),
+        rejected_count=_optional_integer(fields, "rejected_count"),
+        deduplicated_count=_optional_integer(fields, "deduplicated_count"),
         oldest_message_age=max(
             (age for channel in channels if (age := channel.oldest_message_age) is not None), default=None
         ),
@@ -231,6 +233,8 @@ def _channel(fields: JsonObject, node: Node, topic: str) -> ChannelStats:
         is_paused=_boolean(fields, "paused"),
         latency=_latency(fields),
         dropped_count=_optional_integer(fields, "dropped_count"),
+        dead_letter_count=_optional_integer(fields, "dead_letter_count"),
+        expired_count=_optional_integer(fields, "expired_count"),
         oldest_message_age=_number(fields, _AGE) if fields.get(_AGE) is not None else None,
         policy=_typed(fields, "policy", dict, {}),
     )

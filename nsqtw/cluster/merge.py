@@ -42,6 +42,8 @@ def merged_topic(name: str, topics: Iterable[TopicStats]) -> TopicStats:
         retention=_retention([topic.retention for topic in nodes]),
         policy=_policy([topic.policy for topic in nodes]),
         lost_count=_total(topic.lost_count for topic in nodes),
+        rejected_count=_total(topic.rejected_count for topic in nodes),
+        deduplicated_count=_total(topic.deduplicated_count for topic in nodes),
         oldest_message_age=_highest(topic.oldest_message_age for topic in nodes),
     )
 
@@ -62,6 +64,8 @@ def merged_channel(channels: Iterable[ChannelStats]) -> ChannelStats:
         latency=merged_latency([channel.latency for channel in nodes], first.topic_name, first.channel_name),
         policy=_policy([channel.policy for channel in nodes]),
         dropped_count=_total(channel.dropped_count for channel in nodes),
+        dead_letter_count=_total(channel.dead_letter_count for channel in nodes),
+        expired_count=_total(channel.expired_count for channel in nodes),
         oldest_message_age=_highest(channel.oldest_message_age for channel in nodes),
     )
 

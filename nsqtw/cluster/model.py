@@ -175,6 +175,9 @@ class ChannelStats(Counts):
     is_paused: bool = False
     latency: Latency | None = None
     dropped_count: int | None = None
+    dead_letter_count: int | None = None
+    expired_count: int | None = None
+    """Messages that expired; those that became dead letters are counted there, too."""
     oldest_message_age: float | None = None
     policy: Mapping[str, Any] | None = attrs.field(factory=dict)
     """The settings that are not at their default; None when the nodes of a merged channel differ."""
@@ -197,6 +200,8 @@ class TopicStats(Counts):
     retention: Retention | None = None
     """None also for a topic that keeps nothing of what is finished."""
     lost_count: int | None = None
+    rejected_count: int | None = None
+    deduplicated_count: int | None = None
     oldest_message_age: float | None = None
     policy: Mapping[str, Any] | None = attrs.field(factory=dict)
     """The settings that are not at their default; None when the nodes of a merged topic differ."""

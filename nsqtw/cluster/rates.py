@@ -2,8 +2,8 @@
 Rates of the topics and channels of nodes, from the counts of two samples.
 
 Counts are compared for each node: a node that has restarted counts from 0 again, and one that does not answer has no
-rate until it was seen twice. Outgoing are the messages that came in, without those that were
-dropped or wait in addition.
+rate until it was seen twice. Outgoing are the messages that came in, without those that wait in addition, and without
+those that left unfinished: dropped, expired and dead letters.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import attrs
 
 from nsqtw.cluster.model import ChannelStats, NodeStats
+from nsqtw.options.policies import DEAD_LETTER
 
 Subject = tuple[str, ...]
 """("topic", topic) or ("channel", topic, channel)."""
@@ -43,7 +44,8 @@ class _Counts:
     messages: int = 0
     requeued: int = 0
     timed_out: int = 0
-    dropped: int = 0
+    unfinished: int = 0
+    """Messages that left without being finished by a consumer."""
     waiting: int = 0
 
     @classmethod
@@ -52,7 +54,7 @@ class _Counts:
             channel.message_count,
             channel.requeue_count,
             channel.timeout_count,
-            channel.dropped_count or 0,
+            _unfinished(channel),
             channel.depth + channel.in_flight_count + channel.deferred_count,
         )
 
@@ -92,12 +94,19 @@ def _counts_of(node: NodeStats) -> Iterator[tuple[Subject, _Counts]]:
             yield ("channel", topic.topic_name, channel.channel_name), _Counts.of_channel(channel)
 
 
+def _unfinished(channel: ChannelStats) -> int:
+    """Return how many messages left without being finished. An expired one that is a dead letter counts once."""
+    dropped, dead, expired = channel.dropped_count or 0, channel.dead_letter_count or 0, channel.expired_count or 0
+    are_letters = (channel.policy or {}).get("expired") == DEAD_LETTER
+    return dropped + dead + (0 if are_letters else expired)
+
+
 def _rates(before: _Counts, now: _Counts, seconds: float) -> Rates:
     incoming = _change(before.messages, now.messages)
-    dropped = _change(before.dropped, now.dropped)
+    unfinished = _change(before.unfinished, now.unfinished)
     return Rates(
         incoming / seconds,
-        max(0, incoming - dropped - (now.waiting - before.waiting)) / seconds,
+        max(0, incoming - unfinished - (now.waiting - before.waiting)) / seconds,
         _change(before.requeued, now.requeued) / seconds,
         _change(before.timed_out, now.timed_out) / seconds,
     )

@@ -3,7 +3,8 @@ Backlog of a topic: the messages above `released`, which its channels may not re
 
 Theory of operation. The backlog grows while the topic is paused, waits for its channels or has none. After that durable
 channels read the messages in the log, so the backlog only records the deferred ones (`waiting`): their delay starts at
-the release, and no channel has to search the log for them then. An ephemeral channel has no position in the log: it is
+the release, and no channel has to search the log for them then. It also records those that are for one channel only:
+the others do not count them. An ephemeral channel has no position in the log: it is
 given the messages as segments, as many as it has memory for. An ephemeral topic keeps no more of them than that.
 
 Performance: called once per deferred publish and per segment of one.
@@ -29,14 +30,14 @@ class Backlog:
     def __init__(self, topic: TopicLog, waiting: Iterable[Waiting] = ()) -> None:
         self._topic = topic
         self.waiting = list(waiting)
-        """Runs of deferred messages, ascending."""
+        """Runs of deferred messages, ascending, and with a delay of 0 of others that are for one channel only."""
         self._may_be_directed = bool(self.waiting)
         """Whether a run may be for one channel only, which its segments know."""
         self._last_channel = ""
         """The only channel that gets the last run."""
 
     def on_append(self, segment: Segment) -> None:
-        """Deferred messages were appended to the log."""
+        """Messages that are deferred, or for one channel only, were appended to the log."""
         runs, run = self.waiting, Waiting(segment.first, segment.count, segment.delay_ms)
         last = runs[-1] if runs else None
         is_same_channel, self._last_channel = segment.channel == self._last_channel, segment.channel
@@ -57,6 +58,8 @@ class Backlog:
         if place < 0 or sequence >= _end(self.waiting[place]):
             return False
         run = self.waiting[place]
+        if not run.delay_ms:
+            return False
         parts = (
             Waiting(run.first, sequence - run.first, run.delay_ms),
             Waiting(sequence + 1, _end(run) - sequence - 1, run.delay_ms),
@@ -77,13 +80,17 @@ class Backlog:
         timers = self._topic.context.timers
         for waiting in self.waiting:
             due = (self._published(waiting, now) if since_publish else now) + waiting.delay_ms / 1000
-            only_channel = self._channel_of(waiting) if self._may_be_directed else ""
+            segment = self._segment_of(waiting) if self._may_be_directed else None
+            is_deferred = bool(waiting.delay_ms or segment is None or segment.delay_ms)
             for channel in channels:
+                is_for_it = segment is None or segment.is_for(channel.name)
+                if not is_for_it:
+                    channel.joined_total += waiting.count
                 if channel.cursor is None:
                     continue
-                if only_channel and only_channel != channel.name:
+                if not is_for_it:
                     channel.cursor.drop(waiting.count)
-                else:
+                elif is_deferred:
                     channel.cursor.hold_deferred(waiting.first, waiting.count, due)
                     timers.schedule(due, channel)
         self.forget()
@@ -136,14 +143,14 @@ class Backlog:
 
     # -- inside
 
-    def _channel_of(self, waiting: Waiting) -> str:
-        """Return the only channel that gets these messages, "" for all; also when that cannot be read."""
+    def _segment_of(self, waiting: Waiting) -> Segment | None:
+        """Return the segment of a run, which may have been saved; None when it cannot be read."""
         try:
             record = self._topic.log.find(waiting.first)
         except BackendError as error:
             self._topic.read_failed(error)
             record = None
-        return "" if record is None else record[0].channel
+        return None if record is None else record[0]
 
     def _not_cancelled(self, segment: Segment, index: int) -> Iterator[tuple[int, int]]:
         """Iterate over the runs of messages (indexes) from `index` on; of deferred ones, over those that still wait."""

@@ -39,7 +39,7 @@ class PendingRun:
 
 @define(frozen=True)
 class PublisherId:
-    """The publisher's id of a stored message (see `core.deduplication`)."""
+    """The publisher's id of a stored message (see `core.policy.deduplication`)."""
 
     hash: bytes
     published_ms: int
@@ -80,7 +80,10 @@ class CursorState:
 
 @define(frozen=True)
 class Waiting:
-    """A run of deferred messages above `released`: their delay starts when they are released."""
+    """
+    A run of deferred messages above `released`: their delay starts when they are released. With a delay of 0 also one
+    of messages that are for one channel only.
+    """
 
     first: int
     count: int
@@ -120,8 +123,8 @@ class TopicState:
     cursors: list[CursorState] = field(factory=list)
     publisher_ids: list[PublisherId] = field(factory=list)
     """In a checkpoint: ids to write. When loaded it is empty, and the ids stay in positions.db."""
-    dedupe_window_ms: int = field(default=0, eq=False)
-    """In a checkpoint: saved ids that are older may be removed; 0: all."""
+    dedupe_window_ms: int | None = field(default=None, eq=False)
+    """In a checkpoint: saved ids that are older may be removed; 0: all; None: none."""
 
 
 @define

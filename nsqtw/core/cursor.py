@@ -24,8 +24,9 @@ Deferred messages that are released ahead of `next` have pending rows, so their 
 channel that was moved has no rows beyond its new position: below `_replays`, which is the value of `released` at the
 move, it takes deferred messages from the log too, none before its time, counted from its publish.
 
-A *directed* segment is for one channel only. The cursors of all others pass it: its messages count as taken when they
-are passed, or, deferred ones, when they are released; at once by a cursor that has nothing else to read.
+A *directed* segment is for one channel only. The cursors of all others pass it, at once if they have nothing else to
+read. Its messages count as taken when they are released, those of a replay when they are passed: a bound of a channel
+must not see messages that the channel does not get.
 
 `changes()` returns what must be saved since the last call. A row that was created and finished in between leaves no
 trace in it.
@@ -111,7 +112,7 @@ class Cursor:
 
     @property
     def is_being_saved(self) -> bool:
-        return self.is_waiting_for_save(reads_log=True)
+        return self._pending.is_blocked and self.is_waiting_for_save(reads_log=True)
 
     def is_waiting_for_save(self, *, reads_log: bool) -> bool:
         """`is_being_saved`, for a reader of the log or one that reads no further in it now."""
@@ -144,11 +145,10 @@ class Cursor:
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
-            if segment.delay_ms:
-                if segment.is_for(self._channel):
-                    self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
-                else:
-                    self.drop(segment.count)
+            if not segment.is_for(self._channel):
+                self.drop(segment.count)
+            elif segment.delay_ms:
+                self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
         return self.next_due(now)
 
     def pass_directed(self, segments: list[Segment], start: int) -> None:
@@ -157,6 +157,7 @@ class Cursor:
             if segment.is_for(self._channel):
                 break
             self._pass_over(segment, segment.end)
+            self._move_priorities()
             self._touch()
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
@@ -168,9 +169,7 @@ class Cursor:
     def set_priority(self, *, is_on: bool) -> None:
         """Deliver by priority from now on, or in the order of the log."""
         if self.priorities is None and is_on:
-            self.priorities = PriorityReader(
-                self._topic, self._channel, self.next, self._is_due_for_replay, self._count_passed
-            )
+            self.priorities = self._new_priorities()
             self._serve_requeued_at_once()
         if self.priorities is not None:
             self.priorities.switch(is_on=is_on)
@@ -458,9 +457,7 @@ class Cursor:
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
         if state.places or self.priorities is not None:
             is_on = self.priorities is not None and self.priorities.is_on
-            self.priorities = PriorityReader(
-                self._topic, self._channel, self.next, self._is_due_for_replay, self._count_passed
-            )
+            self.priorities = self._new_priorities()
             self.priorities.move([max(self.next, place) for place in state.places or (self.next,) * 3])
             self.priorities.switch(is_on=is_on)
         self._pending.restore(state)
@@ -492,10 +489,10 @@ class Cursor:
 
     def _count_passed(self, segment: Segment, start: int, stop: int) -> None:
         """
-        Count messages for another channel that were passed. Deferred ones that are no replay were counted when they
-        were released.
+        Count messages for another channel that were passed. Those that are no replay were counted when they were
+        released.
         """
-        if not segment.delay_ms or start < self._replays:
+        if start < self._replays:
             self.taken_total = min(self.taken_total + stop - start, self._topic.released_total)
 
     def _is_due_for_replay(self, segment: Segment, start: int, now: float) -> bool:

@@ -15,7 +15,8 @@ from typing import Any
 
 from attrs import define, field
 
-from nsqtw.core.channel import Channel, ChannelOwner
+from nsqtw.core.channel import Channel
+from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.in_flight import Delivery

@@ -10,11 +10,11 @@ Performance: called once per publish command.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from nsqtw.core.context import Context
-from nsqtw.core.deduplication import Deduplication, Run
+from nsqtw.core.policy.deduplication import Deduplication, Run
 from nsqtw.core.segment import SEGMENT_BYTES, SEQUENCE_BITS, Segment, cuts, encode, sizes_of
 from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.interfaces import Assigned, Waiter
@@ -30,12 +30,26 @@ class PublishBuffer:
         Delay in ms, the only channel that gets the messages ("": all), bodies, and encoded headers, None without any.
         Neighbours with one delay and one channel are in one run.
         """
+        self._plain: list[bytes] | None = None
+        """The bodies of the last run, if it has no delay, no channel and no headers."""
         self._earlier = 0
         """Messages in all runs but the last one."""
         self.waiters: list[Waiter] = []
         self._wanted_ids: list[tuple[int, int, Assigned]] = []
         """Ranges of the messages of this turn whose ids somebody wants."""
         self._next_sequence = self._block_end = 0
+
+    def add_plain(self, bodies: Sequence[bytes], waiter: Waiter) -> None:
+        """Take messages without a delay, a channel or headers."""
+        self.waiters.append(waiter)
+        plain = self._plain
+        if plain is not None:
+            plain.extend(bodies)
+            return
+        if self._runs:
+            self._earlier += len(self._runs[-1][2])
+        plain = self._plain = [*bodies]
+        self._runs.append((0, "", plain, None))
 
     def add(
         self,
@@ -46,10 +60,9 @@ class PublishBuffer:
         channel: str = "",
     ) -> None:
         """Take messages. `headers`: the encoded headers of each; `channel`: the only channel that is to have them."""
-        runs = self._runs
         self.waiters.append(waiter)
-        if runs:
-            run_delay_ms, run_channel, run_bodies, run_headers = runs[-1]
+        if self._runs:
+            run_delay_ms, run_channel, run_bodies, run_headers = self._runs[-1]
             if run_delay_ms == delay_ms and run_channel == channel:
                 if headers is None and run_headers is None:
                     run_bodies.extend(bodies)
@@ -59,7 +72,9 @@ class PublishBuffer:
                     run_headers.extend(headers)
                     return
             self._earlier += len(run_bodies)
-        runs.append((delay_ms, channel, [*bodies], None if headers is None else [*headers]))
+        run = delay_ms, channel, [*bodies], None if headers is None else [*headers]
+        self._runs.append(run)
+        self._plain = None if delay_ms or channel or headers is not None else run[2]
 
     def want_ids(self, count: int, assigned: Assigned) -> None:
         """Tell the ids of the next `count` messages when they are sealed."""
@@ -82,28 +97,27 @@ class PublishBuffer:
         """
         if deduplication is not None or self._wanted_ids:
             return self._seal_with_ids(timestamp_ns, deduplication)
-        runs, self._runs, self._earlier = self._runs, [], 0
+        runs, self._runs, self._plain, self._earlier = self._runs, [], None, 0
         node_id = self._context.node_id
         segments: list[Segment] = []
         for delay_ms, channel, bodies, headers in runs:
-            if not bodies:
-                continue
-            sizes = sizes_of(bodies)
-            if headers is None and not channel:
+            if headers is not None or channel:
+                for chunk, of_chunk in _with_headers(bodies, headers):
+                    first = self._take_sequences(len(chunk))
+                    segments.append(encode(chunk, first, node_id, timestamp_ns, delay_ms, None, of_chunk, channel))
+            elif len(bodies) > 1:
+                sizes = sizes_of(bodies)
                 for chunk in cuts(bodies, sizes):
                     first = self._take_sequences(len(chunk))
                     segments.append(encode(chunk, first, node_id, timestamp_ns, delay_ms, sizes))
-                continue
-            for chunk, of_chunk in _with_headers(cuts(bodies, sizes), headers):
-                first = self._take_sequences(len(chunk))
-                segments.append(encode(chunk, first, node_id, timestamp_ns, delay_ms, sizes, of_chunk, channel))
+            elif bodies:  # a publish that is alone in its turn
+                segments.append(encode(bodies, self._take_sequences(1), node_id, timestamp_ns, delay_ms))
         return segments
 
     def forget(self) -> None:
         """Drop the messages; their waiters still have to be answered."""
-        self._runs = []
+        self._runs, self._plain, self._earlier = [], None, 0
         self._wanted_ids = []
-        self._earlier = 0
 
     def _seal_with_ids(self, timestamp_ns: int, deduplication: Deduplication | None) -> list[Segment]:
         """Leave out repeats, and tell ids."""
@@ -133,15 +147,13 @@ class PublishBuffer:
         return first
 
 
-def _with_headers(
-    chunks: Iterable[list[bytes]], headers: list[bytes] | None
-) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
+def _with_headers(bodies: list[bytes], headers: list[bytes] | None) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
     """
-    Yield each chunk of bodies with the headers of its messages, None where no message has any; in parts, where these
-    headers are large.
+    Yield bodies that make one segment with the headers of these messages, None where no message has any. Large headers
+    divide bodies, too.
     """
     start = 0
-    for chunk in chunks:
+    for chunk in cuts(bodies, sizes_of(bodies)) if bodies else ():
         if headers is None:
             yield chunk, None
             continue

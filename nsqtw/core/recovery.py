@@ -59,6 +59,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         broker.backend.expect({topic.name: topic.end for topic in saved.topics})
     logs = {name: broker.open_log(name) for name in durable}
     states: dict[str, TopicState] = {}
+    known_ids: dict[str, tuple[int, int]] = {}  # see _remember_ids
     moves = Moves()
     broker.sequences.start(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
@@ -78,9 +79,10 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
             _report_loss(broker, name, log, saved_end, backlog - _backlog_of(state))
         elif name in saved_topics and ICountedQueue.providedBy(log.queue) and log.queue.check(_start(state), backlog):
             _recount(state, log, broker.positions)
+        moves.add(state)
         _count_beyond(state, log, broker.options, moves)
-        states[name] = state
-    moves.finish(states, broker.positions)
+        states[name], known_ids[name] = state, (saved_end, lost_from)
+    moves.finish(broker.positions)
     for name, state in states.items():
         if not broker.options.keep_deferred:
             _forget_delays(state)
@@ -88,7 +90,7 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
         if broker.options.lookupd_tcp_address and state.put_total and not state.released_total:
             topic.hold()
         topic.restore(state, now)
-        _remember_ids(topic, log, saved_end, lost_from, now)
+        _remember_ids(topic, *known_ids[name], now)
     for asked in named_topics.values():
         _add_ephemeral(broker, asked, now)
     broker.quotas.are_on = True
@@ -199,7 +201,7 @@ def _count_beyond(state: TopicState, log: Log, options: Options, moves: Moves) -
             ages.on_append(segment)
         moves.read(read)
         state.put_total += sum(segment.count for segment in read)
-        state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms]
+        state.waiting += [Waiting(s.first, s.count, s.delay_ms) for s in read if s.delay_ms or s.channel]
         state.end = read[-1].end
     state.runs, state.marks = runs.state(), [*ages.state()]
 
@@ -212,13 +214,13 @@ def _lost_from(state: TopicState, log: Log) -> int:
     return max(log.end, _start(state))
 
 
-def _remember_ids(topic: Topic, log: Log, saved_end: int, lost_from: int, now: float) -> None:
+def _remember_ids(topic: Topic, saved_end: int, lost_from: int, now: float) -> None:
     """Know the publishers' ids of the messages beyond the end that was saved, and of none that was lost."""
     if topic.deduplication is None:
         return
     if saved_end > lost_from:
         topic.context.positions.forget_publisher_ids(topic.name, lost_from)
-    while read := log.queue.read(saved_end, _READ_BYTES):
+    while read := topic.log.queue.read(saved_end, _READ_BYTES):
         topic.deduplication.restore(read, now)
         saved_end = read[-1].end
 
@@ -288,7 +290,8 @@ def _count_unread(state: TopicState, log: Log) -> None:
         for segment in read:
             state.put_total += _unreleased(segment, state)
             for cursor in state.cursors:
-                stop = min(cursor.replays, state.released) if segment.delay_ms else state.released
+                is_taken = segment.delay_ms or not segment.is_for(cursor.name)  # when it was released
+                stop = min(cursor.replays, state.released) if is_taken else state.released
                 cursor.taken_total -= _unread(segment, cursor.next, stop, state)
 
 

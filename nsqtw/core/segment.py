@@ -140,6 +140,11 @@ class Segment:
         return 0 if self.headers is None else sum(map(len, self.headers))
 
     @property
+    def size(self) -> int:
+        """The size of all frames and headers."""
+        return len(self.frames) + self.header_bytes
+
+    @property
     def offsets(self) -> Sequence[int]:
         """The start of each frame in `frames`, and the length of `frames`."""
         if self._offsets is None:
@@ -348,7 +353,7 @@ def merge(segments: Sequence[Segment]) -> list[Segment]:
     run: list[Segment] = []
     run_bytes = 0
     for segment in segments:
-        size = len(segment.frames) + segment.header_bytes
+        size = segment.size
         if run and not (_continues(run[-1], segment) and run_bytes + size <= SEGMENT_BYTES):
             merged.append(_joined(run))
             run, run_bytes = [], 0

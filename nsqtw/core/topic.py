@@ -5,23 +5,20 @@ Theory of operation. `put` only collects. At the end of the turn the broker seal
 them, and either calls `accept`, which moves `released` so that the channels see the messages, or tells the waiters the
 error. No message is visible before it is committed.
 
-`Backlog` has the messages above `released`. A new topic waits until it has the channels that an nsqlookupd knows for it
-(`TopicListener`), so that each of them gets its first message.
-
 Performance: called once per publish command and per segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from nsqtw.core.backlog import Backlog
-from nsqtw.core.channel import Channel, ChannelOwner
+from nsqtw.core.channel import Channel
+from nsqtw.core.channel_base import ChannelBase
 from nsqtw.core.checkpoint import CursorState, NamedChannel, NamedTopic, TopicState
 from nsqtw.core.context import Context
 from nsqtw.core.damage import DamageLedger
-from nsqtw.core.deduplication import Deduplication
 from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
@@ -29,11 +26,11 @@ from nsqtw.core.policy.dead_letters import Letters
 from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
-from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused, InvalidPolicy
+from nsqtw.core.topic_release import ReleasingTopic
+from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused
 from nsqtw.interfaces import Assigned, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
-from nsqtw.options.policies import NO_TOPIC_POLICY, not_used
 from nsqtw.options.topics import DURABILITIES, EARLIEST
 
 
@@ -60,7 +57,7 @@ class TopicOwner(Context):
         super().__init__(options, log, positions, damage, measure, page_rows)
         self.to_commit: list[Topic] = []
         """Topics with publishes of this turn."""
-        self.to_serve: dict[Channel, None] = {}
+        self.to_serve: dict[ChannelBase, None] = {}
         """Channels that may have something to deliver at the end of this turn."""
         self.touched: dict[Topic, None] = {}
         """Topics that changed since the last checkpoint."""
@@ -98,7 +95,7 @@ class TopicOwner(Context):
         raise NotImplementedError
 
 
-class Topic(ChannelOwner):
+class Topic(ReleasingTopic):
     """One topic of the broker `owner`, created by it."""
 
     def __init__(self, owner: TopicOwner, name: str, log: Log) -> None:
@@ -107,18 +104,8 @@ class Topic(ChannelOwner):
         self.durability: str = owner.options.durability_of(name)
         """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
-        self.policy = NO_TOPIC_POLICY
-        self.message_ttl_ns = 0
-        self.given_policy: dict[str, Any] = {}
-        """The settings that were made while a broker ran."""
-        self.deduplication: Deduplication | None = None
-        self._follow_policy()
-        self.channels: dict[str, Channel] = {}
         self.message_bytes = 0
-        self._has_directed = False
-        """Whether messages were published for one channel only since the process started."""
         self._publish_buffer = PublishBuffer(owner)
-        self._backlog = Backlog(self)
         self._in_checkpoint: list[tuple[Channel, CursorState]] = []
         self.saved_with: set[Topic] = set()
         """
@@ -130,11 +117,6 @@ class Topic(ChannelOwner):
         self._named: NamedTopic | None = None
 
     # -- what /stats shows
-
-    @property
-    def deduplicated_count(self) -> int | None:
-        """Messages that repeated others and were not stored; None without a `dedupe_window`."""
-        return None if self.deduplication is None else self.deduplication.repeat_count
 
     @property
     def is_write_behind(self) -> bool:
@@ -167,6 +149,32 @@ class Topic(ChannelOwner):
         have them, "" for all. `assigned` is told the ids of the messages. A message that repeats another one
         (`Deduplication`) is taken as the others are, and not stored.
         """
+        if (
+            delay_ms
+            or headers is not None
+            or channel
+            or assigned is not None
+            or self.bounds is not None
+            or self.exiting
+            or not self._owner.is_taking_publishes
+        ):
+            self._put_as_asked(bodies, delay_ms, waiter, headers, channel, assigned)
+            return
+        buffer = self._publish_buffer
+        if not buffer.waiters:
+            self._owner.to_commit.append(self)
+        buffer.add_plain(bodies, waiter)
+
+    def _put_as_asked(
+        self,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        waiter: Waiter,
+        headers: Sequence[bytes] | None,
+        channel: str,
+        assigned: Assigned | None,
+    ) -> None:
+        """Take messages as `put` does, or refuse them."""
         if self.exiting or not self._owner.is_taking_publishes:
             waiter(Exiting() if self.exiting else self._owner.refusal())
             return
@@ -216,7 +224,7 @@ class Topic(ChannelOwner):
         self.log.append(segments, pinned=pinned)
         self.reader.on_append(segments, now)
         for segment in segments:
-            if segment.delay_ms:
+            if segment.delay_ms or segment.channel:
                 self._backlog.on_append(segment)
         if self.is_flowing:
             self._release(segments, now)
@@ -226,15 +234,6 @@ class Topic(ChannelOwner):
             self.log.queue.trim(*self.unfinished())
         self.reader.notify()
         self.touch()
-
-    @property
-    def has_channels(self) -> bool:
-        return bool(self.channels)
-
-    @property
-    def lowest_position(self) -> int:
-        cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
-        return min((cursor.next for cursor in cursors), default=self.released)
 
     # -- channels
 
@@ -256,7 +255,11 @@ class Topic(ChannelOwner):
         channel = Channel(self, name)
         kept = self._backlog.segments() if channel.ephemeral and not self.is_paused_or_pending else []
         if (start or self._owner.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
-            channel.seek(self.reader.kept_from)
+            try:
+                channel.seek(self.reader.kept_from)
+            except BackendError:
+                channel.exit()  # its bounds must not refuse publishes
+                raise
         self.channels[name] = channel
         self._owner.quotas.channel_count += 1
         self._owner.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
@@ -310,21 +313,6 @@ class Topic(ChannelOwner):
         for channel in self.channels.values():
             channel.tell_paused()
 
-    def hold(self) -> None:
-        """Release nothing until `start`."""
-        self.is_awaiting_channels = True
-
-    def start(self, now: float) -> None:
-        """The channels a new topic should have are there: release what was kept for them."""
-        kept: list[Segment] = []
-        try:
-            kept = self._backlog.for_ephemeral(self.channels.values())
-        except BackendError as error:  # durable channels read it later
-            self.read_failed(error)
-        self.is_awaiting_channels = False
-        self._release_kept(kept, now)
-        self.touch()
-
     def set_durability(self, durability: str) -> None:
         """
         Change the guarantee of an OK; "": the one in the options. BackendError when unstored messages of class memory
@@ -334,11 +322,6 @@ class Topic(ChannelOwner):
             self._owner.flush_write_behind(self)
         self._given_durability = durability
         self.durability = durability or self._owner.options.durability_of(self.name)
-        self.touch()
-
-    def set_policy(self, given: Mapping[str, Any]) -> None:
-        """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
-        self._set_policy(given)
         self.touch()
 
     def follow_options(self, now: float) -> None:
@@ -415,18 +398,6 @@ class Topic(ChannelOwner):
         if not self.ephemeral:
             self._owner.on_names_changed(at_once=at_once)
 
-    def forget_lost(self, first: int, end: int) -> None:
-        """Messages that were released at once are not in the log any more: no channel is to wait for them."""
-        end = min(end, self.released)
-        for channel in self.channels.values():
-            cursor = channel.cursor
-            if cursor is not None:
-                start = max(first, cursor.next)
-                dropped = sum([stop - begin for begin, stop in self.dropped.between(start, end)])
-                count = min(end - start - dropped, self.released_total - cursor.taken_total)
-                if count > 0:
-                    cursor.drop(count)
-
     # -- dead letters
 
     def save(self, waiter: Waiter) -> None:
@@ -473,15 +444,6 @@ class Topic(ChannelOwner):
             self._named = NamedTopic(self.name, self.paused, tuple(channels))
         return self._named
 
-    def unfinished(self) -> tuple[int, list[int]]:
-        """Return what the channels of an ephemeral topic have not finished, as `IBackendQueue.trim` takes it."""
-        below, keep = self.released, set[int]()
-        for channel in self.channels.values():
-            if channel.cursor is not None:
-                below = min(below, channel.cursor.next)
-                keep.update(channel.cursor.pending_in_memory(), channel.first_deliveries())
-        return below, sorted(keep)
-
     def state(self, now: float) -> TopicState:
         """Return what changed since the last checkpoint."""
         state = TopicState(
@@ -498,6 +460,7 @@ class Topic(ChannelOwner):
         self.reader.save_into(state, self._owner.timestamp_ns(now) // 10**6)
         self.dropped.forget_below(self.reader.kept_from)
         state.dropped = self.dropped.state()
+        state.dedupe_window_ms = 0
         if self.deduplication is not None:
             state.publisher_ids = self.deduplication.unsaved()
             state.dedupe_window_ms = self.deduplication.window_ms
@@ -561,77 +524,6 @@ class Topic(ChannelOwner):
 
     # -- inside
 
-    def _set_policy(self, given: Mapping[str, Any]) -> None:
-        """Find the policy in force. InvalidPolicy, and nothing is changed."""
-        self.policy = self._owner.options.topic_policy_of(self.name, given)
-        self.message_ttl_ns = _ns(self.policy.message_ttl)
-        self.given_policy = dict(given)
-        self._carry_out_policy()
-
-    def _follow_policy(self) -> None:
-        """Find the policy in force, which the options may have changed."""
-        given = self.given_policy
-        try:
-            self._set_policy(given)
-        except InvalidPolicy as error:
-            self._owner.log("error", "TOPIC({topic}): {error}", topic=self.name, error=not_used(error))
-            self._set_policy({})
-            self.given_policy = given
-        for complaint in self._owner.options.resolve_topic(self.name).unused:
-            self._owner.log("error", "TOPIC({topic}): {complaint}", topic=self.name, complaint=complaint)
-
-    def _carry_out_policy(self) -> None:
-        """Let the parts of the topic that carry its policy out know it. An ephemeral topic keeps no ids."""
-        window = 0.0 if self.ephemeral else self.policy.dedupe_window
-        if not window:
-            self.deduplication = None
-        elif self.deduplication is None:
-            self.deduplication = Deduplication(self._owner, self.name, window)
-        else:
-            self.deduplication.set_window(window)
-
-    def _release(self, segments: list[Segment], now: float) -> None:
-        """Everything put is released; `segments` is what was not yet."""
-        count, start = self.put_total - self.released_total, self.released
-        self.released, self.released_total = self.log.end, self.put_total
-        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
-        deferring = bool(self._backlog.waiting)
-        if deferring:
-            self._backlog.forget()
-        for channel in self.channels.values():
-            if channel.ephemeral or deferring:
-                channel.release(segments, now)
-                if channel.ephemeral:
-                    channel.wake()
-        if self._has_directed:
-            self._pass_directed(segments, start)
-        if self.hungry:
-            self.to_serve.update(self.hungry)
-            self.hungry.clear()
-
-    def _pass_directed(self, segments: list[Segment], start: int) -> None:
-        """Have the channels pass what was released, from `start` on, for others only."""
-        for channel in self.channels.values():
-            channel.joined_total += sum(segment.count for segment in segments if not segment.is_for(channel.name))
-            if channel.cursor is not None:
-                channel.cursor.pass_directed(segments, start)
-
-    def _release_kept(self, kept: list[Segment], now: float) -> None:
-        """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
-        if not self.is_flowing or self.released >= self.log.end:
-            return
-        self._backlog.hold_back(self.channels.values(), now)
-        count = self.depth
-        self.released, self.released_total = self.log.end, self.put_total
-        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
-        for channel in self.channels.values():
-            if channel.ephemeral:
-                channel.release(kept, now)
-            channel.wake()
-        if self.bounds is not None:
-            self.bounds.on_append([], now)
-        self.reader.notify()
-
     def _count(self, segments: list[Segment]) -> int:
         """Messages that were accepted; how many."""
         count = size = 0
@@ -641,7 +533,3 @@ class Topic(ChannelOwner):
         self.message_count += count
         self.message_bytes += size - BODY_AT * count
         return count
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)

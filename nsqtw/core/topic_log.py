@@ -56,7 +56,7 @@ class TopicLog:
     @property
     def is_flowing(self) -> bool:
         """Whether published messages are released to channels."""
-        return self.has_channels and not self.is_paused_or_pending
+        return not self.paused and not self.is_awaiting_channels and self.has_channels
 
     @property
     def has_channels(self) -> bool:

@@ -49,7 +49,7 @@ class WriteBehind(Timer):
     def add(self, topic: Topic, segments: list[Segment], now: float) -> None:
         """Take segments that the topic releases now."""
         self._segments.setdefault(topic, []).extend(segments)
-        self._bytes += _bytes_of(segments)
+        self._bytes += sum(segment.size for segment in segments)
         self._counts[topic] = self._counts.get(topic, 0) + sum(segment.count for segment in segments)
         is_full = self._counts[topic] > topic.mem_queue_size
         self._context.timers.schedule(now if is_full else now + WRITE_BEHIND_SECONDS, self)
@@ -74,7 +74,7 @@ class WriteBehind(Timer):
         for topic in writes:
             if topic.log.queue in failed:
                 self._segments[topic] = waiting[topic]
-                self._bytes += _bytes_of(waiting[topic])
+                self._bytes += sum(segment.size for segment in waiting[topic])
             else:
                 topic.log.committed(waiting[topic])
                 topic.reader.notify()
@@ -108,7 +108,3 @@ class WriteBehind(Timer):
             return [segment for segment in segments if segment.end > topic.released]
         finished_below = min(channel.finished_below() for channel in cursors)
         return [segment for segment in segments if segment.end > finished_below]
-
-
-def _bytes_of(segments: list[Segment]) -> int:
-    return sum(len(segment.frames) + segment.header_bytes for segment in segments)

@@ -84,6 +84,11 @@ class BearerAuth:
         else:
             self._ask(digest, credentials, told)
 
+    def valid_until(self, credentials: Credentials | None) -> float:
+        """Return the time until which the answer to a credential is remembered; now, when it is not."""
+        now = self._authorizations.now()
+        return now if credentials is None else max(now, self._known.get(self._digest(credentials), (None, now))[1])
+
     # -- inside
 
     def _ask(self, digest: bytes, credentials: Credentials, callback: _RightsCallback) -> None:

@@ -11,7 +11,9 @@ An HTTP/1.x connection of a server.
 - `Expect: 100-continue` is answered only when there is a body and it is wanted. When the request is refused at once the
   connection is closed, because the server cannot know whether a body follows. Nothing else can be expected.
 - HTTP/1.0 with `Connection: keep-alive` is kept.
-- A client that ends its side of the connection after its request still gets the answer, unless that is a stream.
+- A client that ends its side of the connection after its request still gets the answer, unless that is a stream or
+  waits for something to happen.
+- After an upgrade the input is not HTTP any more. It is passed on, with the same backpressure.
 - The time limits are in `request_timeouts`. The time between two requests is long: publishers keep connections open,
   and a connection that is closed while the next publish is under way leaves its client unsure whether it arrived.
 
@@ -46,7 +48,7 @@ from nsqtw.runtime.read_size import READ_BYTES
 
 if TYPE_CHECKING:
     from nsqtw.http.factory import HttpFactory
-    from nsqtw.http.request import Streamer
+    from nsqtw.http.request import Streamer, Upgraded
     from nsqtw.upgrades import Secured
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -70,11 +72,13 @@ class State(Enum):
     """A whole request waits for its answer. Input is buffered."""
     BLOCKED = auto()
     """The client has not read the answers. Input is buffered."""
+    UPGRADED = auto()
+    """The connection speaks another protocol, which takes the input."""
     CLOSED = auto()
     """Input is ignored."""
 
 
-_IDLE, _READING, _RESPONDING, _BLOCKED, _CLOSED = State
+_IDLE, _READING, _RESPONDING, _BLOCKED, _UPGRADED, _CLOSED = State
 
 
 class Pause(Enum):
@@ -87,6 +91,8 @@ class Pause(Enum):
     UNREAD_ANSWERS = auto()
     RIGHTS = auto()
     """The permissions of the client are not known yet, so its body is not worth the memory."""
+    UPGRADED = auto()
+    """The other protocol has enough input for now."""
 
 
 @implementer(IHalfCloseableProtocol, IPushProducer)
@@ -105,6 +111,7 @@ class HttpConnection(Protocol):
     _request: HttpRequest | None = None
     """The request that is read or served."""
     _streamer: Streamer | None = None
+    _upgraded: Upgraded | None = None
     _served_count = 0
     _is_accounted = False
     """Whether the memory of an unfinished request is counted."""
@@ -144,6 +151,9 @@ class HttpConnection(Protocol):
                 self._request.repeat(*cached)
                 return
             self._state = _READING
+        elif self._state is _UPGRADED:
+            self._receive_upgraded(data)
+            return
         elif self._state is _CLOSED or not self.persistent and self._state is not _READING:
             return
         self._parser.receive(data)
@@ -162,7 +172,7 @@ class HttpConnection(Protocol):
 
     def readConnectionLost(self) -> None:
         self.peer_is_done = True
-        if self._request is not None and self._request.is_stream:
+        if self._request is not None and self._request.needs_client:
             self.abort()  # there is no other sign that the client stopped reading
         elif Pause.LONG_WORK not in self._pauses:
             self._end_input()
@@ -181,7 +191,8 @@ class HttpConnection(Protocol):
         request, self._request = self._request, None
         if request is not None:
             request.connection_lost()
-        self._timeouts = self._streamer = None  # so that the connection is freed without the garbage collector
+        # So that the connection is freed without the garbage collector.
+        self._timeouts = self._streamer = self._upgraded = None
 
     def pauseProducing(self) -> None:
         self._is_write_blocked = True
@@ -221,8 +232,10 @@ class HttpConnection(Protocol):
 
     def stop(self) -> None:
         """The daemon stops: answer the current request, and read nothing more."""
-        if self._has_pending_response():
+        request = self._request
+        if request is not None and self._has_pending_response():
             self.persistent = False
+            request.stop()
         else:
             self._close()
 
@@ -308,6 +321,24 @@ class HttpConnection(Protocol):
         self.persistent = False
         self._streamer = streamer
 
+    def upgrade(self, streamer: Upgraded) -> None:
+        """Hand over what arrives from now on, and what has arrived behind the request, to `streamer`."""
+        self.start_stream(streamer)
+        self._state = _UPGRADED
+        self._upgraded = streamer
+        rest = self._parser.take_rest()
+        self._resume(Pause.PIPELINED)
+        if rest:
+            self._receive_upgraded(rest)
+
+    def hold_upgraded(self) -> None:
+        """Receive no more for the other protocol until `go_on_upgraded`."""
+        self._pause(Pause.UPGRADED)
+
+    def go_on_upgraded(self) -> None:
+        """Receive again after `hold_upgraded`."""
+        self._resume(Pause.UPGRADED)
+
     def request_done(self, request: HttpRequest) -> None:
         """The request is complete and answered: serve the next one, or close."""
         if self._state is _CLOSED:
@@ -323,6 +354,10 @@ class HttpConnection(Protocol):
             self._next_request()
 
     # -- reading
+
+    def _receive_upgraded(self, data: bytes) -> None:
+        if self._upgraded is not None:
+            self._upgraded.receive(data)
 
     def _next_request(self) -> None:
         """Read the next request, if there is some of it."""

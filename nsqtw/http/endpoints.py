@@ -52,7 +52,7 @@ DRY_RUN = Parameter(
 class Endpoint:
     """
     A method and path. A path may end with `/:opt` or the like, which stands for any last part, described by `last`.
-    `about`, `needs`, `too_big`, `broken`, `logged` and `repeats` are those of `Route`.
+    `about`, `needs`, `too_big`, `broken`, `logged`, `repeats` and `is_change` are those of `Route`.
     """
 
     method: str
@@ -65,8 +65,8 @@ class Endpoint:
     """A description of the body; empty when it is ignored."""
     body_schema: Mapping[str, Any] | None = None
     """The schema of a body that is JSON."""
-    max_body: str = ""
-    """The option that has the size of the largest body."""
+    max_body: str | int = ""
+    """The size of the largest body, or the option that has it."""
     success: Mapping[str, Any] | None = field(factory=dict)
     """The schema of a 200 by content type; None where there is no 200."""
     headers: Sequence[str] = ()
@@ -77,6 +77,7 @@ class Endpoint:
     broken: Answer | None = INVALID_REQUEST
     logged: bool = True
     repeats: bool = False
+    is_change: bool = False
 
     @property
     def about(self) -> tuple[str, ...]:
@@ -89,15 +90,21 @@ class Endpoint:
             self.method.encode(),
             self.path.encode(),
             handler,
-            limit=getattr(options, self.max_body) if self.max_body else BODY_IGNORED,
+            limit=self._limit(options),
             too_big=self.too_big,
             broken=self.broken,
             logged=self.logged,
             needs=self.needs,
             about=self.about,
             repeats=self.repeats,
+            is_change=self.is_change,
             handler_of_head=handler_of_head,
         )
+
+    def _limit(self, options: Any) -> int:
+        if isinstance(self.max_body, int):
+            return self.max_body
+        return getattr(options, self.max_body) if self.max_body else BODY_IGNORED
 
 
 def endpoint(method: str, path: str, summary: str, **fields: Any) -> Callable[[Method], Method]:

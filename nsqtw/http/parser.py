@@ -160,6 +160,12 @@ class RequestParser:
         """Drop the input that is not read yet."""
         self._data, self._offset, self._searched = b"", 0, 0
 
+    def take_rest(self) -> bytes:
+        """Return the input that is not read yet, and drop it."""
+        rest = self._data[self._offset :]
+        self.discard()
+        return rest
+
     @property
     def pending_bytes(self) -> int:
         """Bytes that were received and not read."""

@@ -22,6 +22,7 @@ Performance: called once per request.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote_to_bytes
 
@@ -35,7 +36,7 @@ from nsqtw.http.head_cache import CachedHead
 from nsqtw.http.headers import sent_by_a_page
 from nsqtw.http.parser import RequestHead
 from nsqtw.http.query import parameters
-from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, Answer, Refused, channel_full, stream_head
+from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, SWITCHED, Answer, Refused, channel_full, stream_head
 from nsqtw.http.routes import BODY_IGNORED, FREE, Route
 from nsqtw.interfaces import Waiter
 from nsqtw.net.addresses import address_text
@@ -43,6 +44,7 @@ from nsqtw.rights import Credentials
 
 if TYPE_CHECKING:
     from nsqtw.http.connection import HttpConnection
+    from nsqtw.upgrades import Secured
 
 _ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
 REFUSED = 400
@@ -65,6 +67,13 @@ class Streamer(Protocol):
 
     def ended(self) -> None:
         """Nobody is there any more."""
+
+
+class Upgraded(Streamer, Protocol):
+    """Another protocol on the connection."""
+
+    def receive(self, data: bytes) -> None:
+        """Take what the client has sent."""
 
 
 class HttpRequest:
@@ -97,6 +106,8 @@ class HttpRequest:
     _later: Answer | None = None
     _if_failed: Answer | None = None
     _streamer: Streamer | None = None
+    _on_lost: Callable[[], None] | None = None
+    _on_stop: Callable[[], None] | None = None
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection: HttpConnection | None = connection
@@ -183,6 +194,13 @@ class HttpRequest:
         streamer, self._streamer = self._streamer, None
         if streamer is not None:
             streamer.ended()
+        elif self._on_lost is not None and not self.is_answered:
+            self._on_lost()
+
+    def stop(self) -> None:
+        """The daemon stops."""
+        if self._on_stop is not None:
+            self._on_stop()
 
     def break_off(self) -> None:
         """The body ends before its end, or is no HTTP: answer as far as that is possible."""
@@ -220,9 +238,14 @@ class HttpRequest:
         self._body, self._limit = b"", BODY_IGNORED
 
     @property
-    def is_stream(self) -> bool:
-        """Whether the response is a stream."""
-        return self._streamer is not None
+    def version(self) -> bytes:
+        """The HTTP version of the request."""
+        return self._version
+
+    @property
+    def needs_client(self) -> bool:
+        """Whether the response is a stream or waits for something, which a client may not wait for any more."""
+        return self._streamer is not None or self._on_lost is not None
 
     @property
     def client(self) -> str:
@@ -233,6 +256,29 @@ class HttpRequest:
     def is_patient(self) -> bool:
         """Whether the client waits with an open connection: one that has ended its side may be gone."""
         return self._connection is not None and not self._connection.peer_is_done
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """The secret that the request shows, and what is known of the connection; None without a secret."""
+        return None if self._connection is None else self._credentials(self._connection)
+
+    @property
+    def identity(self) -> str:
+        """Whose secret the request shows; empty without an authorizer."""
+        return self._identity
+
+    @property
+    def secured(self) -> Secured | None:
+        """What is known of the TLS of the connection; None without."""
+        transport = None if self._connection is None else self._connection.transport
+        return getattr(transport, "secured", None)
+
+    def wait(self, on_lost: Callable[[], None], on_stop: Callable[[], None]) -> None:
+        """
+        The answer waits for something to happen: call `on_lost` when the client leaves before, `on_stop` when the
+        daemon stops.
+        """
+        self._on_lost, self._on_stop = on_lost, on_stop
 
     def answer(self, answer: Answer) -> None:
         """Send the response, if the connection is still open."""
@@ -253,8 +299,12 @@ class HttpRequest:
         self._later = answer
         self._pump.changed(self)
 
-    def stream(self, content_type: bytes, streamer: Streamer) -> None:
-        """Begin an answer of that type that goes on, with `send`, until `finish` or the end of the connection."""
+    def stream(self, content_type: bytes, streamer: Streamer, on_stop: Callable[[], None] | None = None) -> None:
+        """
+        Begin an answer of that type that goes on, with `send`, until `finish` or the end of the connection. `on_stop`
+        is called when the daemon stops.
+        """
+        self._on_stop = on_stop
         connection = self._connection
         if connection is None:
             streamer.ended()
@@ -264,6 +314,31 @@ class HttpRequest:
         connection.start_stream(streamer)
         connection.send(stream_head(self._version, content_type))
         self._log_access(EMPTY, connection)
+
+    def upgrade(self, head: bytes, streamer: Upgraded, on_stop: Callable[[], None]) -> None:
+        """
+        Switch to the protocol of `streamer`, after `head`, as bytes. `send` and `finish` are those of a stream.
+        `on_stop` is called when the daemon stops.
+        """
+        connection = self._connection
+        if connection is None:
+            streamer.ended()
+            return
+        self.is_answered = True
+        self._streamer, self._on_stop = streamer, on_stop
+        connection.send(head)
+        self._log_access(SWITCHED, connection)
+        connection.upgrade(streamer)
+
+    def hold_input(self) -> None:
+        """Receive no more for the other protocol until `take_input`."""
+        if self._connection is not None:
+            self._connection.hold_upgraded()
+
+    def take_input(self) -> None:
+        """Receive again after `hold_input`."""
+        if self._connection is not None:
+            self._connection.go_on_upgraded()
 
     def send(self, data: bytes) -> None:
         """More of a stream."""
@@ -302,7 +377,7 @@ class HttpRequest:
 
     def _cross_origin(self) -> Answer | None:
         """Return the response to a request that a web page of another origin has sent; None for others."""
-        if self._method in _ONLY_LOOKING or self._connection is None:
+        if self._connection is None or self._method in _ONLY_LOOKING and not (self._route and self._route.is_change):
             return None
         return sent_by_a_page(self.fields, is_local=self._connection.factory.is_local)
 

@@ -30,6 +30,7 @@ _NO_SNIFF = (b"X-Content-Type-Options", b"nosniff")
 _NSQ = (b"X-Nsq-Content-Type", b"nsq; version=1.0")
 
 _REASONS = {
+    101: b"Switching Protocols",
     200: b"OK",
     301: b"Moved Permanently",
     307: b"Temporary Redirect",
@@ -42,6 +43,7 @@ _REASONS = {
     409: b"Conflict",
     413: b"Request Entity Too Large",
     417: b"Expectation Failed",
+    426: b"Upgrade Required",
     429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
@@ -203,6 +205,7 @@ def moved(location: bytes, *, is_get: bool) -> Answer:
 OK = text(b"OK")
 DONE = text(b"")
 EMPTY = Answer(200)
+SWITCHED = Answer(101)
 EXITING = failure(503, "EXITING")
 DRAINING = failure(503, "DRAINING")
 INTERNAL_ERROR = failure(500, "INTERNAL_ERROR")

@@ -575,6 +575,14 @@ class Options:
     trace_headers: bool = option(
         BOOLEAN, False, "keep traceparent and tracestate of HTTP publishes as headers of their messages"
     )
+    http_subscribe: bool = option(BOOLEAN, False, "let HTTP clients consume, under /v2/subscribe", reload=live)
+    max_http_subscribers: int = option(
+        INTEGER,
+        1000,
+        "polls that wait, streams of messages and WebSockets at the same time, with --http-subscribe",
+        limit=OURS_ABOVE_ZERO,
+        reload=live,
+    )
     requeue_on_disconnect: bool = option(
         BOOLEAN,
         False,

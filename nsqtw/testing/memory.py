@@ -89,9 +89,10 @@ class MemoryPositions:
         for topic in checkpoint.topics:
             topics[topic.name] = _merged_topic(topics.get(topic.name), topic)
             self.put_publisher_ids(topic.name, topic.publisher_ids)
-            oldest_ms = checkpoint.pending_ms - topic.dedupe_window_ms
-            kept = {one.hash: one for one in self.saved_ids[topic.name].values() if one.published_ms >= oldest_ms}
-            self.saved_ids[topic.name] = kept if topic.dedupe_window_ms else {}
+            if topic.dedupe_window_ms is not None:
+                oldest_ms = checkpoint.pending_ms - topic.dedupe_window_ms
+                kept = {one.hash: one for one in self.saved_ids[topic.name].values() if one.published_ms >= oldest_ms}
+                self.saved_ids[topic.name] = kept if topic.dedupe_window_ms else {}
         self.saved.topics = list(topics.values())
         if checkpoint.wall_shift_ms is not None:
             self.saved.wall_shift_ms = checkpoint.wall_shift_ms

@@ -168,7 +168,7 @@ class _Migration:
             for failure in target.commit([(new, segments)], False).values():
                 raise failure
             messages += sum(segment.count for segment in segments)
-            size += sum(len(segment.frames) + segment.header_bytes for segment in segments)
+            size += sum(segment.size for segment in segments)
             following = segments[-1].end
         self._say(f"topic {topic}: {messages} stored messages")
         return Stored(messages, size)
@@ -203,5 +203,5 @@ def _sizes(backend: IBackend, topic: str) -> Iterator[tuple[int, int]]:
     following = queue.first
     while segments := queue.read(following, _COPIED_BYTES):
         for segment in segments:
-            yield segment.count, len(segment.frames) + segment.header_bytes
+            yield segment.count, segment.size
         following = segments[-1].end

@@ -96,11 +96,25 @@ def test_settings_that_are_none_are_refused(form: Mapping[str, str]) -> None:
         fields.settings(form)
 
 
+def test_a_redrive_may_have_a_rate() -> None:
+    assert fields.redrive({"rate": " 100 "}) == ("redrive_channel", {"rate": "100"})
+    assert fields.redrive({"rate": "0"}) == fields.redrive({}) == ("redrive_channel", {})
+    for rate in ("-1", "fast", "1" * 10):
+        with pytest.raises(FormError):
+            fields.redrive({"rate": rate})
+
+
 @pytest.mark.parametrize(
     ("page", "names"),
     [
         (TOPIC_PAGE, ["publish", "settings", "pause_topic", "unpause_topic", "empty_topic", "delete_topic"]),
-        (CHANNEL_PAGE, ["seek_channel", "pause_channel", "unpause_channel", "empty_channel", "delete_channel"]),
+        (
+            CHANNEL_PAGE,
+            [
+                *("seek_channel", "redrive_channel", "pause_channel", "unpause_channel", "empty_channel"),
+                "delete_channel",
+            ],
+        ),
     ],
 )
 def test_a_page_has_the_buttons_of_its_forms(page: str, names: list[str]) -> None:

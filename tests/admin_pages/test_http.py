@@ -16,7 +16,7 @@ from nsqtw.admin.pages.live_pages import MAX_PAGES_OF_USER
 from tests.admin.conftest import Nodes, StartAdmin
 from tests.admin.endpoint import endpoint
 from tests.admin.process import AdminProcess
-from tests.process import wait_until
+from tests.process import NOTHING, Counts, wait_until
 from tests.wire import ANSWER_SECONDS, HOST
 
 PATHS = ("/", "/topics", "/topics?list=channels", "/nodes", "/lookup", "/counter", "/actions/create")
@@ -286,6 +286,60 @@ def test_a_message_is_published_with_headers_and_shown_with_them(admin: AdminPro
     assert status == 303
     page = admin.get(f"/topics/{topic}/work?view=messages").body.decode()
     assert "<dt>tenant</dt><dd>&lt;acme&gt;</dd>" in page
+
+
+def test_dead_letters_are_shown_and_put_back(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic, "work")
+    target = f"topic={topic}&channel=work"
+    path = f"/topics/{topic}/work"
+    nsqd = nodes.nsqds[0]
+    for node in nodes.nsqds:
+        assert node.http("PUT", f"/v2/channel/policy?{target}", b'{"max_attempts": 1}').status == 200
+    wait_until(lambda: "<dt>max_attempts" in admin.get(path).body.decode(), "the policy is there")
+    page = admin.get(path).body.decode()
+    assert not re.search('id="letters"|Dead-lettered|redrive_channel', page)
+    nsqd.publish(topic, [b"poison"] * 2)
+    with nsqd.client() as client:
+        client.sub(topic, "work", ready=2)
+        for message in client.take(2):
+            client.req(message, 0)
+        wait_until(lambda: nsqd.stats(f"{topic}.dead"), "the messages are dead letters")
+    wait_until(lambda: "redrive_channel" in admin.get(path).body.decode(), "the page has the button")
+    page = admin.get(path).body.decode()
+    letters = f'<a href="/topics/{topic}.dead/work?view=messages">2 messages</a>'
+    assert letters in page
+    assert re.search(r"<dt>Dead-lettered</dt>\s*<dd class=\"is-bad\">2</dd>", page)
+    assert "poison" in admin.get(f"/topics/{topic}.dead/work?view=messages").body.decode()
+    form = admin.get(f"/actions/redrive_channel?{target}").body.decode()
+    assert f"Up to 2 dead letters of the topic {topic}.dead will be put back." in form
+    csrf = token(admin, "/actions/create")
+    status, _, page = post(admin, f"/actions/redrive_channel?{target}", csrf=csrf, rate="fast")
+    assert (status, "The rate must be a whole number" in page) == (400, True)
+    status, location, _ = post(admin, f"/actions/redrive_channel?{target}", csrf=csrf, rate="1000")
+    assert (status, location.partition("?")[0]) == (303, path)
+    wait_until(lambda: "done: 2 of 2 messages put back" in admin.get(path).body.decode(), "the page shows the end")
+    assert nsqd.counts(topic, "work").depth == 2
+    assert f"redrive_channel topic={topic} channel=work: done" in admin.await_audit("redrive_channel")
+    status, _, page = post(admin, f"/actions/stop_redrive_channel?topic={topic}&channel=other", csrf=csrf)
+    assert (status, "It was not done" in page) == (502, True)
+
+
+def test_a_deferred_message_is_cancelled(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nodes.prepare(topic, "work", "other")
+    nodes.nsqds[0].http("POST", f"/pub?topic={topic}&defer=3600000", b"later")
+    view = f"/topics/{topic}/work?view=messages"
+    nodes.nsqds[0].await_counts(topic, "work", Counts(0, 0, 1))
+    assert "cancel_message" not in admin.get(view).body.decode()
+    body = admin.get(f"{view}&state=deferred").body.decode()
+    number, link = re.findall(r'id="message-([0-9a-f]{16})".*?href="([^"]+cancel_message[^"]+)"', body, re.DOTALL)[0]
+    assert f"The message {number} will never be delivered" in admin.get(unescape(link)).body.decode()
+    csrf = token(admin, "/actions/create")
+    assert post(admin, unescape(link), csrf=csrf, typed="other")[0] == 400
+    status, location, _ = post(admin, unescape(link), csrf=csrf, typed="work")
+    assert (status, location.startswith(f"{view}&state=deferred")) == (303, True)
+    assert nodes.nsqds[0].counts(topic, "work") == NOTHING
+    assert nodes.nsqds[0].counts(topic, "other").deferred == 1
+    assert f"message={number}: done" in admin.await_audit("cancel_message")
 
 
 def test_a_replay_is_red_only_when_it_skips_messages(admin: AdminProcess, nodes: Nodes, topic: str) -> None:

@@ -62,7 +62,7 @@ def test_null_goes_back_to_the_file_and_the_default(web: Web) -> None:
 
 def test_what_is_set_is_in_stats_and_outlives_a_crash(web: Web) -> None:
     assert put(web, TOPIC, {"message_ttl": "1h30m"}).json["settings"]["message_ttl"]["source"] == "set"
-    put(web, CHANNEL, {"dead_letter_topic": "late", "overflow": "DROP_OLDEST", "priority": True, "max_bytes": "1KB"})
+    put(web, CHANNEL, {"dead_letter_topic": "late", "overflow": "DROP_OLDEST", "max_rate": 2, "max_bytes": "1KB"})
     before = (
         {"message_ttl": "1h30m0s"},
         {
@@ -71,7 +71,7 @@ def test_what_is_set_is_in_stats_and_outlives_a_crash(web: Web) -> None:
             "requeue_delay": "2s",
             "max_bytes": 1024,
             "overflow": "drop_oldest",
-            "priority": True,
+            "max_rate": 2.0,
         },
     )
     assert in_stats(web) == before

@@ -54,6 +54,16 @@ def test_names_of_the_cluster_and_contexts(nsqd: Broker, on_nsqd: Nsqtw, own_con
     assert completed(["topic", "pause", "--nsqd-http-address", nsqd.http_address], "us", own_config) == ["users"]
 
 
+def test_settings_of_policies(on_nsqd: Nsqtw, own_config: Path) -> None:
+    on_nsqd("channel", "create", "settings", "messenger")
+    words = ["policy", "set", "settings"]
+    access = ["--nsqd-http-address", on_nsqd("nodes", "-o", "json").json[0]["node"]]
+    assert completed([*access, *words], "mess", own_config) == ["messenger", "message_ttl"]
+    assert completed([*words, "messenger"], "max_at", own_config) == ["max_attempts"]
+    assert completed([*words, "message_ttl=1h"], "max_at", own_config) == []
+    assert completed(["policy", "unset", "settings", "messenger", "priority"], "max_at", own_config) == ["max_attempts"]
+
+
 def test_a_config_file_with_a_mistake_completes_nothing_and_says_nothing(own_config: Path) -> None:
     own_config.write_text("current = 1")
     assert completed(["topic", "pause"], "", own_config) == []

@@ -18,6 +18,7 @@ from nsqtw.testing import Broker
 from tests.cli.conftest import Nsqtw
 from tests.process import wait_until
 from tests.tools.nsq_tool import unfinished
+from tests.wire import Client
 
 
 def bodies(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> list[str]:
@@ -187,6 +188,24 @@ def test_peek_shows_who_has_a_message(nsqd: Broker, on_nsqd: Nsqtw, topic: str, 
     assert f"{'x' * 200}... (300 bytes)" in table
     done = on_nsqd("peek", topic, "nowhere")
     assert (done.code, done.err) == (3, "nsqtw: the channel does not exist (CHANNEL_NOT_FOUND)\n")
+
+
+def test_dead_letters_are_counted_and_say_where_they_failed(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    assert "DEAD-LETTERED" not in on_nsqd("channel", "list", topic).out
+    assert on_nsqd("policy", "set", topic, "c", "max_attempts=1").code == 0
+    assert on_nsqd("pub", topic, "poison").code == 0
+    with Client(int(nsqd.tcp_address.rpartition(":")[2])) as client:
+        client.sub(topic, "c", ready=1)
+        client.req(client.message(), 0)
+        wait_until(lambda: on_nsqd("topic", "list", f"{topic}.dead", "-o", "json").json, "the dead-letter topic")
+    heads, line = on_nsqd("peek", f"{topic}.dead", "c").out.splitlines()
+    assert heads.split()[-5:] == ["FAILED", "IN", "REASON", "DELIVERIES", "BODY"]
+    assert line.split()[-4:] == [f"{topic}/c", "requeued", "1", "poison"]
+    [row] = on_nsqd("channel", "list", topic, "-o", "json").json
+    assert (row["dead_lettered"], row["expired"], row["dropped"]) == (1, None, None)
+    for words in (["channel", "list", topic], ["channel", "show", topic, "c"], ["topic", "show", topic], ["stat"]):
+        assert "DEAD-LETTERED" in on_nsqd(*words).out, words
 
 
 def test_peek_says_that_there_are_more(on_nsqd: Nsqtw, topic: str) -> None:

@@ -52,16 +52,24 @@ def test_a_node_of_the_original() -> None:
     assert (stats.client_count, stats.message_count, stats.nsqtw_version) == (1, 9, "")
 
 
+REFUSED = {"rejected_count": 5, "deduplicated_count": 6}
+
+
 def test_a_node_of_ours() -> None:
-    channels = [{"channel_name": "a", "oldest_message_age_seconds": 2.5}, {"channel_name": "b"}]
+    channels = [
+        {"channel_name": "a", "oldest_message_age_seconds": 2.5, "dead_letter_count": 3, "expired_count": 4},
+        {"channel_name": "b"},
+    ]
     document = {
-        "topics": [{"topic_name": "t", "channels": channels, "durability": "fsync", "lost_count": 1}],
+        "topics": [{"topic_name": "t", "channels": channels, "durability": "fsync", "lost_count": 1, **REFUSED}],
         "disk": {"free_bytes": 5, "capacity_bytes": None, "stored_bytes": 2},
     }
     stats = node_stats_in(document, NODE, "0.1.0")
     (topic,) = stats.topics
     assert (topic.durability, topic.lost_count, topic.oldest_message_age) == ("fsync", 1, 2.5)
+    assert (topic.rejected_count, topic.deduplicated_count) == (5, 6)
     assert [channel.oldest_message_age for channel in topic.channels] == [2.5, None]
+    assert [(channel.dead_letter_count, channel.expired_count) for channel in topic.channels] == [(3, 4), (None, None)]
     assert (stats.disk_free, stats.disk_capacity, stats.disk_stored) == (5, None, 2)
 
 

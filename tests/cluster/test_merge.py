@@ -101,6 +101,14 @@ def test_what_only_some_nodes_know() -> None:
     assert (total.message_bytes, total.oldest_message_age, total.lost_count) == (5, 3.0, None)
 
 
+def test_counts_that_only_our_nsqd_has_are_added() -> None:
+    found = merged_topic("t", [topic("a", rejected_count=1, deduplicated_count=2), topic("b", rejected_count=3)])
+    assert (found.rejected_count, found.deduplicated_count) == (4, 2)
+    one, other = (channel(name, dead_letter_count=1, expired_count=2) for name in ("a", "b"))
+    merged = merged_channel([one, other])
+    assert (merged.dead_letter_count, merged.expired_count) == (2, 4)
+
+
 def client(node: str, zone: str = "", region: str = "", name: str = "") -> ConsumerStats:
     return ConsumerStats(
         node=node,

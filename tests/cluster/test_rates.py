@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nsqtw.cluster.model import ChannelStats, Node, NodeStats, TopicStats
 from nsqtw.cluster.rates import RateMeter, Rates, Subject
 
 TOPIC, CHANNEL = ("topic", "t"), ("channel", "t", "c")
+UNFINISHED = ("dropped_count", "dead_letter_count", "expired_count")
 
 
-def node(port: int = 1, topic: int = 0, **counts: int) -> NodeStats:
+def node(port: int = 1, topic: int = 0, **counts: Any) -> NodeStats:
     """Return a node with one topic, and with a channel when it has counts."""
     place = Node(broadcast_address="10.0.0.1", hostname="h", tcp_port=1, http_port=port, version="1.3.0")
     name = place.http_address
@@ -45,9 +48,16 @@ def test_rates_are_changes_a_second() -> None:
     assert found[TOPIC] == Rates(incoming=10.0, outgoing=10.0)
 
 
-@pytest.mark.parametrize("level", ["depth", "in_flight_count", "deferred_count", "dropped_count"])
-def test_messages_that_wait_or_were_dropped_did_not_go_out(level: str) -> None:
+@pytest.mark.parametrize("level", ["depth", "in_flight_count", "deferred_count", *UNFINISHED])
+def test_messages_that_wait_or_left_unfinished_did_not_go_out(level: str) -> None:
     found = rates((0.0, node(message_count=10)), (1.0, node(message_count=20, **{level: 4})))
+    assert found[CHANNEL] == Rates(incoming=10.0, outgoing=6.0)
+
+
+def test_an_expired_message_that_became_a_dead_letter_counts_once() -> None:
+    policy = {"expired": "dead_letter"}
+    before = node(message_count=10, policy=policy)
+    found = rates((0.0, before), (1.0, node(message_count=20, expired_count=4, dead_letter_count=4, policy=policy)))
     assert found[CHANNEL] == Rates(incoming=10.0, outgoing=6.0)
 
 

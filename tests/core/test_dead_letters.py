@@ -330,6 +330,28 @@ def test_a_dead_letter_is_not_moved_any_further(core: Core) -> None:
     assert "t.dead.dead" not in core.broker.topics
 
 
+@pytest.mark.parametrize("topic", ["t.dead", "t.dead#ephemeral"])
+@pytest.mark.parametrize("policy", [{"max_attempts": 1}, {"max_attempts": 1, "requeue_delay": 60.0}])
+def test_a_dead_letter_that_fails_waits_as_long_as_any_message(policy: dict[str, object], topic: str) -> None:
+    source = topic.replace(".dead", "")
+    core = BrokerHarness()
+    core.channel(topic=source).set_policy({"max_attempts": 1})
+    core.channel(topic=topic).set_policy(policy)
+    put(core, b"m", topic=source)
+    fail(core.reader(topic=source))
+    settle(core)
+    reader = core.reader(topic=topic)
+    (letter,) = reader.read()
+    reader.requeue(letter.id, 0.0 if "requeue_delay" in policy else 60.0)
+    settle(core)
+    assert core.channel(topic=topic).deferred_count == 1
+    core.wait(40.0)
+    assert reader.read() == []
+    core.wait(40.0)
+    (letter,) = reader.read()
+    assert letter.attempts == 2
+
+
 @pytest.mark.parametrize(
     ("topic", "given", "line"),
     [

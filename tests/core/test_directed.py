@@ -38,12 +38,12 @@ def test_only_the_named_channel_gets_the_messages(core: BrokerHarness) -> None:
     assert [core.topic().channels[name].message_count for name in "ab"] == [2, 0]
 
 
-def test_a_channel_that_is_behind_counts_them_until_it_has_passed_them(core: BrokerHarness) -> None:
+def test_a_channel_that_is_behind_does_not_count_them(core: BrokerHarness) -> None:
     core.put(b"1")
     put(core, b"2")
     core.put(b"3")
     core.turn()
-    assert depths(core) == {"a": (3, 0), "b": (3, 0)}
+    assert depths(core) == {"a": (3, 0), "b": (2, 0)}
     reader = core.reader("b", ready=1)
     (first,) = reader.read()
     assert first.body == b"1"
@@ -158,3 +158,67 @@ def test_the_oldest_message_of_a_channel_is_one_that_it_gets(core: BrokerHarness
     ages = OldestMessages().ages()
     assert ages.age(core.channel("a"), core.now) == pytest.approx(15)
     assert ages.age(core.channel("b"), core.now) == pytest.approx(5)
+
+
+@pytest.mark.parametrize("how", ["behind", "paused", "recovered"])
+@pytest.mark.parametrize("overflow", ["reject", "drop_oldest"])
+def test_a_bound_of_another_channel_does_not_see_them(core: BrokerHarness, how: str, overflow: str) -> None:
+    policy = {"max_depth": 10, "overflow": overflow}
+    core.channel("b").set_policy(policy)
+    core.put(b"1", b"2")
+    core.turn()
+    core.save()
+    if how == "paused":
+        core.topic().pause()
+    put(core, *[b"%d" % number for number in range(20)])
+    if how == "recovered":
+        core.crash()
+        core.channel("b").set_policy(policy)
+    elif how == "paused":
+        core.topic().unpause(core.now)
+    answers = core.put(b"3")
+    core.wait(1)
+    assert answers == [None]
+    assert core.channel("b").depth == 3
+    assert core.reader("b").bodies() == [b"1", b"2", b"3"]
+    assert core.channel("b").dropped_count == core.channel("b").depth == 0
+    assert len(core.reader("a").bodies()) == 23
+
+
+def test_what_a_paused_topic_kept_for_one_channel_survives_a_start(core: BrokerHarness) -> None:
+    core.topic().pause()
+    core.put(b"1")
+    put(core, b"2", b"3")
+    put(core, b"4", delay_ms=5000)
+    core.save()
+    core.crash()
+    core.topic().unpause(core.now)
+    core.turn()
+    assert depths(core) == {"a": (3, 1), "b": (1, 0)}
+    assert core.reader("b").bodies() == [b"1"]
+    assert core.reader("a").bodies() == [b"1", b"2", b"3"]
+    assert depths(core) == {"a": (0, 1), "b": (0, 0)}
+
+
+def test_a_seek_counts_them_until_it_has_passed_them(core: BrokerHarness) -> None:
+    core.topic().reader.retention_policy.give((1e9, None), core.now)
+    put(core, b"1")
+    core.put(b"2")
+    core.turn()
+    first = core.topic().reader.kept_from
+    core.save()
+    assert core.channel("b").seek(first).depth == 2
+    assert core.reader("b").bodies() == [b"2"]
+    assert depths(core)["b"] == (0, 0)
+
+
+def test_a_channel_with_priorities_counts_them_once(core: BrokerHarness) -> None:
+    core.channel("b").set_policy({"priority": True})
+    put(core, b"1", b"2")
+    core.put(b"3", b"4", b"5")
+    core.turn()
+    assert depths(core)["b"] == (3, 0)
+    reader = core.reader("b", ready=1)
+    (message,) = reader.read()
+    assert message.body == b"3"
+    assert depths(core)["b"] == (2, 0)

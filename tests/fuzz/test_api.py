@@ -37,6 +37,8 @@ def nsqd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NsqdProcess]:
     process = NsqdProcess(tmp_path_factory.mktemp("api"))
     try:
         process.start()
+        process.create("waiting", "c")  # so that a drain, which one of the requests begins, does not end
+        process.publish("waiting", [b"x"])
         yield process
         process.stop()
     finally:

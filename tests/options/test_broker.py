@@ -109,6 +109,8 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "trace-headers",
         "max-defer-timeout",
         "requeue-on-disconnect",
+        "http-subscribe",
+        "max-http-subscribers",
         "protocol",
         "nsq-compat",
         "log-format",

@@ -109,6 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
         self.server.nsqd.closed += 1
 
+    def do_GET(self) -> None:
+        self._answer(404, b"NOT_FOUND")
+
     def do_POST(self) -> None:
         nsqd = self.server.nsqd
         nsqd.count(+1)

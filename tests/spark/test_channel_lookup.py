@@ -17,7 +17,7 @@ from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.reactor_thread import running_reactor
 from pyspark_nsq.log.client import LogClient
 from pyspark_nsq.log.discovery import Discovery
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.log import LogOptions
 from twisted.internet.threads import blockingCallFromThread

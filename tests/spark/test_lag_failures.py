@@ -16,7 +16,7 @@ from pyspark_nsq.jobs.brokers import Brokers
 from pyspark_nsq.jobs.connection import Connection
 from pyspark_nsq.log.client import Extent, LogClient
 from pyspark_nsq.log.discovery import Discovery
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 from pyspark_nsq.log.stream import LogStreamReader
 from pyspark_nsq.monitoring.answers import Answers
 from pyspark_nsq.monitoring.channel_lag import ChannelLag

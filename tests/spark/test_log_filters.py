@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark_nsq.log.batch import FilteredLogBatchReader, LogBatchReader, log_batch_reader
 from pyspark_nsq.log.filters import Bounds
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 from pyspark_nsq.options.log import LogOptions
 
 MOMENT = datetime(2026, 1, 1, 0, 0, 0, 1500, UTC)

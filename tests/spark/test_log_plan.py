@@ -9,7 +9,7 @@ from pyspark_nsq.errors import ReadError
 from pyspark_nsq.log import plan as log_plan
 from pyspark_nsq.log.batch import LogBatchReader
 from pyspark_nsq.log.client import Part
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 from pyspark_nsq.log.prefetch import Prefetch
 from pyspark_nsq.log.rows import LogPartition, LogRange
 from pyspark_nsq.options.log import LogOptions

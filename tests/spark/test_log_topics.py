@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark_nsq.errors import DataLossError, OptionError, ReadError
 from pyspark_nsq.log.client import Extent, Extents
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 from pyspark_nsq.log.survey import ends
 from pyspark_nsq.options.log import LogOptions
 

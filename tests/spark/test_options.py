@@ -171,7 +171,7 @@ def test_nsqds_by_nsqlookupd() -> None:
         ({"nsqdTcpAddresses": "h:4150"}, 'use "nsqdHttpAddresses", usually with port 4151'),
         ({"lookupdTcpAddresses": "h:4160"}, 'use "lookupdHttpAddresses", usually with port 4161'),
         ({"tls": "true"}, "write https:// before the addresses"),
-        ({"channel": "c"}, "all of its channels get them"),
+        ({"channel": "a b"}, '"channel"'),
         ({"spoolPath": "/x"}, "it is for reading"),
         ({"path": "t"}, 'a topic is named by the option "topic"'),
         ({"replay": "log"}, "it is for reading"),

@@ -37,6 +37,17 @@ def test_the_bytes_of_a_batch_with_headers() -> None:
     assert "/mpub?binary=true&headers=true&topic=t" == request.path
 
 
+def test_messages_with_headers_and_without_keep_their_order_in_requests_of_their_own() -> None:
+    packer = Packer(10, 1000, 10_000)
+    [with_headers] = entries_of(pa.array([b"b"], pa.binary()), pa.array([b"\x01k\x00\x01v"], pa.binary()))
+    requests = [
+        *(request for part in (all_of([b"a"]), with_headers, all_of([b"c"])) for request in packer.extend("t", part)),
+        *packer.flush(),
+    ]
+    assert ["headers" in request.path for request in requests] == [False, True, False]
+    assert [request.body[-1:] for request in requests] == [b"a", b"b", b"c"]
+
+
 def test_an_ephemeral_topic_is_quoted() -> None:
     [request] = packed(TopicPacker("t#ephemeral", 10, 1000), [b"a"])
     assert request.path.endswith("topic=t%23ephemeral")

@@ -38,6 +38,14 @@ def test_what_is_flushed_has_arrived(nsqd: FakeNsqd) -> None:
     assert sum(len(batch(b"%d" % n, b"x").body) for n in range(20)) == publisher.tally.body_bytes
 
 
+def test_an_nsqd_that_would_publish_to_all_channels_gets_nothing(nsqd: FakeNsqd) -> None:
+    publisher = Publisher(options(nsqd, channel="c"))
+    publisher.submit(batch(b"a"))
+    with pytest.raises(PublishError, match='the option "channel" needs an nsqd of nsqtw'):
+        publisher.flush()
+    assert 0 == nsqd.requests
+
+
 def test_leaving_the_context_flushes(nsqd: FakeNsqd) -> None:
     with Publisher(options(nsqd)) as publisher:
         publisher.submit(batch(b"a"))

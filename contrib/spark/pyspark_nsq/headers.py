@@ -8,41 +8,19 @@ All integers are big-endian. Names are lower-case ASCII, values UTF-8.
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark_nsq.errors import ReadError, RowError
+from pyspark_nsq.errors import ReadError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_COUNT, MAX_BYTES = 64, 16 * 1024
 
-_NAME = re.compile(r"(?!nsq-)[a-z0-9][a-z0-9._-]{0,127}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SIZE = struct.Struct(">i")
-_VALUE_SIZE = struct.Struct(">H")
-
-
-def encode(headers: Mapping[str, str | None]) -> bytes:
-    """Return the headers of one message, without those whose value is null. Raises RowError."""
-    parts: list[bytes] = []
-    lowered = {name.lower(): value for name, value in headers.items() if value is not None}
-    for name, value in sorted(lowered.items()):
-        if _NAME.fullmatch(name) is None:
-            raise RowError(
-                f'"{name[:128]}" is no name of a header: 1 to 128 letters, digits, ".", "_" and "-", not from "nsq-" on'
-            )
-        data = value.encode()
-        if _CONTROL.search(value) or len(data) > MAX_BYTES:
-            raise RowError(f'the header "{name}" has a control character, or more than {MAX_BYTES} bytes')
-        parts += (bytes((len(name),)), name.encode(), _VALUE_SIZE.pack(len(data)), data)
-    encoded = b"".join(parts)
-    if len(lowered) > MAX_COUNT or len(encoded) > MAX_BYTES:
-        raise RowError(f"a message has {MAX_COUNT} headers at most, in {MAX_BYTES} bytes")
-    return encoded
+_VALUE_SIZE_BYTES = 2
 
 
 def column_of(content: bytes, count: int, low: int, high: int) -> pa.Array:
@@ -52,32 +30,48 @@ def column_of(content: bytes, count: int, low: int, high: int) -> pa.Array:
     """
     import pyarrow as pa
 
-    known: dict[bytes, list[tuple[str, str]] | None] = {b"": None}
-    maps: list[list[tuple[str, str]] | None] = []
+    known: dict[bytes, int | None] = {b"": None}
+    distinct: list[bytes] = []
+    rows: list[int | None] = []
     try:
         for encoded in _each(content, count):
             if encoded not in known:
-                known[encoded] = list(_decoded(encoded))
-            maps.append(known[encoded])
-    except (IndexError, struct.error, UnicodeDecodeError):
+                known[encoded] = len(distinct)
+                distinct.append(encoded)
+            rows.append(known[encoded])
+        maps = _decoded(distinct)
+    except (IndexError, struct.error, pa.ArrowInvalid):
         raise ReadError("nsqd's answer has headers that are damaged") from None
-    return pa.array(maps[low:high], pa.map_(pa.string(), pa.string()))
+    return maps.take(pa.array(rows[low:high], pa.int32()))
 
 
 def _each(content: bytes, count: int) -> Iterator[bytes]:
-    at = 0
+    at, size_at = 0, _SIZE.unpack_from
     for _ in range(count):
         start = at + _SIZE.size
-        at = start + _SIZE.unpack_from(content, at)[0]
+        at = start + size_at(content, at)[0]
         yield content[start:at]
     if at != len(content):
         raise IndexError(at)
 
 
-def _decoded(encoded: bytes) -> Iterator[tuple[str, str]]:
-    at = 0
-    while at < len(encoded):
-        stop = at + 1 + encoded[at]
-        start = stop + _VALUE_SIZE.size
-        name, at = encoded[at + 1 : stop].decode(), start + _VALUE_SIZE.unpack_from(encoded, stop)[0]
-        yield name, encoded[start:at].decode()
+def _decoded(messages: Iterable[bytes]) -> pa.Array:
+    """Return the headers of each message as a map. Raises IndexError, struct.error, ArrowInvalid."""
+    import pyarrow as pa
+
+    names: list[bytes] = []
+    values: list[bytes] = []
+    ends = [0]
+    for encoded in messages:
+        at = 0
+        while at < len(encoded):
+            stop = at + 1 + encoded[at]
+            start = stop + _VALUE_SIZE_BYTES
+            names.append(encoded[at + 1 : stop])
+            at = start + (encoded[stop] << 8 | encoded[stop + 1])
+            values.append(encoded[start:at])
+        if at != len(encoded):
+            raise IndexError(at)
+        ends.append(len(names))
+    texts = (pa.array(each, pa.binary()).cast(pa.string()) for each in (names, values))
+    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), *texts)

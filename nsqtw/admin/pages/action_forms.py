@@ -19,6 +19,7 @@ from nsqtw.admin.pages import consequences, fields
 from nsqtw.admin.pages.fields import ActionCall, Fields
 from nsqtw.admin.pages.page import Content
 from nsqtw.admin.pages.page_request import PageRequest
+from nsqtw.cluster.cluster import DEFERRED
 
 TOPIC_PAGE, CHANNEL_PAGE = "topic", "channel"
 """The pages that have buttons of actions."""
@@ -36,6 +37,11 @@ def target_url(page_request: PageRequest, target: Target) -> str:
     if not target.topic:
         return links.page("topics")
     return links.channel(target.topic, target.channel) if target.channel else links.topic(target.topic)
+
+
+def _deferred_url(page_request: PageRequest, target: Target) -> str:
+    """Return the URL of the deferred messages of a channel."""
+    return page_request.links.channel(target.topic, target.channel, view="messages", state=DEFERRED)
 
 
 def parent_url(page_request: PageRequest, target: Target) -> str:
@@ -75,6 +81,8 @@ class ActionForm:
     next_page: NextPage = target_url
     has_target: bool = True
     """False for a form that asks for the names of its target."""
+    target: tuple[str, ...] = ("topic", "channel", "node")
+    """The parts of the target that the form takes from its URL or asks for."""
     read: Callable[[Fields], ActionCall]
     content: Callable[[PageRequest, Target, Fields], Awaitable[Content]] = _nothing
     needs_nsqtw: bool = False
@@ -82,6 +90,8 @@ class ActionForm:
     """The form shows what would happen, and its own button is red when messages are lost."""
     wanted_pause: bool | None = None
     """The button is there only for a target that is paused, or is not."""
+    needs_letters: bool = False
+    """The button is there only for a channel that has dead letters."""
 
     @property
     def is_dangerous(self) -> bool:
@@ -167,6 +177,42 @@ FORMS: dict[str, ActionForm] = {
             needs_nsqtw=True,
             has_preview=True,
         ),
+        ActionForm(
+            name="redrive_channel",
+            action="redrive_channel",
+            label="Redrive",
+            title="Redrive dead letters to {channel} of {topic}",
+            done="The redrive to the channel {channel} of {topic} has begun.",
+            button="Put the messages back",
+            template="redrive.html",
+            shown_on=CHANNEL_PAGE,
+            read=fields.redrive,
+            content=consequences.redriving,
+            needs_nsqtw=True,
+            needs_letters=True,
+        ),
+        ActionForm(
+            name="stop_redrive_channel",
+            action="stop_redrive_channel",
+            label="Stop",
+            title="Stop the redrive to {channel} of {topic}",
+            done="The redrive to the channel {channel} of {topic} is stopped.",
+            button="Stop",
+            read=fields.without_fields("stop_redrive_channel"),
+        ),
+        ActionForm(
+            name="cancel_message",
+            action="cancel_message",
+            label="Cancel",
+            title="Cancel a deferred message of {channel} of {topic}",
+            done="The message is cancelled.",
+            button="Cancel the message",
+            typed="channel",
+            target=("topic", "channel", "node", "message"),
+            read=fields.without_fields("cancel_message"),
+            content=consequences.cancelling,
+            next_page=_deferred_url,
+        ),
         *_over_kinds(
             "pause",
             label="Pause",
@@ -220,7 +266,14 @@ FORMS: dict[str, ActionForm] = {
 
 
 def buttons(
-    page_request: PageRequest, page: str, *, topic: str, channel: str = "", is_paused: bool, is_nsqtw: bool
+    page_request: PageRequest,
+    page: str,
+    *,
+    topic: str,
+    channel: str = "",
+    is_paused: bool,
+    is_nsqtw: bool,
+    has_letters: bool = False,
 ) -> list[Button]:
     """Return the buttons of a page: those of the actions that the viewer may perform and the nodes can do."""
     target = Target(topic=topic, channel=channel)
@@ -232,5 +285,6 @@ def buttons(
         for form in forms
         if form.may(page_request, target)
         and (is_nsqtw or not form.needs_nsqtw)
+        and (has_letters or not form.needs_letters)
         and form.wanted_pause in (None, is_paused)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -40,16 +41,16 @@ def form_named(name: str) -> ActionForm:
     return form
 
 
-def target_in(fields: Fields) -> Target:
+def target_in(form: ActionForm, fields: Fields) -> Target:
     """Return the target of an action."""
-    return Target(**{name: fields.get(name, "").strip() for name in ("topic", "channel", "node")})
+    return Target(**{name: fields.get(name, "").strip() for name in form.target})
 
 
 async def show(
     page_request: PageRequest, form: ActionForm, fields: Fields, error: str = "", status: int = 200
 ) -> Answer:
     """Return the page of a form. AccessDenied for a viewer without the right to its action."""
-    target = target_in(fields)
+    target = target_in(form, fields)
     if not form.may(page_request, target):
         raise AccessDenied("FORBIDDEN", "you may not do this")
     content = await form.content(page_request, target, fields)
@@ -64,9 +65,7 @@ async def show(
             "back_url": target_url(page_request, place),
             "path": _path(page_request, place),
             "target": target,
-            "fields": {
-                name: fields.get(name, "") for name in ("kind", "time", "message", "body", "node", "topic", "channel")
-            },
+            "fields": defaultdict(str, fields),
             "expected": getattr(target, form.typed) if form.typed else "",
             "points": [],
             "an_hour_ago": _an_hour_ago(page_request.now),
@@ -81,7 +80,7 @@ async def perform(
     page_request: PageRequest, form: ActionForm, fields: Fields, request: IRequest, performer: Performer
 ) -> Answer:
     """Perform the action of a form, or show the form again with what is wrong. AccessDenied."""
-    target = target_in(fields)
+    target = target_in(form, fields)
     if form.typed and fields.get("typed", "") != getattr(target, form.typed):
         return await show(page_request, form, fields, f"The name that was typed is not that of the {form.typed}.", 400)
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons
 from nsqtw.admin.pages.charts import Line
+from nsqtw.admin.pages.letters import letters_of, letters_panel
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.messages import message_content
 from nsqtw.admin.pages.page import TOPICS, Content, page
@@ -52,6 +53,7 @@ async def channel(page_request: PageRequest) -> Content:
         "is_nsqtw": is_nsqtw(page_request, topic) and not name.endswith("#ephemeral"),
         "may_look": page_request.viewer.may(Role.READ, topic_name, name),
     }
+    letters = letters_of(page_request, found) if shared["is_nsqtw"] else None
     shared["actions"] = buttons(
         page_request,
         CHANNEL_PAGE,
@@ -59,6 +61,7 @@ async def channel(page_request: PageRequest) -> Content:
         channel=name,
         is_paused=found.is_paused,
         is_nsqtw=shared["is_nsqtw"],
+        has_letters=letters is not None and letters.depth > 0,
     )
     if page_request.query.get("view") == "messages":
         content = await message_content(page_request, topic_name, name, [node.node for node in nodes], url)
@@ -77,6 +80,7 @@ async def channel(page_request: PageRequest) -> Content:
             sorted(found.clients, key=topology_order), {"name": _order}, page_request.query, url, name=_client_name
         ),
         "channel_nodes": nodes,
+        "letters": await letters_panel(page_request, found, letters) if letters else None,
         "deliveries": _deliveries(found) if _has_topology(page_request) else [],
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages import formats
 from nsqtw.admin.pages.fields import BYTES_IN_MEGABYTE, NODE_DEFAULT, UNITS, Fields, position
+from nsqtw.admin.pages.letters import letters_of
 from nsqtw.admin.pages.page import Content
 from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.sampler import waiting
@@ -116,6 +117,30 @@ async def seeking(page_request: PageRequest, target: Target, fields: Fields) -> 
         "preview": moved.value,
         "replayed": sum(seek.replayed for seek in moved.value),
         "skipped": sum(seek.skipped for seek in moved.value),
+    }
+
+
+async def redriving(page_request: PageRequest, target: Target, fields: Fields) -> Content:
+    """Say how many messages come back, and where from."""
+    channel = await _channel(page_request, target)
+    letters = letters_of(page_request, channel) if channel else None
+    if letters is None:
+        return {"points": ["No node has dead letters of this channel."]}
+    return {
+        "points": [
+            f"Up to {formats.plural(letters.depth, 'dead letter')} of the topic {letters.topic_name} will be put back.",
+            "Only this channel gets them again.",
+        ]
+    }
+
+
+async def cancelling(page_request: PageRequest, target: Target, fields: Fields) -> Content:
+    """Say what becomes of the message."""
+    return {
+        "points": [
+            f"The message {target.message} will never be delivered to this channel.",
+            "Other channels keep theirs.",
+        ]
     }
 
 

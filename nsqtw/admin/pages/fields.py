@@ -16,6 +16,7 @@ EARLIEST, LATEST, TIME, MESSAGE = "earliest", "latest", "time", "message"
 UNITS = {"minutes": 60, "hours": 3600, "days": 86_400}
 """The units of a time, in seconds."""
 BYTES_IN_MEGABYTE = 1 << 20
+_RATE_DIGITS = 10
 NODE_DEFAULT = "default"
 """The setting of a topic that leaves the decision to the options of each node."""
 
@@ -54,6 +55,14 @@ def _headers(text: str) -> dict[str, str]:
 def seek(fields: Fields) -> ActionCall:
     """Return the move of a channel. FormError."""
     return "seek_channel", {"to": position(fields)}
+
+
+def redrive(fields: Fields) -> ActionCall:
+    """Return the redrive of a channel. FormError."""
+    text = fields.get("rate", "").strip() or "0"
+    if not (text.isascii() and text.isdigit() and len(text) < _RATE_DIGITS):
+        raise FormError("The rate must be a whole number of messages a second; 0 is no limit.")
+    return "redrive_channel", {"rate": text} if int(text) else {}
 
 
 def settings(fields: Fields) -> ActionCall:

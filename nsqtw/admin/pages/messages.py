@@ -53,6 +53,7 @@ class MessageRow:
     shown: int = 0
     whole_url: str = ""
     replay_url: str = ""
+    cancel_url: str = ""
 
     @property
     def is_cut(self) -> bool:
@@ -88,19 +89,22 @@ async def message_content(
     kept = {"view": "messages", "state": state, "show": form, "limit": limit, "node": node}
 
     def row(message: Message) -> MessageRow:
-        may_replay = bool(channel) and page_request.viewer.may(Role.ADMIN, topic, channel)
-        return _row(
+        may_change = bool(channel) and page_request.viewer.may(Role.ADMIN, topic, channel)
+        about = {"topic": topic, "channel": channel, "message": message.id, "node": message.node}
+        shown = _row(
             message,
             page_request.now,
             form=form,
             limit=MAX_SHOWN_BYTES if query.get("whole") == message.id else SHOWN_BYTES,
             may_see_body=may_see_bodies,
             whole_url=f"{url(**kept, whole=message.id)}#message-{message.id}",
-            replay_url=page_request.links.action(
-                "seek_channel", topic=topic, channel=channel, kind=MESSAGE, message=message.id, node=message.node
-            )
-            if may_replay
-            else "",
+        )
+        if not may_change:
+            return shown
+        return attrs.evolve(
+            shown,
+            replay_url=page_request.links.action("seek_channel", kind=MESSAGE, **about),
+            cancel_url=page_request.links.action("cancel_message", **about) if state == DEFERRED else "",
         )
 
     return {
@@ -140,9 +144,7 @@ def body_text(body: bytes, form: str) -> tuple[str, str]:
     return (text, TEXT) if is_readable else (formats.hex_dump(body), HEX)
 
 
-def _row(
-    message: Message, now: float, *, form: str, limit: int, may_see_body: bool, whole_url: str, replay_url: str
-) -> MessageRow:
+def _row(message: Message, now: float, *, form: str, limit: int, may_see_body: bool, whole_url: str) -> MessageRow:
     published = message.timestamp / _NS
     moment = datetime.fromtimestamp(published, UTC)
     consumer = message.consumer
@@ -157,7 +159,6 @@ def _row(
         due_in=None if message.due is None else message.due / _NS - now,
         times_out_in=None if message.deadline is None else message.deadline / _NS - now,
         consumer="" if consumer is None else consumer.client_id or consumer.hostname or consumer.remote_address,
-        replay_url=replay_url,
     )
     if not may_see_body:
         return row

@@ -23,7 +23,7 @@ VERSION = POLICIES
 _PENDING_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
 
 _TABLES_BESIDE = """
-CREATE TABLE IF NOT EXISTS dedupe (     -- publishers' ids (`core.deduplication`)
+CREATE TABLE IF NOT EXISTS dedupe (     -- publishers' ids (`core.policy.deduplication`)
     topic INTEGER NOT NULL,
     hash BLOB NOT NULL,                 -- 16 bytes
     published_ms INTEGER NOT NULL,      -- in the clock of due_ms

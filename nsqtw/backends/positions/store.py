@@ -112,7 +112,7 @@ class Positions:
         self._is_suspect = False
         self._sweep = publisher_ids.Sweep()
         self._has_publisher_ids = True
-        self._windows_ms: dict[int, int] = {}
+        self._windows_ms: dict[int, int | None] = {}
         """How long the publishers' ids of each topic that was saved are kept."""
         self._spare = SpareSpace(Files(), path)
 

@@ -159,7 +159,7 @@ class SqliteBackend:
         """IBackend API. All of it fails together."""
         of_queues = cast(Sequence[tuple[SqliteQueue, Sequence[Segment]]], writes)
         try:
-            size = sum([len(s.frames) + s.header_bytes for _, segments in writes for s in segments])
+            size = sum([segment.size for _, segments in writes for segment in segments])
             full = self._reserve.refusal(size)
             if full is not None and writes:
                 self._copy_back(_SMALL_WAL, how="TRUNCATE")  # while there is space for it

@@ -24,7 +24,7 @@ Performance: `admit` is called once per publish, `on_append` once per commit, bo
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
@@ -72,6 +72,10 @@ class BoundedChannel(Protocol):
     @property
     def waiting_count(self) -> int:
         """Messages that it has without those in flight."""
+
+    @property
+    def set_aside(self) -> Collection[int]:
+        """The sequences of those that wait for their key, or have just become ready: its cursor does not count them."""
 
     def ungroup(self) -> None:
         """The cursor is changed directly: find out anew what waits for its key."""
@@ -192,7 +196,7 @@ class ChannelBounds(Timer):
         if self._sizes is not None and self._bytes(self._sizes, topic.log.end) + size > policy.max_bytes:
             return Overflow(self.name, MAX_BYTES)
         if self._too_old is not None:
-            if cursor.next <= self._too_old or cursor.row_count:
+            if cursor.next <= self._too_old or cursor.row_count or self._channel.set_aside:
                 return Overflow(self.name, MAX_AGE)
             self.look_soon()  # it was delivered
         return None
@@ -223,7 +227,7 @@ class ChannelBounds(Timer):
         cursor = self._cursor
         unread = sizes.between(cursor.next, stop)
         unread -= sum([sizes.between(*emptied) for emptied in self._topic.dropped.between(cursor.next, stop)])
-        return unread + round(cursor.row_count * sizes.message_size)
+        return unread + round((cursor.row_count + len(self._channel.set_aside)) * sizes.message_size)
 
     def _counts(self, segment: Segment) -> bool:
         """Return whether the messages of a segment are counted where they are: deferred ones have pending rows."""
@@ -293,7 +297,9 @@ class ChannelBounds(Timer):
     def _oldest(self, now: float) -> int | None:
         """Return the sequence of the oldest message that waits and is not deferred."""
         span = self._cursor.next_span(now)
-        sequences = [] if span is None else [span.segment.first + span.start]
+        sequences = [*self._channel.set_aside]
+        if span is not None:
+            sequences.append(span.segment.first + span.start)
         requeued = self._cursor.oldest_requeued()
         return min(sequences if requeued is None else [*sequences, requeued], default=None)
 
@@ -363,16 +369,18 @@ class ChannelBounds(Timer):
         Drop up to `count` messages, or up to `size` bytes where that is more. Returns whether any could be dropped:
         pending rows that are being saved cannot.
         """
-        self._channel.ungroup()
         cursor, sizes = self._cursor, self._sizes
         mean = 0.0 if sizes is None else sizes.message_size
         rows = min(_ROWS, max(1, count, int(size / mean) if mean else 0))
-        if cursor.drop_requeued(rows):
-            return True
+        if cursor.redelivery_count or self._channel.set_aside:
+            self._channel.ungroup()
+            if cursor.drop_requeued(rows):
+                return True
         span = cursor.next_span(now)
         if span is not None:
             cursor.drop_unread(max(1, min(count, span.stop - span.start), _messages_of(span, size)))
             return True
+        self._channel.ungroup()
         return bool(cursor.drop_deferred(rows))
 
 

@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from math import inf
+from typing import NamedTuple
 
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.policy.letter import is_letter, letter_headers
@@ -34,7 +35,7 @@ from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.interfaces import Waiter
-from nsqtw.names import EPHEMERAL, is_ephemeral, is_valid_name
+from nsqtw.names import dead_letter_name, is_ephemeral, is_valid_name
 from nsqtw.options.policies import DEAD_LETTER, ChannelPolicy
 
 RETRY_SECONDS = 1.0
@@ -44,7 +45,6 @@ MAX_BATCH_BYTES = 1024 * 1024
 """and the size of their bodies, about."""
 MAX_HELD = 10_000
 """A channel with so many held messages looks for no more of them."""
-SUFFIX: Final = ".dead"
 
 
 class Letters(NamedTuple):
@@ -72,12 +72,16 @@ class LetterSource(TopicLog):
 
 
 class Leaving(NamedTuple):
-    """A held message. `record` is its segment and its index there, in a channel that cannot find it in the log."""
+    """
+    A held message. `record` is its segment and its index there, in a channel that cannot find it in the log. `due` is
+    when it is delivered again if it turns out to be a dead letter already.
+    """
 
     sequence: int
     attempts: int
     reason: str
     record: tuple[Segment, int] | None
+    due: float = 0.0
 
 
 class State(Enum):
@@ -94,11 +98,7 @@ class State(Enum):
 
 def dead_letter_topic(policy: ChannelPolicy, topic: str) -> str:
     """Return the name of the dead-letter topic for the channels of a topic."""
-    if policy.dead_letter_topic:
-        return policy.dead_letter_topic
-    if is_ephemeral(topic):
-        return topic.removesuffix(EPHEMERAL) + SUFFIX + EPHEMERAL
-    return topic + SUFFIX
+    return policy.dead_letter_topic or dead_letter_name(topic)
 
 
 def uses_dead_letters(policy: ChannelPolicy) -> bool:
@@ -120,10 +120,18 @@ def misfit(policy: ChannelPolicy, topic: str) -> str | None:
 
 class DeadLetters(Timer):
     """
-    The held messages of `channel`, whose messages are in `position`. `on_room` is called when messages have left.
+    The held messages of `channel`, whose messages are in `position`. `on_room` is called when messages have left,
+    `look_at` with the time at which one is to be delivered again.
     """
 
-    def __init__(self, topic: LetterSource, channel: str, position: Position, on_room: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        topic: LetterSource,
+        channel: str,
+        position: Position,
+        on_room: Callable[[], None],
+        look_at: Callable[[float], None],
+    ) -> None:
         super().__init__()
         self.count = 0
         """Messages that have left for the dead-letter topic since the process started."""
@@ -135,6 +143,7 @@ class DeadLetters(Timer):
         self._channel = channel
         self._position = position
         self._on_room = on_room
+        self._look_at = look_at
         self._target = ""
         self._misfit: str | None = None
         self._is_used = False
@@ -171,14 +180,17 @@ class DeadLetters(Timer):
         """The sequences of all held messages."""
         return [leaving.sequence for leaving in (*self._batch, *self._held)]
 
-    def takes(self, message_id: bytes, delivery: Delivery, reason: str) -> bool:
-        """Return whether a message that failed is a dead letter now. It is out of its consumer's table."""
+    def takes(self, message_id: bytes, delivery: Delivery, reason: str, due: float) -> bool:
+        """
+        Return whether a message that failed is a dead letter now; one that was before is delivered again when it is
+        due. It is out of its consumer's table.
+        """
         if not self.max_attempts or delivery.attempts < self.max_attempts:
             return False
         sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
         segment = delivery.segment
         record = None if segment is None else (segment, sequence - segment.first)
-        self.add(Leaving(sequence, delivery.attempts, reason, record))
+        self.add(Leaving(sequence, delivery.attempts, reason, record, due))
         return True
 
     def add(self, leaving: Leaving) -> None:
@@ -197,7 +209,7 @@ class DeadLetters(Timer):
         """The channel is being deleted."""
         self.forget()
         self._topic.context.timers.cancel(self)
-        self._on_room = _do_nothing
+        self._on_room, self._look_at = _do_nothing, _look_at_nothing
 
     def on_timer(self, now: float) -> float | None:
         """Timer API: take the next step."""
@@ -208,17 +220,17 @@ class DeadLetters(Timer):
             self._store(now)
         elif self._state in (State.IDLE, State.BACKING_OFF):
             self._state = State.IDLE
-            self._begin()
+            self._begin(now)
         return None
 
     # -- the steps
 
-    def _begin(self) -> None:
+    def _begin(self, now: float) -> None:
         """Collect a batch, and have its rows saved."""
         size = 0
         try:
             while self._held and len(self._batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
-                size += self._collect(self._held[0])
+                size += self._collect(self._held[0], now)
                 self._held.popleft()
         except BackendError as error:
             self._fail(error)
@@ -227,7 +239,7 @@ class DeadLetters(Timer):
             self._state = State.SAVING
             self._topic.save(self._saved)
 
-    def _collect(self, leaving: Leaving) -> int:
+    def _collect(self, leaving: Leaving, now: float) -> int:
         """Add a message to the batch. Returns the size of its body. BackendError."""
         record = leaving.record or self._topic.log.find(leaving.sequence)
         if record is None:
@@ -236,7 +248,7 @@ class DeadLetters(Timer):
             return 0
         segment, index = record
         if is_letter(segment.headers_of(index)):
-            self._give_back(leaving)
+            self._give_back(leaving, now)
             return 0
         body = segment.slice(index, index + 1)[BODY_AT:]
         headers = letter_headers(segment, index, self._topic.name, self._channel, leaving.attempts, leaving.reason)
@@ -305,13 +317,21 @@ class DeadLetters(Timer):
         while self._held:
             self._give_back(self._held.popleft())
 
-    def _give_back(self, leaving: Leaving) -> None:
-        """A message is ready again."""
+    def _give_back(self, leaving: Leaving, now: float = inf) -> None:
+        """A message is ready again, or will be when it is due."""
         segment = None if leaving.record is None else leaving.record[0]
         delivery = Delivery(0.0, 0.0, 0, leaving.sequence, leaving.attempts, segment)
-        self._position.requeue(b"", delivery)
+        if leaving.due > now:
+            self._position.defer(b"", delivery, leaving.due)
+            self._look_at(leaving.due)
+        else:
+            self._position.requeue(b"", delivery)
         self._on_room()
 
 
 def _do_nothing() -> None:
     """The `on_room` of a detached object."""
+
+
+def _look_at_nothing(due: float) -> None:
+    """The `look_at` of a detached object."""

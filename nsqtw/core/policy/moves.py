@@ -3,12 +3,15 @@ Messages that have moved to another topic, as a start finds them: dead letters, 
 
 A moved message is stored in the topic where it went before the checkpoint is saved in which it is finished where it
 came from. So a start reads what the log of each topic has beyond its saved end, and finishes what the messages there
-replace. All of it is saved at once: a crash during the start changes nothing.
+replace. All of it is saved at once: a crash during the start changes nothing. The ends of the topics stay as they were
+saved: the next start finds again what is beyond them, publishers' ids too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+
+from attrs import evolve
 
 from nsqtw.core.checkpoint import Checkpoint, TopicState
 from nsqtw.core.pending import all_rows
@@ -23,6 +26,12 @@ class Moves:
     def __init__(self) -> None:
         self._finished: dict[tuple[str, str], set[int]] = {}
         """Sequences that are to be finished, by topic and channel."""
+        self._saved: dict[str, TopicState] = {}
+        """The topics up to their saved ends."""
+
+    def add(self, state: TopicState) -> None:
+        """Take a topic, before anything beyond its saved end is added to it."""
+        self._saved[state.name] = evolve(state, waiting=list(state.waiting))
 
     def read(self, segments: Iterable[Segment]) -> None:
         """Take messages beyond the saved end of a topic."""
@@ -33,11 +42,11 @@ class Moves:
                     topic, channel, sequence = found
                     self._finished.setdefault((topic, channel), set()).add(sequence)
 
-    def finish(self, states: Mapping[str, TopicState], positions: IPositions) -> None:
+    def finish(self, positions: IPositions) -> None:
         """Finish the messages that have moved, and save that. BackendError."""
         changed: dict[str, TopicState] = {}
         for (topic, channel), sequences in self._finished.items():
-            state = states.get(topic) or TopicState(topic)
+            state = self._saved.get(topic) or TopicState(topic)
             for cursor in state.cursors:
                 if cursor.name != channel:
                     continue

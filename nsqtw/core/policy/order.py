@@ -28,7 +28,7 @@ Performance: called once per span and per run of FINs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.in_flight import Delivery
@@ -77,6 +77,11 @@ class OrderedPosition:
         self._is_set_aside = False  # whether the last span was a message set aside
 
     # -- numbers
+
+    @property
+    def set_aside(self) -> Collection[int]:
+        """The sequences of the messages that are here and not in the cursor, and are not in flight."""
+        return self._set_aside
 
     @property
     def set_aside_count(self) -> int:

@@ -25,10 +25,17 @@ MESSAGE_COST = 256
 
 
 class Undelivered:
-    """The undelivered messages of `channel` of `topic`. See `DeadLetters` for `on_room`."""
+    """The undelivered messages of `channel` of `topic`. See `DeadLetters` for `on_room` and `look_at`."""
 
     def __init__(
-        self, topic: LetterSource, channel: str, position: Position, on_room: Callable[[], None], *, ephemeral: bool
+        self,
+        topic: LetterSource,
+        channel: str,
+        position: Position,
+        on_room: Callable[[], None],
+        look_at: Callable[[float], None],
+        *,
+        ephemeral: bool,
     ) -> None:
         self.expired_count = 0
         """Messages whose time to live had ended when their turn came, since the process started."""
@@ -38,6 +45,7 @@ class Undelivered:
         self._channel = channel
         self._position = position
         self._on_room = on_room
+        self._look_at = look_at
         self._ephemeral = ephemeral
 
     def set_position(self, position: Position) -> None:
@@ -49,7 +57,7 @@ class Undelivered:
     def follow(self, policy: ChannelPolicy) -> None:
         """The policy of the channel has changed."""
         if self.dead_letters is None and uses_dead_letters(policy):
-            self.dead_letters = DeadLetters(self._topic, self._channel, self._position, self._on_room)
+            self.dead_letters = DeadLetters(self._topic, self._channel, self._position, self._on_room, self._look_at)
         if self.dead_letters is not None:
             self.dead_letters.follow(policy)
 
@@ -58,9 +66,12 @@ class Undelivered:
         """Whether so many messages are held that the channel is to deliver nothing until some have left."""
         return self.dead_letters is not None and self.dead_letters.room <= 0
 
-    def take_failed(self, message_id: bytes, delivery: Delivery, reason: str) -> bool:
-        """Return whether a message whose delivery failed becomes a dead letter. It is out of its consumer's table."""
-        return self.dead_letters is not None and self.dead_letters.takes(message_id, delivery, reason)
+    def take_failed(self, message_id: bytes, delivery: Delivery, reason: str, due: float) -> bool:
+        """
+        Return whether a message whose delivery failed becomes a dead letter; one that cannot is delivered again when it
+        is due. It is out of its consumer's table.
+        """
+        return self.dead_letters is not None and self.dead_letters.takes(message_id, delivery, reason, due)
 
     def take_redelivery(self, redelivery: Redelivery, now: float) -> int:
         """Take a requeued message that has expired, or was delivered too often. Returns the cost, 0 for any other."""
@@ -104,7 +115,7 @@ class Undelivered:
 
     def detach(self) -> None:
         """The channel is being deleted."""
-        self._on_room = _do_nothing
+        self._on_room, self._look_at = _do_nothing, _look_at_nothing
         if self.dead_letters is not None:
             self.dead_letters.detach()
 
@@ -127,3 +138,7 @@ class Undelivered:
 
 def _do_nothing() -> None:
     """The `on_room` of a detached object."""
+
+
+def _look_at_nothing(due: float) -> None:
+    """The `look_at` of a detached object."""

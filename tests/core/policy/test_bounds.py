@@ -8,6 +8,7 @@ import pytest
 
 from nsqtw.core.segment import BODY_AT
 from nsqtw.errors import BackendError, InvalidPolicy, Overflow
+from nsqtw.options.channels import ChannelRule
 from nsqtw.stats.document import document
 from tests.core.harness import BrokerHarness
 
@@ -456,3 +457,30 @@ def test_stats_have_the_counts_only_where_there_is_a_bound() -> None:
     assert [channel.get("dropped_count") for channel in topic["channels"]] == [0, None]
     assert "rejected_count" not in other
     assert "dropped_count" not in other["channels"][0]
+
+
+def test_a_channel_that_could_not_be_made_has_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = ChannelRule("*/*", {"max_depth": 3})
+    core = BrokerHarness(channel_rules=(rule,), retention_time=1e9, channel_start="earliest")
+    core.put(b"1")
+    core.turn()
+
+    def fail(start: int, stop: int) -> int:
+        raise BackendError("cannot be read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core.topic().reader, "count", fail)
+        with pytest.raises(BackendError):
+            core.channel("a")
+    reader = core.reader("b")
+    for _ in range(5):
+        answers = core.put(b"2")
+        for message in reader.read():
+            reader.finish(message.id)
+        assert answers == [None]
+    channel = core.channel("a")
+    assert channel.depth == 6
+    assert isinstance(core.put(b"3")[0], Overflow)
+    core.topic().delete_channel("a")
+    assert core.topic().bounds is not None
+    assert core.put(b"3") == []

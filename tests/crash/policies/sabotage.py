@@ -9,10 +9,10 @@ from typing import Any
 from nsqtw.backends.disk import scan
 from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.cursor import Cursor
-from nsqtw.core.deduplication import Deduplication
 from nsqtw.core.policy import undelivered
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
 from nsqtw.core.policy.dead_letters import DeadLetters
+from nsqtw.core.policy.deduplication import Deduplication
 from nsqtw.core.policy.letter import REDRIVES
 from nsqtw.core.policy.moves import Moves
 from nsqtw.core.policy.order import OrderedPosition
@@ -44,7 +44,7 @@ def lose_letters() -> None:
 
 def keep_letters() -> None:
     """After a crash a dead letter is in its channel, too."""
-    Moves.finish = lambda self, states, positions: None
+    Moves.finish = lambda self, positions: None
 
 
 def redrive_to_all() -> None:

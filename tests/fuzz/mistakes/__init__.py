@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 from attrs import frozen
 
 from nsqtw.api import publish as http_publish
+from nsqtw.api.subscribe.subscription import Subscription
 from nsqtw.backends.disk import scan as disk_scan
 from nsqtw.backends.disk.format import Head
 from nsqtw.daemon import logs
@@ -105,10 +106,10 @@ def _that_knows_only_json_errors(body: bytes) -> dict[str, Any]:
 
 
 def _without_a_checksum(self: Any, position: int, head: Head) -> bytes | None:
-    """Frames as they stand there."""
+    """A payload as it stands there."""
     block, offset = self._bytes_at(position, head.size)
-    frames = block[offset + head.size - head.length : offset + head.size]
-    return bytes(frames) if len(frames) == head.length else None
+    payload = block[offset + head.size - head.length : offset + head.size]
+    return bytes(payload) if len(payload) == head.length else None
 
 
 def _that_forgets_what_was_before(self: Any, chunk: bytes, now: int) -> None:
@@ -117,12 +118,28 @@ def _that_forgets_what_was_before(self: Any, chunk: bytes, now: int) -> None:
     _receive_data(self, chunk, now)
 
 
+def _that_forgets_what_is_in_flight(self: Any, now: float) -> None:
+    """The end of a subscription as that of a V2 connection."""
+    messages, self._messages = self._messages, None
+    if messages is not None:
+        self._left(self)
+        messages.channel.leave(self._consumer)
+
+
 _decode = identify.decode
 _receive_data = V1Session.receive_data
 MISTAKES: Sequence[Mistake] = (
     Mistake("a codec that forgets a bound", "codec", V2Codec, "_read_message", _without_a_bound, "beyond the limits"),
     Mistake("a codec that loses a byte", "codec", V2Codec, "_join", _that_loses_a_byte, "whole it"),
     Mistake("a parser that loops", "http", http_publish, "binary_messages", _that_loops, "Endless"),
+    Mistake(
+        "a subscription that forgets",
+        "websocket",
+        Subscription,
+        "leave",
+        _that_forgets_what_is_in_flight,
+        "without a client",
+    ),
     Mistake("a query of pairs only", "http", http_query, "_known", _that_wants_values, "IndexError"),
     Mistake("a header that is not escaped", "http", http_routing, "quote", _as_it_is, "no answer|unknown header"),
     Mistake("a log that is not escaped", "http", logs, "one_line", lambda text: text, "no line of plain text"),
@@ -132,7 +149,7 @@ MISTAKES: Sequence[Mistake] = (
         "a record without a checksum",
         "disk",
         disk_scan.Scan,
-        "_frames_at",
+        "_payload_at",
         _without_a_checksum,
         r"nobody sent|struct\.error",
     ),

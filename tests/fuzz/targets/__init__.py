@@ -17,6 +17,7 @@ from tests.fuzz.targets.session import Session
 from tests.fuzz.targets.session_v3 import SessionV3
 from tests.fuzz.targets.spool import SpoolStart
 from tests.fuzz.targets.stored import DiskStart, SqliteStart
+from tests.fuzz.targets.websocket import WebSocketFrames
 
 TARGETS: tuple[type[Target], ...] = (
     Codec,
@@ -25,6 +26,7 @@ TARGETS: tuple[type[Target], ...] = (
     Identify,
     Compressed,
     Http,
+    WebSocketFrames,
     LookupAnswers,
     Names,
     Configuration,

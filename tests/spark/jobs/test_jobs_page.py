@@ -71,7 +71,7 @@ def test_every_command_works(job: Job, broker: NsqdProcess, tmp_path: Path, monk
     assert lines[1].startswith(f'replayed {MESSAGES} messages into topic "clicks.again"')
     assert lines[2].startswith(f'replayed {MESSAGES // 2} messages into topic "clicks.again"')
     assert lines[3].startswith("would replay 0 messages") and lines[4].startswith("replayed 0 messages")
-    assert lines[5].startswith(f'replayed {MESSAGES // 2} messages into topic "clicks.replay"')
+    assert lines[5].startswith(f'replayed {MESSAGES // 2} messages into topic "clicks"')
     assert "<h2>clicks</h2>" in (tmp_path / "clicks.html").read_text("utf-8")
     assert MESSAGES // 2 == len(broker.drain("clicks.replay", "billing", MESSAGES // 2))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -21,6 +22,7 @@ from tests.spark.jobs.replay_job import SECTION
 from tests.wire import HOST
 
 LONG = 400
+HEADERS = b"\x06tenant\x00\x04acme"
 
 
 class Replayed:
@@ -145,17 +147,58 @@ def test_a_channel_is_moved_back_and_never_forwards(job: Job, broker: NsqdProces
     assert job(*words).out.splitlines()[-1] == 'replayed 30 messages of topic "t" into channel "c"'
 
 
-def test_a_selection_for_one_channel_takes_a_topic_of_its_own(job: Job, broker: NsqdProcess) -> None:
+def test_a_selection_is_published_to_one_channel(job: Job, broker: NsqdProcess) -> None:
     publish(broker, 0, 20)
     words = ("replay", at(broker), "--topic=t", "--to-channel=c")
     done = job(*words, "--to-topic=t.replay", "--limit=5")
     assert done.code == 0, done.err
     assert 5 == len(broker.drain("t.replay", "c", 5))
     broker.create("shared", "c", "other")
-    refused = job(*words, "--to-topic=shared")
-    assert refused.code == 2
-    assert 'topic "shared" has other channels, which would get the messages, too: other;' in refused.err
-    assert 0 == count_of(broker, "shared")
+    assert job(*words, "--to-topic=shared", "--limit=5").code == 0
+    assert 5 == len(broker.drain("shared", "c", 5))
+    assert (0, 0, 0) == broker.counts("shared", "other")
+    broker.create("t", "c", "other")
+    broker.drain("t", "c", 20)
+    for _ in range(2):
+        done = job(*words, "--to-topic=t", "--where=json::int < 3")
+        assert done.out.startswith('replayed 3 messages into topic "t"'), "messages for one channel are not in the log"
+    assert 6 == len(broker.drain("t", "c", 6))
+    assert (0, 0, 0) == broker.counts("t", "other")
+
+
+def test_headers_are_published_again_but_those_of_the_broker(
+    job: Job, replayed: Replayed, broker: NsqdProcess, tmp_path: Path
+) -> None:
+    publish(broker, 0, 3)
+    message = struct.pack(">i", len(HEADERS)) + HEADERS + struct.pack(">i", 5) + b"hello"
+    body = b"NSQH" + struct.pack(">i", 1) + message
+    assert broker.http("POST", "/mpub?topic=t&binary=true&headers=true", body).status == 200
+    lake = f"{tmp_path / 'lake'}"
+    words = ("--topic=t", f"--output={lake}", "--once", "--quiet", "--headers")
+    assert job("archive", at(broker), *words).code == 0
+    assert replayed.run("--where=headers['tenant'] = 'acme'").code == 0
+    done = job("replay", f"--archive={lake}", "--topic=t", at(broker), "--to-topic=target")
+    assert done.code == 0, done.err
+    found = json.loads(broker.http("GET", "/v2/channel/messages?topic=target&channel=c").body)["messages"]
+    assert Counter((one["body"], str(one.get("headers"))) for one in found) == {
+        ("hello", "{'tenant': 'acme'}"): 2,
+        **{(f"{number}", "None"): 1 for number in range(3)},
+    }
+
+
+def test_headers_of_the_broker_are_left_out(job: Job, replayed: Replayed, broker: NsqdProcess) -> None:
+    broker.create("t", "c")
+    assert broker.http("PUT", "/v2/channel/policy?topic=t&channel=c", b'{"max_attempts": 1}').status == 200
+    broker.create("t.dead")
+    broker.order("/v2/topic/retention?topic=t.dead&time=1h")
+    publish(broker, 7, 8)
+    with broker.client() as client:
+        client.sub("t", "c", ready=1)
+        client.req(client.message(), 0)
+        wait_until(lambda: count_of(broker, "t.dead"), "the message is a dead letter")
+    done = job("replay", at(broker), "--topic=t.dead", "--to-topic=target")
+    assert done.code == 0, done.err
+    assert [b"7"] == replayed.bodies(1)
 
 
 def test_a_topic_into_itself_must_be_allowed(replayed: Replayed, broker: NsqdProcess) -> None:

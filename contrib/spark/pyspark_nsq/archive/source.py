@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_nsq.log.client import LogClient
-    from pyspark_nsq.log.places import Log
+    from pyspark_nsq.log.positions import Log
 
 #: Attempts of a request before the stream fails: half a minute and more, in which a broker restarts.
 _RETRIES = "12"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import click
 
 from pyspark_nsq.errors import DataLossError
-from pyspark_nsq.jobs.compaction import CompactionChoice, compaction_options
+from pyspark_nsq.jobs.compaction_options import CompactionChoice, compaction_options
 from pyspark_nsq.jobs.connection import Connection, connection_options
 from pyspark_nsq.jobs.failures import explained
 from pyspark_nsq.jobs.signals import stopping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pyspark_nsq.jobs.compaction import CompactionChoice, compaction_options
+from pyspark_nsq.jobs.compaction_options import CompactionChoice, compaction_options
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 
 

@@ -11,6 +11,7 @@
 | nsqd      | string    | host:port of the nsqd whose log has it                                 |
 | position  | long      | its position in that log                                               |
 | due       | timestamp | for a deferred message, the time from which it may be delivered        |
+| headers   | map       | the headers of the message, null for none: ``headers['tenant'] = 'x'`` |
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STORED = ("value", "topic", "id", "timestamp", "nsqd", "position", "due")
+STORED = ("value", "topic", "id", "timestamp", "nsqd", "position", "due", "headers")
 COLUMNS = ("value", "text", "json", *STORED[1:])
 #: The options of a connection that name the nsqds.
 _PLACES = ("nsqdHttpAddresses", "lookupdHttpAddresses")
@@ -133,6 +134,7 @@ class Messages:
         return (
             spark.read.format("nsq")
             .option("replay", "log")
+            .option("includeHeaders", "true")
             .options(**options)
             .option("numPartitions", str(spark.sparkContext.defaultParallelism))
             .option("failOnDataLoss", str(not self.allow_data_loss).lower())
@@ -161,6 +163,8 @@ class Messages:
             rows = rows.where(f.col("date") >= f.lit(_day(first_ms)))
         if last_ms is not None:
             rows = rows.where(f.col("date") <= f.lit(_day(last_ms)))
+        if "headers" not in rows.columns:
+            rows = rows.withColumn("headers", f.lit(None).cast("map<string,string>"))
         return rows.select(*STORED)
 
     def _known_topics(self, spark: SparkSession) -> set[str]:

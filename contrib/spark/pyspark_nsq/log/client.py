@@ -16,7 +16,7 @@ from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester, pause_seconds
 from pyspark_nsq.http.lookup import Lookup
 from pyspark_nsq.http.reactor_thread import begin, running_reactor
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 from pyspark_nsq.log.sections import CONTENT_TYPE, Section, sections
 from pyspark_nsq.monitoring.log_lag import Behind
 from pyspark_nsq.options.log import LogOptions

@@ -12,7 +12,7 @@ from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.lookup import LookupFailed
 from pyspark_nsq.http.reactor_thread import begin
 from pyspark_nsq.log.client import LogClient
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 from pyspark_nsq.options.log import LogOptions
 
 _log = logging.getLogger("pyspark_nsq")

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pyspark_nsq.errors import DataLossError, OptionError
 from pyspark_nsq.log.client import Extents, LogClient, Part
 from pyspark_nsq.log.filters import Bounds
-from pyspark_nsq.log.places import BEGINNING, Log, Places
+from pyspark_nsq.log.positions import BEGINNING, Log, Positions
 from pyspark_nsq.log.rows import LogPartition, LogRange, check
 from pyspark_nsq.log.sections import fit
 from pyspark_nsq.options.log import (
@@ -25,7 +25,7 @@ _ONE_SECTION = 1
 _SMALL_TASK = 20_000
 
 
-def starting(client: LogClient, options: LogOptions, logs: Iterable[Log], otherwise: str) -> Places:
+def starting(client: LogClient, options: LogOptions, logs: Iterable[Log], otherwise: str) -> Positions:
     """Return the starting position of each log. Raises ReadError, OptionError and DataLossError."""
     moment = options.starting_timestamp
     found = client.extents(logs, start_ms=moment)
@@ -37,7 +37,7 @@ def starting(client: LogClient, options: LogOptions, logs: Iterable[Log], otherw
     return _everywhere(found, asked)
 
 
-def ending(client: LogClient, options: LogOptions, logs: Iterable[Log]) -> Places:
+def ending(client: LogClient, options: LogOptions, logs: Iterable[Log]) -> Positions:
     """Return the ending position of a batch in each log. Raises as `starting`."""
     moment = options.ending_timestamp
     found = client.extents(logs, end_ms=moment)
@@ -49,15 +49,15 @@ def ending(client: LogClient, options: LogOptions, logs: Iterable[Log]) -> Place
     return _everywhere(found, LATEST)
 
 
-def _everywhere(found: Extents, word: str) -> Places:
+def _everywhere(found: Extents, word: str) -> Positions:
     extents = {log: extent for log, extent in found.items() if extent is not None}
     return {log: extent.earliest if word == EARLIEST else extent.latest for log, extent in extents.items()}
 
 
-def _asked(options: LogOptions, name: str, found: Extents, asked: ByTopic, otherwise: int) -> Places:
+def _asked(options: LogOptions, name: str, found: Extents, asked: ByTopic, otherwise: int) -> Positions:
     """Return the positions of the option `name`; `otherwise` for a log that it does not name."""
-    for topic, positions in asked.items():
-        for address, at in positions.items():
+    for topic, by_address in asked.items():
+        for address, at in by_address.items():
             log = Log(topic, address)
             if log not in found:
                 known = ", ".join(sorted(one.address for one in found if one.topic == topic)) or "nowhere"
@@ -67,15 +67,15 @@ def _asked(options: LogOptions, name: str, found: Extents, asked: ByTopic, other
                     f'option "{name}": the topic "{topic}" is not on {address}, so that position {at} is gone; '
                     'set the option "failOnDataLoss" to "false" to go on without it'
                 )
-    places: Places = {}
+    positions: Positions = {}
     for log, extent in found.items():
         if extent is not None:
             at = asked.get(log.topic, {}).get(log.address, otherwise)
-            places[log] = {EARLIEST_POSITION: extent.earliest, LATEST_POSITION: extent.latest}.get(at, at)
-    return places
+            positions[log] = {EARLIEST_POSITION: extent.earliest, LATEST_POSITION: extent.latest}.get(at, at)
+    return positions
 
 
-def narrowed(client: LogClient, bounds: Bounds, start: Places, ends: Places) -> tuple[Places, Places]:
+def narrowed(client: LogClient, bounds: Bounds, start: Positions, ends: Positions) -> tuple[Positions, Positions]:
     """Return the part of the ranges that can have rows that pass the filters of a query. Raises ReadError."""
     logs = [log for log in ends if log in start and bounds.has_log(log)]
     start = {log: max(start[log], bounds.first or start[log]) for log in logs}
@@ -87,7 +87,7 @@ def narrowed(client: LogClient, bounds: Bounds, start: Places, ends: Places) -> 
     return start, ends
 
 
-def limited(client: LogClient, options: LogOptions, start: Places, ends: Places) -> Places:
+def limited(client: LogClient, options: LogOptions, start: Positions, ends: Positions) -> Positions:
     """Return the end of a micro-batch from `start`: each log gets its share of the limits."""
     waiting = [log for log, end in ends.items() if end > start.get(log, BEGINNING)]
     # The first log changes with each micro-batch, so that each is read even with a limit below the number of logs.
@@ -109,10 +109,10 @@ def _share(total: int, number: int, count: int) -> int:
     return part + (number < rest)
 
 
-def _after_rows(client: LogClient, start: Places, ends: Places, shares: dict[Log, int]) -> Places:
+def _after_rows(client: LogClient, start: Positions, ends: Positions, shares: dict[Log, int]) -> Positions:
     """Return ends with at most the rows of `shares`. A gap before the first row of a log does not count."""
-    found: Places = {}
-    firsts: Places = {}
+    found: Positions = {}
+    firsts: Positions = {}
     for log, most in shares.items():
         at = start.get(log, BEGINNING)
         if ends[log] - at <= most or most == 0:
@@ -126,9 +126,9 @@ def _after_rows(client: LogClient, start: Places, ends: Places, shares: dict[Log
     return found
 
 
-def _first_parts(client: LogClient, places: Places) -> dict[Log, Part]:
+def _first_parts(client: LogClient, positions: Positions) -> dict[Log, Part]:
     """Return the first section of each log from a position on."""
-    coming = {log: client.read(log, at, _ONE_SECTION) for log, at in places.items()}
+    coming = {log: client.read(log, at, _ONE_SECTION) for log, at in positions.items()}
     return {log: each.result() for log, each in coming.items()}
 
 
@@ -152,7 +152,7 @@ def _after_bytes(client: LogClient, log: Log, at: int, end: int, most: int) -> i
     return end
 
 
-def plan(client: LogClient, options: LogOptions, start: Places, ends: Places) -> list[LogPartition]:
+def plan(client: LogClient, options: LogOptions, start: Positions, ends: Positions) -> list[LogPartition]:
     """Return the partitions of a range.
 
     Raises DataLossError when its beginning is lost, unless failOnDataLoss is false.

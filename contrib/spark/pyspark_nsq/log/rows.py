@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_nsq.errors import DataLossError
-from pyspark_nsq.log.places import Log
+from pyspark_nsq.log.positions import Log
 from pyspark_nsq.options.log import LogOptions
 from pyspark_nsq.progress import tell
 

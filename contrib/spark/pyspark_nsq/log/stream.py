@@ -1,4 +1,4 @@
-"""A stream from topics' logs. Spark's offset has the next position of each log (`pyspark_nsq.log.places`).
+"""A stream from topics' logs. Spark's offset has the next position of each log (`pyspark_nsq.log.positions`).
 
 The stream keeps no rows: it reads positions that Spark requests again from the log, with the same rows. Any number of
 queries can read a log; they do not affect each other or the topic's channels.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pyspark_nsq.log.places import Log, Places, from_offset, to_offset
+from pyspark_nsq.log.positions import Log, Positions, from_offset, to_offset
 from pyspark_nsq.log.rows import LogPartition, read_log
 from pyspark_nsq.options.log import LATEST, LogOptions
 
@@ -84,13 +84,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from pyspark_nsq.log.survey import ends
 
         client, survey = self._open()
-        places = from_offset(self._options, start)
-        found = survey.extents(places) if self._target is None else self._targeted(places)
-        planned = log_plan.limited(client, self._options, places, ends(self._options, places, found))
+        positions = from_offset(self._options, start)
+        found = survey.extents(positions) if self._target is None else self._targeted(positions)
+        planned = log_plan.limited(client, self._options, positions, ends(self._options, positions, found))
         self._planned = to_offset(self._options, planned)
         return self._planned
 
-    def _targeted(self, start: Places) -> Extents:
+    def _targeted(self, start: Positions) -> Extents:
         """Return the target, with the logs of the checkpoint that were not found at the start of this run."""
         client, survey = self._open()
         assert self._target is not None
@@ -109,8 +109,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from pyspark_nsq.log import plan as log_plan
 
         client, _ = self._open()
-        places = from_offset(self._options, start), from_offset(self._options, end)
-        return list(log_plan.plan(client, self._options, *places))
+        positions = from_offset(self._options, start), from_offset(self._options, end)
+        return list(log_plan.plan(client, self._options, *positions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogPartition)

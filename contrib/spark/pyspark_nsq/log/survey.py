@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark_nsq.errors import DataLossError
 from pyspark_nsq.log.client import Extents, LogClient
 from pyspark_nsq.log.discovery import Discovery
-from pyspark_nsq.log.places import BEGINNING, Log, Places
+from pyspark_nsq.log.positions import BEGINNING, Log, Positions
 from pyspark_nsq.options.log import LogOptions
 
 #: A log that ends at most so many positions before the position of a stream has lost its end: its next message gets a
@@ -20,7 +20,7 @@ class Survey:
         self._client, self._options = client, options
         self._discovery = Discovery(client, options)
 
-    def extents(self, start: Places) -> Extents:
+    def extents(self, start: Positions) -> Extents:
         """Return the extents of all logs that are found, and of those in `start` that are not found any more.
 
         The latter are requested only after a new search for logs, and left out while their nsqd is down.
@@ -31,7 +31,7 @@ class Survey:
             found |= self._client.extents_of_known(self.missing(start, found))
         return found
 
-    def missing(self, start: Places, found: Extents) -> list[Log]:
+    def missing(self, start: Positions, found: Extents) -> list[Log]:
         """Return the logs of `start` that are not among `found`, although the options select them."""
         return [log for log in start if log not in found and self._reads(log)]
 
@@ -40,31 +40,31 @@ class Survey:
         return self._options.selects(log.topic) and (not addresses or log.address in addresses)
 
 
-def ends(options: LogOptions, start: Places, found: Extents) -> Places:
+def ends(options: LogOptions, start: Positions, found: Extents) -> Positions:
     """Return the end of each log. Raises DataLossError, unless failOnDataLoss is false.
 
     A log that is not in `start` is new, and is read from its beginning. One that was deleted, or is the log of another
     data path, is left out: if it exists the next time, it is new. The position in a log whose nsqd is down is kept.
     A topic that the options do not select any more is left out.
     """
-    places: Places = {}
+    positions: Positions = {}
     for log, at in start.items():
         if not options.selects(log.topic):
             continue
         if log not in found:
-            places[log] = at
+            positions[log] = at
             continue
         extent = found[log]
         if extent is not None and extent.latest + _MOST_LOST_AT_THE_END >= at:
-            places[log] = max(extent.latest, at)
+            positions[log] = max(extent.latest, at)
         elif at == BEGINNING:
-            places[log] = at
+            positions[log] = at
         elif options.fail_on_data_loss:
             raise DataLossError(_lost(log, at, None if extent is None else extent.latest))
     for log, extent in found.items():
         if log not in start and extent is not None:
-            places[log] = extent.latest
-    return places
+            positions[log] = extent.latest
+    return positions
 
 
 def _lost(log: Log, at: int, latest: int | None) -> str:

@@ -94,9 +94,9 @@ _OF_CHANNELS = {
 }
 
 #: Positions by address.
-Positions = dict[str, int]
+ByAddress = dict[str, int]
 #: Positions by address, by topic. The topic is "" as long as it is not known.
-ByTopic = dict[str, Positions]
+ByTopic = dict[str, ByAddress]
 
 
 class Offsets:
@@ -124,7 +124,7 @@ class Offsets:
             raise wrong from None
 
 
-def _positions(name: str, found: dict[str, Any]) -> Positions:
+def _positions(name: str, found: dict[str, Any]) -> ByAddress:
     positions = {HttpAddresses().read(name, str(address))[0]: int(at) for address, at in found.items()}
     for address, at in positions.items():
         if at < EARLIEST_POSITION:

@@ -7,6 +7,7 @@
 | lookupdHttpAddresses | the two  | ``host:port,...`` of nsqlookupds: all nsqds that they know        |
 | lookupdPollMs        | 15000    | time between two questions to them while tasks run                |
 | topic                | none     | the topic of all rows; overrides the column ``topic``             |
+| channel              | none     | the only channel that gets the messages; only for nsqds of nsqtw  |
 | maxTopics            | 1000     | most topics that the column ``topic`` of a task may have          |
 | batchSize            | 5000     | most messages in one request                                      |
 | batchBytes           | 1048576  | most bytes in one request; a larger message is sent alone         |
@@ -46,7 +47,6 @@ _REMEDIES = {
     "nsqdtcpaddresses": 'messages are published over HTTP; use "nsqdHttpAddresses", usually with port 4151',
     "lookupdtcpaddresses": 'use "lookupdHttpAddresses", usually with port 4161',
     "tls": 'write https:// before the addresses in "nsqdHttpAddresses" instead',
-    "channel": "messages are published to a topic, and all of its channels get them",
     "replay": _FOR_READING,
     "spoolpath": _FOR_READING,
     "startingoffsets": _FOR_READING,
@@ -69,6 +69,7 @@ class SinkOptions(Security):
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
     lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
     topic: str | None = option("topic", Name("topic"), None)
+    channel: str | None = option("channel", Name("channel"), None)
     max_topics: int = option("maxTopics", WholeNumber(1, 1_000_000), 1000)
     batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 5000)
     batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 1024 * 1024)

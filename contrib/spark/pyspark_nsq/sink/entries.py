@@ -13,11 +13,11 @@ So a request body is a slice of `data`. Sizes are big-endian.
 
 from __future__ import annotations
 
-import sys
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from pyspark_nsq.sink.sizes import size_prefixes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,13 +29,14 @@ _FEW_ROWS = 1000
 
 
 class Entries:
-    """Consecutive entries. `offsets` has one more number than there are entries."""
+    """Consecutive entries, with headers or without. `offsets` has one more number than there are entries."""
 
-    __slots__ = ("data", "offsets")
+    __slots__ = ("data", "has_headers", "offsets")
 
-    def __init__(self, data: memoryview, offsets: memoryview[int]) -> None:
+    def __init__(self, data: memoryview, offsets: memoryview[int], *, has_headers: bool = False) -> None:
         self.data = data
         self.offsets = offsets
+        self.has_headers = has_headers
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -46,7 +47,7 @@ class Entries:
 
     def part(self, start: int, stop: int) -> Entries:
         """Return the entries from `start` to before `stop`, not copied."""
-        return Entries(self.data, self.offsets[start : stop + 1])
+        return Entries(self.data, self.offsets[start : stop + 1], has_headers=self.has_headers)
 
     def bytes_between(self, start: int, stop: int) -> int:
         """Return the number of bytes from `start` to before `stop`."""
@@ -79,21 +80,9 @@ def _encode(columns: list[pa.Array]) -> Entries:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    parts = [part for column in columns for part in (_sizes(column), column.cast(pa.binary()))]
+    parts = [part for column in columns for part in (size_prefixes(column), column.cast(pa.binary()))]
     joined = pc.binary_join_element_wise(*parts, b"")
     _, offsets, data = joined.buffers()
-    return Entries(memoryview(data).cast("B"), memoryview(offsets).cast("i")[: len(joined) + 1])
-
-
-def _sizes(values: pa.Array) -> pa.Array:
-    """Return the size of each value as 4 bytes."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    lengths = pc.binary_length(values).cast(pa.int32())
-    sizes = array("i")
-    sizes.frombytes(lengths.buffers()[1].slice(lengths.offset * SIZE_BYTES, len(lengths) * SIZE_BYTES))
-    if sys.byteorder == "little":
-        sizes.byteswap()
-    prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(SIZE_BYTES), len(values), [None, pa.py_buffer(sizes)])
-    return prefixes.cast(pa.binary())
+    return Entries(
+        memoryview(data).cast("B"), memoryview(offsets).cast("i")[: len(joined) + 1], has_headers=len(columns) > 1
+    )

@@ -4,7 +4,8 @@ A batch is the body of ``POST /mpub?binary=true``, all integers big-endian:
 
     | count  4 | size  4 | message  size | size  4 | message  size | ...
 
-With headers it is that of ``POST /mpub?binary=true&headers=true``, and the entries have the headers of each message:
+If one of the messages has headers, it is that of ``POST /mpub?binary=true&headers=true``, and the entries have the
+headers of each message:
 
     | "NSQH" | count  4 | headers size  4 | headers | size  4 | message  size | ...
 
@@ -33,17 +34,24 @@ class Request:
     rows: int
 
 
-def deferred_request(topic: str, message: bytes, defer_ms: int) -> Request:
+def deferred_request(topic: str, message: bytes, defer_ms: int, channel: str | None = None) -> Request:
     """Return the request of one deferred message: /mpub does not accept a delay."""
-    return Request(f"/pub?topic={quote(topic)}&defer={defer_ms}", message, topic, 1)
+    return Request(f"/pub?topic={_target(topic, channel)}&defer={defer_ms}", message, topic, 1)
+
+
+def _target(topic: str, channel: str | None) -> str:
+    return quote(topic) if channel is None else f"{quote(topic)}&channel={quote(channel)}"
 
 
 class TopicPacker:
     """Collects the messages of one topic and cuts them into requests."""
 
-    def __init__(self, topic: str, max_rows: int, max_bytes: int, *, has_headers: bool = False) -> None:
+    def __init__(
+        self, topic: str, max_rows: int, max_bytes: int, *, has_headers: bool = False, channel: str | None = None
+    ) -> None:
+        self.has_headers = has_headers
         self._topic = topic
-        self._path = f"/mpub?binary=true{'&headers=true' if has_headers else ''}&topic={quote(topic)}"
+        self._path = f"/mpub?binary=true{'&headers=true' if has_headers else ''}&topic={_target(topic, channel)}"
         self._magic = _MAGIC if has_headers else b""
         self._max_rows = max_rows
         self._max_bytes = max_bytes
@@ -85,10 +93,13 @@ class TopicPacker:
 
 
 class Packer:
-    """Collects the messages of any number of topics, within a limit of bytes for all of them."""
+    """Collects the messages of any number of topics, within a limit of bytes for all of them.
 
-    def __init__(self, max_rows: int, max_bytes: int, max_held_bytes: int, *, has_headers: bool = False) -> None:
-        self._has_headers = has_headers
+    With `channel`, only the channels of this name get them.
+    """
+
+    def __init__(self, max_rows: int, max_bytes: int, max_held_bytes: int, channel: str | None = None) -> None:
+        self._channel = channel
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self._max_held_bytes = max_held_bytes
@@ -98,9 +109,13 @@ class Packer:
     def extend(self, topic: str, entries: Entries) -> Iterator[Request]:
         """Add messages of one topic. Yields the requests that are full. Must be exhausted."""
         packer = self._topics.get(topic)
+        if packer is not None and packer.has_headers != entries.has_headers:
+            self._held_bytes -= packer.held_bytes
+            yield from packer.flush()
+            packer = None
         if packer is None:
             packer = self._topics[topic] = TopicPacker(
-                topic, self._max_rows, self._max_bytes, has_headers=self._has_headers
+                topic, self._max_rows, self._max_bytes, has_headers=entries.has_headers, channel=self._channel
             )
         before = packer.held_bytes
         yield from packer.extend(entries)

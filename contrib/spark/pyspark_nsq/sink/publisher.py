@@ -26,6 +26,7 @@ from twisted.python.failure import Failure
 
 from pyspark_nsq.errors import PublishError, ReactorStoppedError
 from pyspark_nsq.http.attempt import AttemptFailed, Requester, pause_seconds
+from pyspark_nsq.http.description import DESCRIPTION_PATH, has_parameter
 from pyspark_nsq.http.reactor_thread import running_reactor, wait_for
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.nsqds import Nsqds, shared_discovery
@@ -49,6 +50,7 @@ class Publisher:
         self._failure: PublishError | None = None
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, options.security, options.request_timeout_ms, options.max_in_flight)
+        self._checked: set[str] = set()
         self._discovery = shared_discovery(self._reactor, options) if options.lookupds else None
 
     def submit(self, request: Request) -> None:
@@ -107,6 +109,8 @@ class Publisher:
                 if self._discovery is not None:
                     self._nsqds.update(await self._discovery.addresses())
                 address = self._nsqds.current
+                if self._options.channel is not None:
+                    await self._check_channels(address)
                 await self._requester.post(address + request.path, request.body)
                 break
             except AttemptFailed as failed:
@@ -124,6 +128,20 @@ class Publisher:
         self.tally.requests += 1
         self.tally.rows += request.rows
         self.tally.body_bytes += len(request.body)
+
+    async def _check_channels(self, address: str) -> None:
+        """Raise AttemptFailed for an nsqd that would ignore the option "channel", and publish to all channels."""
+        if address in self._checked:
+            return
+        try:
+            described = (await self._requester.get(address + DESCRIPTION_PATH)).body
+        except AttemptFailed as failed:
+            if failed.status is None or failed.again:
+                raise
+            described = b""
+        if not has_parameter(described, "/mpub", "channel"):
+            raise AttemptFailed('the option "channel" needs an nsqd of nsqtw that publishes to one channel', None)
+        self._checked.add(address)
 
 
 def _publish_error(failure: BaseException | None) -> PublishError:

@@ -11,14 +11,14 @@
 
 Any other column is an error. `defer` and columns of headers exclude each other. A task publishes to at most `maxTopics`
 topics, so that a wrong column does not create a topic for each of its values. Columns are processed as Arrow data; only
-deferred rows and headers are processed one by one.
+deferred rows are processed one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pyspark.sql.types import (
     BinaryType,
@@ -33,9 +33,9 @@ from pyspark.sql.types import (
 )
 
 from pyspark_nsq.errors import RowError, SchemaError
-from pyspark_nsq.headers import encode
 from pyspark_nsq.options.kinds import is_name
 from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES, SinkOptions
+from pyspark_nsq.sink.encoded_headers import encoded_headers
 from pyspark_nsq.sink.entries import Entries, entries_of
 
 if TYPE_CHECKING:
@@ -62,11 +62,6 @@ class Columns:
     headers: int | None = None
     key: int | None = None
     id: int | None = None
-
-    @property
-    def has_headers(self) -> bool:
-        """Whether messages have headers."""
-        return any(place is not None for place in (self.headers, self.key, self.id))
 
     @classmethod
     def find(cls, schema: StructType, options: SinkOptions) -> Self:
@@ -219,25 +214,13 @@ class RowReader:
         return topics
 
     def _headers(self, batch: pa.RecordBatch) -> pa.Array | None:
-        """Return the encoded headers of each row; None without a column of headers. Raises RowError."""
-        import pyarrow as pa
-
+        """Return the encoded headers of each row; None when no row has any. Raises RowError."""
         columns = self._columns
-        if not columns.has_headers:
-            return None
-        maps: list[Any] = [()] * batch.num_rows
-        if columns.headers is not None:
-            maps = batch.column(columns.headers).to_pylist()
-        single = [
-            (name, batch.column(place).to_pylist())
-            for name, place in (("key", columns.key), ("id", columns.id))
-            if place is not None
-        ]
-        rows = (
-            dict(given or ()) | {name: values[row] for name, values in single if values[row] is not None}
-            for row, given in enumerate(maps)
-        )
-        return pa.array([encode(headers) for headers in rows], pa.binary())
+        maps = None if columns.headers is None else batch.column(columns.headers)
+        single = {
+            name: batch.column(place) for name, place in (("key", columns.key), ("id", columns.id)) if place is not None
+        }
+        return encoded_headers(batch.num_rows, maps, single)
 
     def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Entries]]:
         """Yield the rows by topic. Sorting keeps the order of the rows of a topic."""

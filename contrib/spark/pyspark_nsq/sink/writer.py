@@ -49,13 +49,13 @@ def requests_of(
 ) -> Iterator[Request]:
     """Yield the requests that publish one partition. Raises RowError for a row that cannot be a message."""
     reader = RowReader(columns, options, partition)
-    packer = Packer(options.batch_size, options.batch_bytes, _MAX_HELD_BYTES, has_headers=columns.has_headers)
+    packer = Packer(options.batch_size, options.batch_bytes, _MAX_HELD_BYTES, options.channel)
     for batch in batches:
         messages = reader.read(batch)
         for topic, entries in messages.now:
             yield from packer.extend(topic, entries)
         for topic, body, defer_ms in messages.later:
-            yield deferred_request(topic, body, defer_ms)
+            yield deferred_request(topic, body, defer_ms, options.channel)
     yield from packer.flush()
 
 

@@ -1,4 +1,4 @@
-"""A replay into a channel, by nsqd itself: it moves the channel back in its topic's log."""
+"""The channel of a replay: nsqd moves it back in its topic's log, or it is created for the messages."""
 
 from __future__ import annotations
 
@@ -46,17 +46,10 @@ def move_channel(connection: Connection, topic: str, channel: str, start_ms: int
     click.echo(f'{verb} {total:,} messages of topic "{topic}" into channel "{channel}"')
 
 
-def create_only_channel(connection: Connection, topic: str, channel: str) -> None:
-    """Create a topic and its only channel on every nsqd.
-
-    Raises UsageError when the topic has other channels, which would get the messages, too; and ReadError.
-    """
+def create_channel(connection: Connection, topic: str, channel: str) -> bool:
+    """Create a topic and a channel on every nsqd. Return whether the topic has other channels. Raises ReadError."""
     brokers = Brokers(connection)
     others = {name for names in brokers.channels().get(topic, {}).values() for name in names} - {channel}
-    if others:
-        raise click.UsageError(
-            f'topic "{topic}" has other channels, which would get the messages, too: {", ".join(sorted(others))}; '
-            "give another --to-topic, or leave --to-channel out"
-        )
     for address in brokers.addresses():
         brokers.create(address, topic, channel)
+    return bool(others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -53,7 +54,7 @@ def replay(
     """Publish messages of an archive, or of the log of a topic, again.
 
     With --to-channel and without --to-topic the channel is moved back in its topic's log, and nothing is published.
-    With both, the channel is created as the only one of the topic.
+    With both, the channel is created, and no other channel of the topic gets the messages.
     """
     for flag, name in (("--to-topic", to_topic), ("--to-channel", to_channel)):
         if name and not is_name(name):
@@ -78,12 +79,18 @@ def replay(
             print_counts(count_by_hour(messages.frame(session)))
         return
     target = Target(_target(connection, to_nsqd_http_address), to_topic, given["rate"], given["ordered"])
-    if not messages.archive and not given["allow_same_topic"]:
-        _check_other_topic(messages, target)
+    is_same = _is_same_topic(messages, target)
     if to_channel:
-        from pyspark_nsq.jobs.replay.channel import create_only_channel
+        from pyspark_nsq.jobs.replay.channel import create_channel
 
-        create_only_channel(Connection(target.connection), to_topic, to_channel)
+        has_others = create_channel(Connection(target.connection), to_topic, to_channel)
+        if is_same or has_others:
+            target = replace(target, channel=to_channel)
+    elif is_same and not given["allow_same_topic"]:
+        raise click.UsageError(
+            f'topic "{to_topic}" would be replayed into itself, and have more to replay after each run; '
+            "give another --to-topic, a --to-channel, or --allow-same-topic"
+        )
     request = {
         "--topic": given["topic"],
         "--archive, --nsqd-http-address or --lookupd-http-address": messages.place,
@@ -92,6 +99,7 @@ def replay(
         "--where": given["where"],
         "--limit": given["limit"],
         "--to-topic": to_topic,
+        "--to-channel": target.channel or None,
         "--to-nsqd-http-address": target.connection["nsqdHttpAddresses"],
     }
     with Checkpoint(given["checkpoint"]) as checkpoint:
@@ -112,8 +120,7 @@ def _check_move(channel: str, given: dict[str, Any]) -> None:
             flag = "--to" if name == "end_ms" else f"--{name.replace('_', '-')}"
             raise click.UsageError(
                 f"{flag} needs --to-topic: nsqd moves a channel back in the log of its own topic, as a whole; "
-                f"to replay a selection into the channel alone, add a topic of its own, for example "
-                f"--to-topic {given['topic']}.replay"
+                f"to publish a selection to the channel alone, add --to-topic {given['topic']}"
             )
 
 
@@ -128,15 +135,12 @@ def _target(connection: Connection, addresses: tuple[str, ...]) -> dict[str, str
     return options
 
 
-def _check_other_topic(messages: Messages, target: Target) -> None:
-    """Raise UsageError when the topic would be replayed into itself."""
+def _is_same_topic(messages: Messages, target: Target) -> bool:
+    """Return whether the topic would be replayed into itself."""
     (topic,) = messages.topics
-    if topic != target.topic:
-        return
+    if topic != target.topic or messages.archive:
+        return False
     from pyspark_nsq.jobs.brokers import Brokers
 
-    if set(Brokers(messages.connection).addresses()) & set(Brokers(Connection(target.connection)).addresses()):
-        raise click.UsageError(
-            f'topic "{topic}" would be replayed into itself, and have more to replay after each run; '
-            "give another --to-topic, or --allow-same-topic"
-        )
+    ours, theirs = (Brokers(each).addresses() for each in (messages.connection, Connection(target.connection)))
+    return not set(ours).isdisjoint(theirs)

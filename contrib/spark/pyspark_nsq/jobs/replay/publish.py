@@ -40,10 +40,14 @@ class Target:
     topic: str
     rate: int | None = None
     is_ordered: bool = False
+    channel: str = ""
+    """The only channel that gets the messages; all channels without one."""
 
     def options(self, burst: int) -> dict[str, str]:
         """Return the options of the sink for the next section, which may begin with a burst of `burst` messages."""
         options = self.connection | {"topic": self.topic}
+        if self.channel:
+            options["channel"] = self.channel
         if self.is_ordered:
             options["maxInFlight"] = "1"
         if self.rate is not None:
@@ -132,11 +136,15 @@ class Replay:
         seen = Observation()
         rows = self._arranged(self._messages.section(self._spark, section), before)
         rows = rows.observe(seen, f.count(f.lit(1)).alias("messages"))
-        rows.select("value").write.format("nsq").mode("append").options(**self._target.options(burst)).save()
+        rows.select("value", "headers").write.format("nsq").mode("append").options(**self._target.options(burst)).save()
         return int(seen.get["messages"])
 
     def _arranged(self, rows: DataFrame, before: int) -> DataFrame:
-        rows = rows.select("position", "value")
+        from pyspark.sql import functions as f
+
+        # Headers that begin with "nsq-" are the broker's: nsqd refuses them from others.
+        own = f.map_filter("headers", lambda name, _: ~name.startswith("nsq-"))
+        rows = rows.select("position", "value", own.alias("headers"))
         if self._limit is not None:
             rows = rows.orderBy("position").limit(self._limit - before)
         if self._target.rate is not None or self._target.is_ordered:

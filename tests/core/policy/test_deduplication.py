@@ -10,8 +10,8 @@ from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError, Exiting
 from nsqtw.stats.document import document
-from tests.core.deduplicating import DeduplicatingHarness
 from tests.core.harness import BrokerHarness, Reader
+from tests.core.policy.deduplicating import DeduplicatingHarness
 
 
 @pytest.fixture
@@ -381,3 +381,24 @@ def test_statistics(harness: DeduplicatingHarness) -> None:
     assert shown()["deduplicated_count"] == 1
     harness.change_window(0.0)
     assert "deduplicated_count" not in shown()
+
+
+def test_each_topic_knows_its_own_ids_after_a_crash(harness: DeduplicatingHarness) -> None:
+    for topic in ("a", "b", "c"):
+        reader = harness.reader(topic=topic)
+        harness.publish((topic, b"saved"), topic=topic)
+        assert reader.bodies() == [b"saved"]
+    harness.save()
+    for topic in ("a", "b", "c"):
+        harness.publish((f"{topic}2", b"not saved"), topic=topic)
+    harness.turn()
+    harness.crash()
+    for topic in ("a", "b", "c"):
+        harness.publish((topic, b"x"), (f"{topic}2", b"x"), topic=topic)
+        harness.turn()
+        assert harness.repeats(topic) == 2
+        harness.publish(
+            *[(other + number, b"y") for other in "abc" if other != topic for number in ("", "2")], topic=topic
+        )
+        harness.turn()
+        assert harness.repeats(topic) == 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from nsqtw.errors import BackendError
-from tests.core.deduplicating import DeduplicatingHarness
+from tests.core.policy.deduplicating import DeduplicatingHarness
 
 IDS = ("", "one", "two", "three", "four")
 WINDOW = 30.0

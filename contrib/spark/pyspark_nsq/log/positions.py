@@ -22,22 +22,22 @@ class Log(NamedTuple):
 
 
 #: A position in each log.
-Places = dict[Log, int]
+Positions = dict[Log, int]
 #: The position before all messages, from which a new log is read.
 BEGINNING = 0
 
 
-def to_offset(options: LogOptions, places: Places) -> dict[str, Any]:
+def to_offset(options: LogOptions, positions: Positions) -> dict[str, Any]:
     """Return the offset for Spark."""
     if options.topic is not None:
-        return {log.address: at for log, at in places.items()}
+        return {log.address: at for log, at in positions.items()}
     found: dict[str, dict[str, int]] = {}
-    for log, at in places.items():
+    for log, at in positions.items():
         found.setdefault(log.topic, {})[log.address] = at
     return found
 
 
-def from_offset(options: LogOptions, offset: dict[str, Any]) -> Places:
+def from_offset(options: LogOptions, offset: dict[str, Any]) -> Positions:
     """Return the positions of an offset. Raises OptionError when neither it nor the options name their topic."""
     if any(not isinstance(each, dict) for each in offset.values()):
         topics = options.topics or ()

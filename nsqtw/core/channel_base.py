@@ -1,0 +1,199 @@
+"""
+The base of a channel: its messages, its consumers, their counts, and the parts that carry out its policy.
+
+The other parts of a channel are layers above, each of which uses those below it: `core.channel_policy`,
+`core.delivery`, `core.channel`. A channel that has no policy has none of the parts: they are None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.context import Context
+from nsqtw.core.cursor import Cursor
+from nsqtw.core.ephemeral_queue import EphemeralQueue
+from nsqtw.core.histogram import LATENCY_BOUNDS, Histogram
+from nsqtw.core.latency import Latencies
+from nsqtw.core.log import Log
+from nsqtw.core.log_reader import LogReader
+from nsqtw.core.pending import Pages
+from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
+from nsqtw.core.policy.dead_letters import LetterSource
+from nsqtw.core.policy.order import OrderedPosition
+from nsqtw.core.policy.rate_limit import RateLimit
+from nsqtw.core.policy.requeue_delay import RequeueDelay
+from nsqtw.core.policy.undelivered import Undelivered
+from nsqtw.core.position import Position
+from nsqtw.core.segment import sequence_of
+from nsqtw.core.timers import Timer
+from nsqtw.names import is_ephemeral
+from nsqtw.options.policies import NO_CHANNEL_POLICY, NOTHING_GIVEN
+
+
+class ChannelOwner(LetterSource):
+    """A topic, as its channels see it. `to_serve` are the channels of the broker to serve at the end of the turn."""
+
+    def __init__(self, context: Context, name: str, log: Log, to_serve: dict[ChannelBase, None]) -> None:
+        super().__init__(context, name, log)
+        self.reader = LogReader(self)
+        self.to_serve = to_serve
+        self.latency_histogram = None if context.measure is None else Histogram(LATENCY_BOUNDS)
+        """Seconds from publish to finish, of all channels there ever were; None when latencies are not measured."""
+        self.hungry: dict[ChannelBase, None] = {}
+        """Channels that have ready consumers and nothing for them: a release wakes them."""
+        self.bounds: TopicBounds | None = None
+        """The bounds of its channels; None when none has any."""
+
+    def delete_channel(self, name: str) -> None:
+        """Remove a channel, everything in it, and its consumers."""
+        raise NotImplementedError
+
+    def change_names(self, *, at_once: bool = False) -> None:
+        """The topic, or a durable channel of it, is new or gone, or its pause changed (see `MetadataSync.change`)."""
+        raise NotImplementedError
+
+
+class ChannelBase(Timer):
+    """What the layers of a channel of `topic` share. `given_policy` are the settings that were saved."""
+
+    def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
+        super().__init__()
+        self.topic = topic
+        self.name = name
+        self.ephemeral = is_ephemeral(name)
+        self.paused = False
+        self.exiting = False
+        self.is_saved = self.ephemeral or topic.ephemeral
+        """Whether the channel's creation is durable."""
+        self.consumers: list[Consumer] = []
+        self.departed: list[Consumer] = []
+        """Consumers that have left, whose messages in flight still have to time out."""
+        self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule, name)
+        self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room, name)
+        self.ordered: OrderedPosition | None = None
+        """The position, if the channel delivers in the order of keys."""
+        self.joined_total = topic.released_total
+        self.requeue_count = 0
+        self.timeout_count = 0
+        self.finish_count = 0
+        """FINs of its consumers since the process started."""
+        self.zone_local_msg_count = 0
+        self.region_local_msg_count = 0
+        self.global_msg_count = 0
+        measure = topic.context.measure
+        histogram = topic.latency_histogram
+        self.policy = NO_CHANNEL_POLICY
+        self.given_policy = dict(given_policy)
+        """The settings that were made while a broker ran."""
+        self.undelivered = Undelivered(topic, name, self.position, self.wake, self._schedule, ephemeral=self.ephemeral)
+        self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
+        self.rate_limit: RateLimit | None = None
+        self.requeue_delay: RequeueDelay | None = None
+        self.bounds: ChannelBounds | None = None
+        self.is_limited = False
+        """Whether it may have to wait before it delivers: for its rate, or until dead letters have left."""
+
+    # -- what /stats shows
+
+    @property
+    def depth(self) -> int:
+        """Ready messages: neither in flight nor deferred."""
+        return self.position.depth
+
+    @property
+    def backend_depth(self) -> int:
+        return self.position.backend_depth
+
+    @property
+    def deferred_count(self) -> int:
+        return self.position.deferred_count
+
+    @property
+    def dropped_count(self) -> int:
+        """Messages an ephemeral channel had no room for, or that a bound dropped, since the process started."""
+        return self.position.dropped_count
+
+    @property
+    def dead_letter_count(self) -> int:
+        """Messages that have left for the dead-letter topic since the process started."""
+        dead_letters = self.undelivered.dead_letters
+        return 0 if dead_letters is None else dead_letters.count
+
+    @property
+    def expired_count(self) -> int:
+        """Messages that were not delivered because their time to live had ended, since the process started."""
+        return self.undelivered.expired_count
+
+    @property
+    def leaving(self) -> list[int]:
+        """The sequences of the messages on their way to the dead-letter topic: neither ready nor in flight."""
+        dead_letters = self.undelivered.dead_letters
+        return [] if dead_letters is None else dead_letters.sequences
+
+    @property
+    def in_flight_count(self) -> int:
+        return sum(consumer.in_flight.count for consumer in self.consumers + self.departed)
+
+    @property
+    def message_count(self) -> int:
+        """Messages the topic released to this channel since the process started."""
+        return self.topic.released_total - self.joined_total
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages that are ready or deferred."""
+        return self.depth + self.deferred_count
+
+    @property
+    def unfinished_count(self) -> int:
+        """Messages that wait, are deferred, or in flight."""
+        return self.depth + self.in_flight_count + self.deferred_count
+
+    # -- for the layers above
+
+    @property
+    def is_to_be_served(self) -> bool:
+        """Whether `serve` is called at the end of this turn."""
+        return self in self.topic.to_serve
+
+    def wake(self) -> None:
+        """Something changed: serve at the end of this turn, if there is anything to be had."""
+        topic = self.topic
+        if self not in topic.hungry or self.position.available > 0:
+            topic.to_serve[self] = None
+
+    def serve(self, now: float) -> bool:
+        """
+        Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
+        allowance of this turn.
+        """
+        raise NotImplementedError
+
+    def sequences_in_flight(self) -> Iterator[int]:
+        """Return the sequences in flight."""
+        for consumer in self.consumers + self.departed:
+            for message_id, _ in consumer.in_flight.items():
+                yield sequence_of(message_id)
+
+    def _sequences_not_ready(self) -> Iterator[int]:
+        """Return the sequences in flight, and those on their way to the dead-letter topic."""
+        return chain(self.sequences_in_flight(), self.leaving)
+
+    def _schedule(self, due: float) -> None:
+        self.topic.context.timers.schedule(due, self)
+
+    def _touch(self) -> None:
+        if self.cursor is not None:
+            self.cursor.touched = True
+            self.topic.touch()
+
+    def _room(self) -> int:
+        return 0 if self.paused else sum(max(0, consumer.room) for consumer in self.consumers)
+
+
+def _pages(topic: ChannelOwner, channel: str) -> Pages | None:
+    """The stored rows of a durable channel. Those of an ephemeral topic are all in memory."""
+    return None if topic.ephemeral else Pages(topic.context.positions, topic.name, channel)

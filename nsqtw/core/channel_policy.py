@@ -1,0 +1,135 @@
+"""
+The policy of a channel: its settings, and the parts that are made or removed when they change.
+
+`_set_policy` is the one place where a channel learns of its policy. `max_attempts` and dead letters are the matter of
+`Undelivered`, which each channel has; an order, a rate limit, a requeue delay and bounds exist only while they are set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from nsqtw.core.delivery import DeliveringChannel
+from nsqtw.core.policy.bounds import TopicBounds, bounds_of
+from nsqtw.core.policy.dead_letters import misfit, uses_dead_letters
+from nsqtw.core.policy.message_keys import message_keys
+from nsqtw.core.policy.order import OrderedPosition
+from nsqtw.core.policy.rate_limit import RateLimit
+from nsqtw.core.policy.requeue_delay import RequeueDelay
+from nsqtw.errors import InvalidPolicy
+from nsqtw.options.message_keys import read_key_place
+from nsqtw.options.policies import ChannelPolicy, not_used
+
+EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
+
+
+class PolicyChannel(DeliveringChannel):
+    """A channel that follows its policy."""
+
+    def set_policy(self, given: Mapping[str, Any]) -> None:
+        """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
+        for name in ("ordered_by", "priority"):
+            if self.ephemeral and given.get(name):
+                raise InvalidPolicy(f"{name} is for durable channels, and {self.name} is ephemeral")
+        topic = self.topic
+        policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
+        problem = misfit(policy, topic.name) if uses_dead_letters(policy) else None
+        if problem is not None:
+            raise InvalidPolicy(problem)
+        self._set_policy(given)
+        self._touch()
+
+    def follow_policy(self) -> None:
+        """The options may say something else of this channel. What was set while a broker ran stays."""
+        given, context, topic = self.given_policy, self.topic.context, self.topic.name
+        try:
+            self._set_policy(given)
+        except InvalidPolicy as error:
+            context.log("error", "CHANNEL({channel}): {error}", topic=topic, channel=self.name, error=not_used(error))
+            self._set_policy({})
+            self.given_policy = given
+        for text in context.options.resolve_channel(topic, self.name).unused:
+            context.log("error", "CHANNEL({channel}): {text}", topic=topic, channel=self.name, text=text)
+
+    def _set_policy(self, given: Mapping[str, Any]) -> None:
+        """Find the policy in force, and let the parts of the channel that carry it out know."""
+        topic, before = self.topic, self.policy
+        policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
+        bounds = bounds_of(policy)
+        if self.ephemeral and bounds:
+            if not bounds.keys().isdisjoint(given):
+                raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
+            bounds = {}
+        self.policy, self.given_policy = policy, dict(given)
+        self.undelivered.follow(policy)
+        self._limit_rate(policy.max_rate)
+        self.is_limited = self.rate_limit is not None or self.undelivered.dead_letters is not None
+        self._delay_requeues(policy.requeue_delay, policy.max_requeue_delay)
+        if policy.ordered_by != before.ordered_by:
+            self._set_order(policy.ordered_by)
+        if policy.priority != before.priority and self.cursor is not None:
+            self.cursor.set_priority(is_on=policy.priority)
+            self.wake()
+        if self.ordered is not None:
+            self.ordered.window = policy.order_window
+        if bounds or self.bounds is not None:
+            self._bound(policy if bounds else None)
+
+    def _set_order(self, ordered_by: str) -> None:
+        """Deliver in the order of these keys from now on; "": without. An ephemeral channel has no order."""
+        if self.cursor is None:
+            return
+        self.ungroup()
+        self.ordered, self.position = None, self.cursor
+        if ordered_by:
+            keys = message_keys(read_key_place(ordered_by))
+            self.ordered = OrderedPosition(self.topic, self.cursor, keys, self._sequences_not_ready)
+            self.position = self.ordered
+        self.undelivered.set_position(self.position)
+        self.wake()
+
+    @property
+    def set_aside(self) -> Collection[int]:
+        """See `OrderedPosition.set_aside`."""
+        return () if self.ordered is None else self.ordered.set_aside
+
+    def ungroup(self) -> None:
+        """Let an ordered position find out anew what is unfinished: the cursor is changed without it."""
+        if self.ordered is not None:
+            self.ordered.dissolve()
+
+    def _limit_rate(self, rate: float) -> None:
+        """`max_rate` may have changed."""
+        limit, timers = self.rate_limit, self.topic.context.timers
+        if limit is None and rate:
+            self.rate_limit = RateLimit(rate, timers, self.wake)
+        elif limit is not None and rate != limit.rate:
+            if rate:
+                limit.rate = rate
+            else:
+                limit.close()
+                self.rate_limit = None
+            self.wake()
+
+    def _delay_requeues(self, first: float, longest: float) -> None:
+        """`requeue_delay` or `max_requeue_delay` may have changed."""
+        if not first:
+            self.requeue_delay = None
+        elif self.requeue_delay is None:
+            self.requeue_delay = RequeueDelay(first, longest, self.topic.context.timers, self._requeue_all)
+        else:
+            self.requeue_delay.first, self.requeue_delay.longest = first, longest
+
+    def _bound(self, policy: ChannelPolicy | None) -> None:
+        """The bounds of the backlog may have changed; None: there are none any more."""
+        topic = self.topic
+        if policy is None:
+            self.bounds = None
+            if topic.bounds is not None and topic.bounds.remove(self.name):
+                topic.bounds = None
+            return
+        assert self.cursor is not None, "an ephemeral channel has no bounds of a policy"
+        if topic.bounds is None:
+            topic.bounds = TopicBounds(topic, topic.reader.count)
+        self.bounds = topic.bounds.set(self, self.cursor, policy)

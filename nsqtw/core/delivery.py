@@ -1,0 +1,248 @@
+"""
+Delivery of a channel's messages to its consumers, and of those whose delivery failed once more.
+
+Theory of operation. `serve` divides what the position has among all ready consumers. With several of them each gets at
+most its share, ceil(available / ready), and the first one rotates; those in the broker's own zone, or else region, come
+first. In one turn a consumer is given at most its `turn_bytes` (or one larger message), which bounds its output.
+
+A failed delivery is one that timed out, was requeued, or was in flight to a consumer that disconnected. The message is
+delivered again, at once or after a delay, or becomes a dead letter.
+
+Performance: called once per span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf
+from random import randrange
+from typing import Any
+
+from nsqtw.core.channel_base import ChannelBase, ChannelOwner
+from nsqtw.core.consumer import Consumer
+from nsqtw.core.cursor import RETRY_READ_SECONDS
+from nsqtw.core.in_flight import Delivery
+from nsqtw.core.policy.letter import DISCONNECTED
+from nsqtw.core.segment import Segment, timestamp_ns_of
+from nsqtw.errors import BackendError
+from nsqtw.options.policies import NOTHING_GIVEN
+
+SAMPLE_RANGE = 100
+READ_COST = 8 * 1024
+"""
+Bytes that a read of the medium for one message takes from a consumer's allowance in a turn: messages that become due
+can be anywhere in the log, and a read takes a millisecond or two.
+"""
+
+
+class DeliveringChannel(ChannelBase):
+    """A channel that delivers to its consumers."""
+
+    def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
+        super().__init__(topic, name, given_policy)
+        self._turn = 0
+        """Times that there were several ready consumers."""
+
+    def serve(self, now: float) -> bool:
+        """
+        Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
+        allowance of this turn.
+        """
+        if self.paused or self.exiting or (self.is_limited and self._must_wait(now)):
+            return False
+        rate = self.rate_limit
+        ready = self._ready()
+        hungry = self.topic.hungry
+        hungry.pop(self, None)
+        for consumer in ready:
+            consumer.allowance = consumer.turn_bytes
+        try:
+            available = self.position.available
+            while ready and available > 0:
+                share = -(-available // len(ready))
+                if rate is not None:
+                    tokens = min(available, rate.available(now))
+                    if not tokens:
+                        rate.wait()
+                        return False
+                    share, ready = max(1, tokens // len(ready)), ready[:tokens]
+                delivered = 0
+                for consumer in ready:
+                    delivered += self._give(consumer, min(share, consumer.room), now)
+                available = self.position.available
+                if not delivered:
+                    break
+                ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
+        except BackendError as error:
+            self.topic.read_failed(error)
+            self.topic.context.timers.schedule(now + RETRY_READ_SECONDS, self)
+            return False
+        # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
+        wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
+        if available > 0:
+            return wanting and not self.position.is_being_saved
+        if wanting:
+            hungry[self] = None
+        return False
+
+    def _must_wait(self, now: float) -> bool:
+        """Return whether nothing may be delivered now. When that may change, the channel wakes."""
+        if self.undelivered.is_full:
+            return True
+        rate = self.rate_limit
+        if rate is not None and rate.available(now) < 1:
+            rate.wait()
+            return True
+        return False
+
+    def _ready(self) -> list[Consumer]:
+        ready = [consumer for consumer in self.consumers if consumer.room > 0]
+        if len(ready) > 1:
+            self._turn += 1
+            start = self._turn % len(ready)
+            ready = ready[start:] + ready[:start]
+            ready.sort(key=lambda consumer: (not consumer.zone_local, not consumer.region_local))
+        return ready
+
+    def _give(self, consumer: Consumer, count: int, now: float) -> int:
+        """Deliver up to `count` messages to one consumer; how many it were."""
+        remaining, on_disk = count, self.position.backend_depth
+        try:
+            while remaining > 0 and consumer.allowance > 0:
+                redelivered = self._redeliver(consumer, now)
+                if redelivered is not None:
+                    remaining -= redelivered
+                    continue
+                span = self.position.next_span(now)
+                if span is None:
+                    break
+                segment, start, stop = span
+                if segment.headers is not None or self.topic.message_ttl_ns:
+                    cost, stop = self.undelivered.pass_expired(segment, start, stop, now)
+                    if cost:
+                        consumer.allowance -= cost
+                        continue
+                stop = segment.fit(start, min(stop, start + remaining), consumer.allowance)
+                self.position.advance(stop - start)
+                remaining -= stop - start
+                self._deliver(consumer, segment, start, stop, now)
+        finally:
+            self._count(consumer, count - remaining, on_disk)
+        return count - remaining
+
+    def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
+        if consumer.sample_rate:
+            for index in range(start, stop):
+                if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
+                    self._hand_over(consumer, segment, index, index + 1, now)
+                elif self.ordered is not None:
+                    self.ordered.end(segment.first + index)
+        else:
+            self._hand_over(consumer, segment, start, stop, now)
+
+    def _hand_over(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
+        together = ((0, start, stop),) if self.latencies is None else segment.published_together(start, stop)
+        for timestamp_ns, first, end in together:
+            delivery = consumer.shared_delivery(now, timestamp_ns)
+            if self.ephemeral:
+                delivery = Delivery(delivery.deadline, now, timestamp_ns, segment=segment)
+            consumer.in_flight.add(segment.number_at(first), end - first, delivery)
+        frames = segment.slice(start, stop)
+        consumer.allowance -= len(frames)
+        consumer.client.message_count += stop - start
+        if segment.headers is None or consumer.deliver_with_headers is None:
+            consumer.deliver(frames)
+        else:
+            consumer.deliver_with_headers(frames, segment.headers[start:stop])
+
+    def _redeliver(self, consumer: Consumer, now: float) -> int | None:
+        """
+        Deliver the requeued message whose turn has come. Returns how many messages that were: None without one, 0 when
+        it expired or is a dead letter now. A sampled-out one is finished, and counts.
+        """
+        reads = self.topic.log.reads
+        redelivery = self.position.next_redelivery()
+        consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
+        if redelivery is None:
+            return None
+        cost = self.undelivered.take_redelivery(redelivery, now)
+        if cost:
+            consumer.allowance -= cost
+            return 0
+        if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
+            self.position.finish(redelivery.sequence)
+            return 1
+        self.position.redelivered(redelivery)
+        attempts = redelivery.attempts + 1
+        frame = redelivery.segment.redelivery_frame(redelivery.at, attempts)
+        segment = redelivery.segment if self.ephemeral else None
+        timestamp_ns = timestamp_ns_of(frame) if self.latencies is not None else 0
+        delivery = consumer.single_delivery(now, timestamp_ns, redelivery.sequence, attempts, segment)
+        consumer.in_flight.add(redelivery.segment.number_at(redelivery.at), 1, delivery)
+        consumer.allowance -= len(frame)
+        consumer.client.message_count += 1
+        if redelivery.segment.headers is None or consumer.deliver_with_headers is None:
+            consumer.deliver(frame)
+        else:
+            consumer.deliver_with_headers(frame, (redelivery.segment.headers[redelivery.at],))
+        return 1
+
+    def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:
+        """
+        Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have read
+        from disk, which is what `backend_depth` fell by since it was `on_disk` (nsqd specification 2.10). It falls
+        without them, too, when some are lost or wait again.
+        """
+        if self.rate_limit is not None:
+            self.rate_limit.spend(count)
+        if on_disk:
+            count = max(0, count - on_disk + self.position.backend_depth)
+        if consumer.zone_local:
+            self.zone_local_msg_count += count
+        elif consumer.region_local:
+            self.region_local_msg_count += count
+        else:
+            self.global_msg_count += count
+
+    # -- failed deliveries
+
+    def _deliver_again(self, deliveries: Iterable[tuple[bytes, Delivery]], now: float, reason: str) -> None:
+        """
+        These deliveries failed: the messages are delivered again, at once or after the delay of the policy, or become
+        dead letters.
+        """
+        position, delays, take_failed = self.position, self.requeue_delay, self.undelivered.take_failed
+        first_due = inf
+        for message_id, delivery in deliveries:
+            due = now if delays is None else delays.due(delivery.attempts, now)
+            if take_failed(message_id, delivery, reason, due):
+                continue
+            if due > now:
+                position.defer(message_id, delivery, due)
+                first_due = min(first_due, due)
+            else:
+                position.requeue(message_id, delivery)
+        if first_due < inf:
+            self.topic.context.timers.schedule(first_due, self)
+
+    def _requeue_left(self, consumer: Consumer) -> bool:
+        """Requeue what a consumer that leaves has in flight. Returns whether that is done later."""
+        if self.requeue_delay is None:
+            self._requeue_all(consumer, 0.0)
+            return False
+        self.departed.append(consumer)
+        self.requeue_delay.take(consumer)
+        return True
+
+    def _requeue_all(self, consumer: Consumer, now: float) -> None:
+        """Requeue what a consumer that has left has in flight."""
+        if self.exiting:
+            return
+        self.requeue_count += len(consumer.in_flight)
+        self._deliver_again(consumer.in_flight.items(), now, DISCONNECTED)
+        consumer.in_flight.forget()
+        if consumer in self.departed:
+            self.departed.remove(consumer)
+            consumer.leave(must_wait=False)
+        self._touch()
+        self.wake()

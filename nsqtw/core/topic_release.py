@@ -1,0 +1,118 @@
+"""
+The release of a topic's messages to its channels.
+
+Theory of operation. Channels read the log up to `released`. While a topic is paused or has no channels, `released`
+stays, and `Backlog` has the messages above it. A new topic waits until it has the channels that an nsqlookupd knows for
+it (`TopicListener`), so that each of them gets its first message.
+
+Performance: `_release` is called once per commit.
+"""
+
+from __future__ import annotations
+
+from nsqtw.core.backlog import Backlog
+from nsqtw.core.channel import Channel
+from nsqtw.core.channel_base import ChannelBase
+from nsqtw.core.context import Context
+from nsqtw.core.log import Log
+from nsqtw.core.segment import Segment
+from nsqtw.core.topic_policy import PolicyTopic
+from nsqtw.errors import BackendError
+
+
+class ReleasingTopic(PolicyTopic):
+    """A topic that releases its messages to `channels`."""
+
+    def __init__(self, context: Context, name: str, log: Log, to_serve: dict[ChannelBase, None]) -> None:
+        super().__init__(context, name, log, to_serve)
+        self.channels: dict[str, Channel] = {}
+        self._backlog = Backlog(self)
+        self._has_directed = False
+        """Whether messages were published for one channel only since the process started."""
+
+    @property
+    def has_channels(self) -> bool:
+        return bool(self.channels)
+
+    @property
+    def lowest_position(self) -> int:
+        cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
+        return min((cursor.next for cursor in cursors), default=self.released)
+
+    def hold(self) -> None:
+        """Release nothing until `start`."""
+        self.is_awaiting_channels = True
+
+    def start(self, now: float) -> None:
+        """The channels a new topic should have are there: release what was kept for them."""
+        kept: list[Segment] = []
+        try:
+            kept = self._backlog.for_ephemeral(self.channels.values())
+        except BackendError as error:  # durable channels read it later
+            self.read_failed(error)
+        self.is_awaiting_channels = False
+        self._release_kept(kept, now)
+        self.touch()
+
+    def unfinished(self) -> tuple[int, list[int]]:
+        """Return what the channels of an ephemeral topic have not finished, as `IBackendQueue.trim` takes it."""
+        below, keep = self.released, set[int]()
+        for channel in self.channels.values():
+            if channel.cursor is not None:
+                below = min(below, channel.cursor.next)
+                keep.update(channel.cursor.pending_in_memory(), channel.first_deliveries())
+        return below, sorted(keep)
+
+    def forget_lost(self, first: int, end: int) -> None:
+        """Messages that were released at once are not in the log any more: no channel is to wait for them."""
+        end = min(end, self.released)
+        for channel in self.channels.values():
+            cursor = channel.cursor
+            if cursor is not None:
+                start = max(first, cursor.next)
+                dropped = sum([stop - begin for begin, stop in self.dropped.between(start, end)])
+                count = min(end - start - dropped, self.released_total - cursor.taken_total)
+                if count > 0:
+                    cursor.drop(count)
+
+    def _release(self, segments: list[Segment], now: float) -> None:
+        """Everything put is released; `segments` is what was not yet."""
+        count, start = self.put_total - self.released_total, self.released
+        self.released, self.released_total = self.log.end, self.put_total
+        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
+        deferring = bool(self._backlog.waiting)
+        if deferring:
+            self._backlog.forget()
+        for channel in self.channels.values():
+            if channel.ephemeral or deferring:
+                channel.release(segments, now)
+                if channel.ephemeral:
+                    channel.wake()
+        if self._has_directed:
+            self._pass_directed(segments, start)
+        if self.hungry:
+            self.to_serve.update(self.hungry)
+            self.hungry.clear()
+
+    def _pass_directed(self, segments: list[Segment], start: int) -> None:
+        """Have the channels pass what was released, from `start` on, for others only."""
+        for channel in self.channels.values():
+            channel.joined_total += sum(segment.count for segment in segments if not segment.is_for(channel.name))
+            if channel.cursor is not None:
+                channel.cursor.pass_directed(segments, start)
+
+    def _release_kept(self, kept: list[Segment], now: float) -> None:
+        """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
+        if not self.is_flowing or self.released >= self.log.end:
+            return
+        self._backlog.hold_back(self.channels.values(), now)
+        count = self.depth
+        self.released, self.released_total = self.log.end, self.put_total
+        self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
+        for channel in self.channels.values():
+            if channel.ephemeral:
+                channel.release(kept, now)
+            channel.wake()
+        if self.bounds is not None:
+            self.bounds.on_append([], now)
+        self.reader.notify()
