@@ -38,18 +38,24 @@ POLICIES: list[dict[str, Any]] = [
     {"max_attempts": 2, "expired": "dead_letter"},
     {"ordered_by": "header:key"},
     {"ordered_by": "header:key", "order_window": 1, "max_attempts": 1},
-    {"ordered_by": "header:key", "max_attempts": 2, "expired": "dead_letter", "requeue_delay": 3.0},
+    {
+        "ordered_by": "header:key",
+        "max_attempts": 2,
+        "expired": "dead_letter",
+        "requeue_delay": 3.0,
+        "max_requeue_delay": 20.0,
+    },
     {"ordered_by": "header:key", "max_depth": 4, "overflow": "drop_oldest"},
     {"ordered_by": "header:key", "max_bytes": 400, "overflow": "drop_oldest", "max_attempts": 2},
     {"ordered_by": "header:key", "max_age": 40.0, "overflow": "drop_oldest"},
     {"priority": True},
     {"priority": True, "max_attempts": 1, "max_depth": 8},
-    {"priority": True, "requeue_delay": 5.0, "max_rate": 20.0},
+    {"priority": True, "requeue_delay": 5.0, "max_requeue_delay": 20.0, "max_rate": 20.0},
     {"max_depth": 3},
     {"max_bytes": 300, "max_attempts": 1},
     {"max_depth": 3, "overflow": "drop_oldest", "max_attempts": 2},
-    {"max_age": 30.0, "overflow": "drop_oldest", "requeue_delay": 8.0},
-    {"requeue_delay": 8.0, "max_attempts": 2},
+    {"max_age": 30.0, "overflow": "drop_oldest", "requeue_delay": 8.0, "max_requeue_delay": 20.0},
+    {"requeue_delay": 8.0, "max_requeue_delay": 20.0, "max_attempts": 2},
     {"max_rate": 5.0, "ordered_by": "header:key"},
 ]
 LETTER_POLICIES: list[dict[str, Any]] = [
@@ -58,7 +64,7 @@ LETTER_POLICIES: list[dict[str, Any]] = [
     {"ordered_by": "header:key", "max_attempts": 1},
     {"priority": True},
     {"max_depth": 2},
-    {"requeue_delay": 8.0, "max_attempts": 2},
+    {"requeue_delay": 8.0, "max_requeue_delay": 20.0, "max_attempts": 2},
 ]
 KEYS = ["x", "y", ""]
 PRIORITIES = ["high", "low", ""]
@@ -370,7 +376,7 @@ class Together(RuleBasedStateMachine):
         self._count_gone()
         for channel in self._channels():
             left = (channel.depth, channel.in_flight_count, channel.deferred_count, channel.leaving)
-            assert left == (0, 0, 0, []), (channel.topic.name, channel.name, channel.policy)
+            assert left == (0, 0, 0, []), (left, channel.topic.name, channel.name, channel.policy)
             assert not channel.cursor._pending.count
         for name in CHANNELS:
             missing = [
