@@ -167,7 +167,7 @@ class IBroker(Interface):
         "True: commands wait for an answer of the authorizer, or for the next turn, or megabytes of publishes are not "
         "stored yet. Nothing is read meanwhile"
     )
-    is_draining = Attribute("True: publishes are refused. Version 2, as all up to max_heartbeat_interval")
+    is_draining = Attribute("True: publishes are refused. Version 2, as all up to exceeded")
     version = Attribute("the version of nsqd that the broker is compatible with")
     max_subscriptions = Attribute("subscriptions of this connection")
     max_range = Attribute("messages that one call about ranges may name")
@@ -176,6 +176,11 @@ class IBroker(Interface):
     msg_timeout = Attribute("seconds of the default message timeout")
     max_msg_timeout = Attribute("seconds of the longest one")
     max_heartbeat_interval = Attribute("seconds of the longest interval of heartbeats that a client may ask for")
+    body_timeout = Attribute(
+        "seconds in which a command must come in full, or go on coming at min_body_rate; 0 for any"
+    )
+    min_body_rate = Attribute("bytes a second")
+    exceeded = Attribute("the name of the option whose limit `had_no_effect` found exceeded; empty otherwise")
     max_msg_size = Attribute("bytes of the largest message")
     max_body_size = Attribute("bytes of the largest publish of several messages, with 4 for each and 4 for the count")
     max_ready_count = Attribute("the largest count that `IConsumer.ready` takes")
@@ -190,6 +195,12 @@ class IBroker(Interface):
 
     def refused(error: ClientError) -> None:
         """Count a mistake that the protocol found, and write the log line. The broker's own are logged. Version 2."""
+
+    def had_no_effect(now: float) -> None:
+        """
+        Count a command that changed no message: too many in a row make the connection wait, and then are refused
+        (ClientError), as `--max-idle-commands` says. Version 2.
+        """
 
     def schedule(due: float, call: Callable[[float], None]) -> Callable[[], None]:
         """
@@ -209,6 +220,7 @@ class IBroker(Interface):
         headers: Sequence[Mapping[str, str] | bytes] | None = None,
         delays: Sequence[float] | None = None,
         each: bool = False,
+        assigned: Assigned | None = None,
     ) -> None:
         """
         Store messages, all or none, to be delivered after `delay` seconds. The topic is made when there is none. After
@@ -218,6 +230,7 @@ class IBroker(Interface):
         Version 2: `headers` are those of each message, as names and values or encoded as in docs/protocol-v3.md;
         `delays`, in the place of `delay`, is the delay of each message. `each`: these are publishes of one message each
         that came together; the limit of several does not apply, and what is answered is true of each of them.
+        `assigned` is told the ids of the messages before `answered` is told None.
         """
 
     def subscribe(
@@ -286,7 +299,7 @@ class IConsumer(Interface):
     def requeue(message_id: bytes, delay: float, now: float, reason: str = "") -> None:
         """
         Have it delivered again after `delay` seconds, at most `max-req-timeout`. `reason` (version 2) says why it could
-        not be handled.
+        not be handled: it is logged, and becomes a header of the dead letter if there is one now.
         """
 
     def touch(message_id: bytes, now: float) -> None:

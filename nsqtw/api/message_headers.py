@@ -45,6 +45,9 @@ _OF_ANSWERS = (b"X-Nsq-Content-Type", b"nsq;")
 """The field that NSQ's own answers have, and how its value begins. A client that sends it back means no header."""
 _TRACE_FIELDS = {name.title().encode(): name for name in (TRACEPARENT, TRACESTATE)}
 _PARAMETERS = (TTL, ID, PRIORITY)
+_HEADERS_TOO_BIG = failure(
+    413, "BODY_TOO_BIG", detail="The headers of all messages together are larger than --max-body-size."
+)
 
 
 class EndsEarly(ClientError):
@@ -101,17 +104,30 @@ def messages_with_headers(body: bytes, limits: Limits, common: Mapping[str, str]
     messages: list[bytes] = []
     headers: list[bytes] = []
     known: dict[bytes, bytes] = {}
+    total = 0
     offset = len(MAGIC) + SIZE_BYTES
     for index in range(count):
         raw, offset = _sized(body, offset, index)
         checked = known.get(raw)
         if checked is None:
             checked = known[raw] = _checked(raw, common, index)
+        if common:
+            total += len(checked)
+            check_headers_bytes(total, limits)
         message, offset = _sized(body, offset, index)
         check_size(index, len(message), limits.max_msg_size)
         headers.append(checked)
         messages.append(message)
     return messages, headers
+
+
+def check_headers_bytes(total: int, limits: Limits) -> None:
+    """
+    Check the size of the headers of all messages of a request: those in its head are stored with each message, and
+    would make more of a body than may be sent. Refused.
+    """
+    if total > limits.max_body_size:
+        raise Refused(_HEADERS_TOO_BIG)
 
 
 def _sized(body: bytes, offset: int, index: int) -> tuple[bytes, int]:

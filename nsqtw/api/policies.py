@@ -16,12 +16,16 @@ GET and PUT /v2/topic/policy and /v2/channel/policy: what a topic or channel pro
 PUT. `set` has what was set by PUT, `unused` a line about each table, or what was set, that is left out because it
 contradicts others. The body of a PUT has the settings to set; null removes one. It is answered as GET is, when the
 change is saved. The settings are declared in `options.policies`.
+
+A PUT needs `admin` for the channel or topic, and to name a dead-letter topic `admin` for that one, too: the broker
+publishes to it, and a redrive finishes messages there.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.logger import Logger
@@ -58,12 +62,15 @@ from nsqtw.options.policies import (
     setting_named,
     settings_of,
 )
+from nsqtw.rights import ADMIN
 
 Owner = Topic | Channel
 """An object that has a policy."""
 
 _TOPIC_WORDS = ("INVALID_REQUEST", "MISSING_ARG_TOPIC")
 _TOO_BIG = failure(413, "BODY_TOO_BIG")
+_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
+_DEAD_LETTER_TOPIC = "dead_letter_topic"
 
 _log = Logger()
 
@@ -170,11 +177,25 @@ class Policies(Section):
         try:
             given = _changed(_class_of(owner), owner.given_policy, request.body)
             shown = document(self._document(owner, given, must_fit=True))
-            if is_dry_run:
-                return shown
-            owner.set_policy(given)
+            if isinstance(owner, Channel):
+                owner.check_policy(given)
         except InvalidPolicy as error:
             raise Refused(failure(400, "INVALID_POLICY", detail=str(error))) from error
+        if is_dry_run:
+            return shown
+        change = partial(self._set, request, owner, given, shown, is_ephemeral=is_ephemeral)
+        letters = given.get(_DEAD_LETTER_TOPIC, "")
+        if letters and letters != owner.given_policy.get(_DEAD_LETTER_TOPIC):
+            return request.require(ADMIN, letters, "", change)
+        return change()
+
+    def _set(
+        self, request: HttpRequest, owner: Owner, given: dict[str, Any], shown: Answer, *, is_ephemeral: bool
+    ) -> Answer | None:
+        """Change the policy, and answer when that is saved."""
+        if owner.exiting:  # deleted while the authorizer was asked
+            return _NOT_FOUND
+        owner.set_policy(given)
         self._pump.wake()
         if is_ephemeral:
             return shown

@@ -27,7 +27,7 @@ from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
 from nsqtw.api.log_position import TIME, parse_time
-from nsqtw.api.message_headers import EndsEarly, encode, headers_of_request, messages_with_headers
+from nsqtw.api.message_headers import EndsEarly, check_headers_bytes, encode, headers_of_request, messages_with_headers
 from nsqtw.core.headers import ID, PRIORITIES
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
@@ -44,6 +44,7 @@ from nsqtw.http.responses import (
     document,
     exiting,
     failure,
+    not_stored,
     text,
 )
 from nsqtw.http.routes import Handler, HandlerOfHead
@@ -66,6 +67,7 @@ _ID_OF_MANY = failure(
 )
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 _INVALID_DELIVER_AT = failure(400, "INVALID_DELIVER_AT")
+_DELIVER_AT_OF_MANY = failure(400, "INVALID_DELIVER_AT", detail="/mpub delivers at once: use /pub for each message.")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _DELIVER_AT = Parameter("deliver_at", TIME)
@@ -86,6 +88,7 @@ _NOT_TAKEN: Errors = {
     404: ["CHANNEL_NOT_FOUND"],
     429: ["CHANNEL_FULL"],
     **FAILED,
+    501: ["HEADERS_NOT_STORED"],
     503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS"],
 }
 
@@ -168,7 +171,7 @@ class Publishing(Section):
         max_body="max_body_size",
         success=_OK_OR_IDS,
         errors={
-            400: [*_BAD_PUBLISH, "INVALID_HEADERS"],
+            400: [*_BAD_PUBLISH, "INVALID_HEADERS", "INVALID_DELIVER_AT"],
             413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
             **_NOT_TAKEN,
         },
@@ -194,8 +197,10 @@ class Publishing(Section):
             return OK
         if is_plain:
             self._put(request, topic, messages)
-        else:
-            self._put_as_asked(request, topic, messages, params, None if headers is None else [headers] * len(messages))
+            return None
+        if headers is not None and len(messages) > 1:
+            check_headers_bytes(len(headers) * len(messages), self._limits)
+        self._put_as_asked(request, topic, messages, params, None if headers is None else [headers] * len(messages))
         return None
 
     def _publish_with_headers(self, request: HttpRequest, common: Mapping[str, str]) -> Answer | None:
@@ -237,11 +242,14 @@ class Publishing(Section):
     def _for_many(self, headers: Mapping[str, str], params: Mapping[str, str]) -> Handler | None:
         if ID in headers:
             raise Refused(_ID_OF_MANY)
+        if _DELIVER_AT.name in params:
+            raise Refused(_DELIVER_AT_OF_MANY)
+        encoded = encode(headers)
         if truth(params, _HAS_HEADERS.name):
             return partial(self._publish_with_headers, common=headers)
         if not headers and params.keys().isdisjoint((_IDS.name, CHANNEL.name)):
             return None
-        return partial(self.publish_many, headers=encode(headers) if headers else None, is_plain=False)
+        return partial(self.publish_many, headers=encoded or None, is_plain=False)
 
     def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes]) -> None:
         topic.put(messages, 0, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING))
@@ -333,7 +341,7 @@ class _AnswerWithIds:
     def told(self, error: Exception | None) -> None:
         ids = [f"{number:016x}" for number in self._ids]
         done = document({"ids": ids}, _DURABILITY[self._durability])
-        self._request.answer_later(done if error is None else EXITING)
+        self._request.answer_later(done if error is None else not_stored(error, EXITING))
 
 
 def text_messages(body: bytes, limits: Limits) -> list[bytes]:

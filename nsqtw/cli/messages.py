@@ -37,7 +37,8 @@ def _body_text(body: bytes) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({len(body)} bytes)"
 
 
-def _headers_text(headers: Mapping[str, str]) -> str:
+def headers_text(headers: Mapping[str, str]) -> str:
+    """Return headers for a line of text, a dash for none."""
     return ", ".join(f"{name}={value}" for name, value in headers.items()) or "-"
 
 
@@ -103,7 +104,7 @@ async def peek(session: Session, topic: str, channel: str | None, state: str, n:
             {**row, **_letter_row(message.headers), "shown": _body_text(message.body)}
             for row, message in zip(rows, messages, strict=False)
         ]
-    more = (Column("headers", "HEADERS", _headers_text),) if headers else ()
+    more = (Column("headers", "HEADERS", headers_text),) if headers else ()
     return Table(
         (*_COLUMNS, *_STATE_COLUMNS[state], *_LETTER_COLUMNS, *more, Column("shown", "BODY")), rows, "no messages"
     )

@@ -12,7 +12,7 @@ from nsqtw.errors import InvalidHeaders, OptionError
 
 _MAX_MESSAGES = 1000
 _MAX_BYTES = 1 << 20
-"""Messages and bytes of a request."""
+"""Messages and bytes of a request, with the headers."""
 
 
 def headers_of(given: Sequence[str], ttl: str, message_id: str) -> dict[str, str]:
@@ -47,6 +47,7 @@ async def publish_with_headers(
 ) -> int:
     """Publish each message `count` times. Return how many were published. OptionError, ClusterError."""
     published = 0
+    headers_bytes = len(encode_headers(headers))
     waiting: list[tuple[bytes, Mapping[str, str]]] = []
     size = 0
     async with session.cluster() as cluster:
@@ -63,10 +64,11 @@ async def publish_with_headers(
             if "id" in headers and (published or waiting):
                 raise OptionError("an id is that of one message, and stdin has more")
             for _ in range(count):
-                if len(waiting) == _MAX_MESSAGES or size + len(body) > _MAX_BYTES:
+                more = headers_bytes + len(body)
+                if len(waiting) == _MAX_MESSAGES or size + more > _MAX_BYTES:
                     await flush()
                 waiting.append((body, headers))
-                size += len(body)
+                size += more
             if isinstance(messages, StdinMessages) and messages.is_idle:
                 await flush()
         await flush()

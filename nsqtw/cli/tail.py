@@ -22,6 +22,7 @@ from zope.interface import implementer
 from nsqtw.cli.checks import check_name
 from nsqtw.cli.connect import client_options, nsqd_addresses, registered_nsqds
 from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.messages import headers_text
 from nsqtw.cli.output import body_fields, cannot_write, is_terminal, printable
 from nsqtw.cli.problems import Problems
 from nsqtw.cli.session import Session
@@ -44,6 +45,7 @@ async def tail(
     channel: str | None,
     n: int | None,
     json: bool,
+    headers: bool,
     delimiter: str,
     nsqd_tcp_address: tuple[str, ...],
 ) -> int:
@@ -53,7 +55,7 @@ async def tail(
     access = session.usable_access()
     if nsqd_tcp_address:
         access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
-    printer = _Printer(n, json, delimiter_of(delimiter))
+    printer = _Printer(n, delimiter_of(delimiter), is_json=json, shows_headers=headers)
     finds_by_lookup = bool(access.lookupd_http_addresses) and not access.nsqd_tcp_addresses
     if not finds_by_lookup:
         nsqds = await nsqd_addresses(access, topic)
@@ -70,7 +72,11 @@ async def tail(
         lookupd=access.lookupd_http_addresses if finds_by_lookup else (),
         on_problem=problems.add,
         options=client_options(
-            access, max_in_flight=min(_MAX_IN_FLIGHT, n or _MAX_IN_FLIGHT), max_attempts=0, lookupd_poll_interval=5.0
+            access,
+            max_in_flight=min(_MAX_IN_FLIGHT, n or _MAX_IN_FLIGHT),
+            max_attempts=0,
+            lookupd_poll_interval=5.0,
+            headers=headers,
         ),
     )
     printer.consumer = consumer
@@ -164,9 +170,10 @@ class _PipeWatcher:
 class _Printer:
     """Prints messages, and stops the consumer after `left` of them, or when stdout cannot be written."""
 
-    def __init__(self, left: int | None, is_json: bool, end: bytes) -> None:
+    def __init__(self, left: int | None, end: bytes, *, is_json: bool, shows_headers: bool) -> None:
         self._left = left
         self._is_json = is_json
+        self._shows_headers = shows_headers
         self._end = end
         self._is_terminal = is_terminal(sys.stdout)
         self.consumer: Consumer | None = None
@@ -196,10 +203,15 @@ class _Printer:
 
     def _line(self, message: Message) -> bytes:
         if self._is_json:
-            return json.dumps(document_of(message), ensure_ascii=False).encode() + b"\n"
+            document = document_of(message)
+            if self._shows_headers:
+                document["headers"] = dict(message.headers)
+            return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+        headers = headers_text(message.headers) if self._shows_headers else ""
         if self._is_terminal:
-            return printable(message.body.decode("utf-8", "backslashreplace")).encode() + self._end
-        return message.body + self._end
+            before = f"{printable(headers)}\t" if headers else ""
+            return (before + printable(message.body.decode("utf-8", "backslashreplace"))).encode() + self._end
+        return (f"{headers}\t".encode() if headers else b"") + message.body + self._end
 
 
 def document_of(message: Message) -> dict[str, Any]:

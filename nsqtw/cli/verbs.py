@@ -87,6 +87,7 @@ VERBS: tuple[Verb, ...] = (
         channel(is_required=False, help="Channel to consume from; unless given, an ephemeral one that no other has."),
         option("-n", "End after so many messages.", type=click.IntRange(1), metavar="COUNT"),
         flag("--json", "Print an object a line: time, id, attempts, node and body."),
+        flag("--headers", "Print the headers, too: before the body and a tab, in JSON as an object."),
         option("--delimiter", "End of a message on stdout.", default=r"\n"),
         nsqd_tcp_address(),
         description="Print the messages of a topic until Ctrl-C. Without CHANNEL they are copies: what other channels"

@@ -49,6 +49,14 @@ class State(Enum):
     READY = "ready"
 
 
+class Notice(Enum):
+    """What a broker says over protocol V3 without being asked; the values are for log lines."""
+
+    PAUSED = "the topic or the channel is paused: no message comes until it goes on"
+    RESUMED = "the topic and the channel are not paused any more"
+    DRAINING = "the nsqd drains: it takes no more publishes, and will stop"
+
+
 @attrs.frozen
 class Server:
     """The answer to IDENTIFY. Durations are seconds."""
@@ -69,6 +77,7 @@ class Connection:
     def __init__(self, address: str, options: ClientOptions, context: ssl.SSLContext | None = None) -> None:
         self.address = address
         self.state = State.IDENTIFY
+        self.is_draining = False
         self.server = Server()
         self._options = options
         self._context = context
@@ -135,6 +144,10 @@ class Connection:
             self._out += [commands.NOP] * (len(frames) - len(others))
             return messages, others
         return messages, []
+
+    def take_notices(self) -> list[Notice]:
+        """Return what the nsqd said without being asked: V2 has no such frames."""
+        return []
 
     def count_oks(self, data: bytes) -> int:
         """Return how many responses `data` is, if all are OK; 0 if it has to be given to `receive`."""

@@ -18,6 +18,7 @@ from itertools import count
 from time import monotonic
 from typing import Any, Self
 
+from nsqtw.client.connection import Notice
 from nsqtw.client.consumer_policy import (
     STOP_SECONDS,
     Connect,
@@ -267,6 +268,10 @@ class BaseConsumer(ABC):
     def answered_ok(self, link: Link, count: int) -> None:
         """LinkUser API. Only SUB is answered so."""
         self._policy.subscribed(self._owners[link])
+
+    def noticed(self, link: Link, notice: Notice) -> None:
+        """LinkUser API."""
+        self._log.info(f"({link.address}) {notice.value}")
 
     def lost(self, link: Link, reason: str) -> None:
         """LinkUser API."""

@@ -47,12 +47,13 @@ class InvalidFrame(Exception):
 class Frame(NamedTuple):
     """
     A response (`is_error` False) or an error frame. `at` is the place of the command that it answers among those
-    without an answer: V2 answers in order.
+    without an answer: V2 answers in order. `ids` are the ids of the messages of a publish, if they were asked for.
     """
 
     is_error: bool
     data: bytes
     at: int = 0
+    ids: tuple[bytes, ...] = ()
 
 
 class FrameReader:

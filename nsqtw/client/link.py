@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from nsqtw.client.connection import Notice
 from nsqtw.client.event_loop import EventLoop, Timer, Transport, reason_of
 from nsqtw.client.frames import Frame
 from nsqtw.client.lookup import host_and_port
@@ -36,6 +37,9 @@ class LinkUser(Protocol):
 
     def answered_ok(self, link: Link, count: int) -> None:
         """The nsqd answered OK `count` times, and nothing else."""
+
+    def noticed(self, link: Link, notice: Notice) -> None:
+        """The broker said something without being asked."""
 
     def lost(self, link: Link, reason: str) -> None:
         """The connection is closed, after `ready`."""
@@ -131,6 +135,9 @@ class Link:
                 return
             self._is_ready = True
             self._owner = self._user.ready(self)
+        if self._is_ready:
+            for notice in connection.take_notices():
+                self._user.noticed(self, notice)
         if messages or frames:
             self._user.received(self, messages, frames)
         if connection.failure is not None:

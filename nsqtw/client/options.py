@@ -67,6 +67,8 @@ class ClientOptions:
     """V3 is for nsqtw brokers that are started with --protocol=V2,V3."""
     headers: bool = _option(False, parse_boolean)
     """Have headers delivered over V2, too, by a broker that has them. Over V3 they always are."""
+    message_ids: bool = _option(False, parse_boolean)
+    """Over V3: be told the ids of published messages, `Producer.publish_with_ids`."""
     dial_timeout: float = _option(1.0, _duration)
     """Time to connect."""
     read_timeout: float = _option(60.0, _duration, 0.1, 300.0)
@@ -131,6 +133,8 @@ class ClientOptions:
             raise OptionError(f"invalid protocol {self.protocol!r}: it must be {V2} or {V3}")
         if self.protocol == V3 and (self.snappy or self.deflate or self.sample_rate):
             raise OptionError("protocol V3 has neither compression nor sample_rate")
+        if self.message_ids and self.protocol != V3:
+            raise OptionError("message_ids are told over protocol V3: give the option protocol='V3', too")
         if self.heartbeat_interval > self.read_timeout:
             raise OptionError(
                 f"HeartbeatInterval {show_duration(self.heartbeat_interval)} must be less than "

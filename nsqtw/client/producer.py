@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Self
 
+from nsqtw.client.connection import Notice
 from nsqtw.client.consumer import addresses
 from nsqtw.client.event_loop import EventLoop, Future, Logger, Outcome, Timer
 from nsqtw.client.frames import Frame
@@ -69,6 +70,8 @@ class BaseProducer(ABC):
         self._opening: Link | None = None
         self._next = 0
         self._failures: list[ClientLibraryError] = []
+        self._drained: set[str] = set()
+        """The addresses of nsqds that drained since the last connection to one that did not."""
         self._starting: list[Any] = []
         self._is_stopping = False
         self._is_ending = False
@@ -135,23 +138,20 @@ class BaseProducer(ABC):
         Publish several messages in one command, all or none. `headers` are those of each message. The result and errors
         are as for `publish`.
         """
-        policy = self._begin()
-        bodies = [body if type(body) is bytes else _as_bytes(body) for body in bodies]
-        future: Any = self._loop.future()
-        if self._is_stopping:
-            self._loop.reject(future, Stopped())
-        elif not is_valid_name(topic):
-            self._loop.reject(future, Refused(f"E_BAD_TOPIC MPUB topic name {quoted(topic)} is not valid"))
-        elif not bodies:
-            self._loop.reject(future, Refused("E_BAD_BODY MPUB invalid message count 0"))
-        elif not all(bodies):
-            self._loop.reject(future, Refused("E_BAD_MESSAGE MPUB invalid message(0) body size 0"))
-        elif headers is not None and len(headers) != len(bodies):
-            raise ValueError(f"headers for {len(headers)} of {len(bodies)} messages")
-        else:
-            self._send(policy, topic, bodies, 0, headers, future)
-        published: Future[None] = future
+        published: Future[None] = self._publish_many(topic, bodies, headers, wants_ids=False)
         return published
+
+    def publish_with_ids(
+        self, topic: str, bodies: Sequence[bytes], *, headers: Sequence[Headers] | None = None
+    ) -> Future[tuple[bytes, ...]]:
+        """
+        Publish one or more messages as `multi_publish` does. The result is their ids, as `Message.id` has them, in
+        their order. OptionError at once without the options protocol="V3" and `message_ids`.
+        """
+        if not self.options.message_ids:
+            raise OptionError("ids of messages are told to producers with the options protocol='V3', message_ids=True")
+        future: Future[tuple[bytes, ...]] = self._publish_many(topic, bodies, headers, wants_ids=True)
+        return future
 
     def stop(self, seconds: float = STOP_SECONDS) -> Future[None]:
         """
@@ -191,6 +191,12 @@ class BaseProducer(ABC):
         self._link = link
         self._failures.clear()
         assert self._policy is not None
+        if link.connection.is_draining:
+            self._drained.add(link.address)
+            if self._has_other:
+                return _NO_CONSUMER  # `noticed` is called next
+        else:
+            self._drained.clear()
         self._policy.connected(link.connection)
         starting, self._starting = self._starting, []
         for future in starting:
@@ -217,14 +223,25 @@ class BaseProducer(ABC):
         assert self._policy is not None
         if messages or not self._policy.answered(frames):
             link.fail(InvalidResponse("the nsqd sent a frame that nothing asked for"))
-        self._end_if_idle()
+        self._after_answers()
 
     def answered_ok(self, link: Link, count: int) -> None:
         """LinkUser API."""
         assert self._policy is not None
         if not self._policy.answered_ok(count):
             link.fail(InvalidResponse("the nsqd sent a frame that nothing asked for"))
-        self._end_if_idle()
+        self._after_answers()
+
+    def noticed(self, link: Link, notice: Notice) -> None:
+        """LinkUser API. Of a draining nsqd the answers are awaited; what is published now goes to another one."""
+        assert self._policy is not None
+        if notice is not Notice.DRAINING:
+            return
+        self._drained.add(link.address)
+        self._log.warn(f"({link.address}) {notice.value}")
+        if self._has_other:
+            self._policy.hold()
+            self._leave_drained()
 
     def lost(self, link: Link, reason: str) -> None:
         """LinkUser API."""
@@ -234,6 +251,8 @@ class BaseProducer(ABC):
         if not self._is_stopping:
             self._log.warn(f"({link.address}) connection lost - {reason}")
         self._policy.lost(NotConnected(f"not connected: {reason}"))
+        if (self._policy.is_waiting or self._starting) and not self._is_ending:
+            self._connect()
         self._end_if_idle()
 
     # -- inside
@@ -255,6 +274,27 @@ class BaseProducer(ABC):
             )
         return self._policy
 
+    def _publish_many(
+        self, topic: str, bodies: Sequence[bytes], headers: Sequence[Headers] | None, *, wants_ids: bool
+    ) -> Any:
+        """Publish messages in one command. Returns a future."""
+        policy = self._begin()
+        bodies = [body if type(body) is bytes else _as_bytes(body) for body in bodies]
+        future: Any = self._loop.future()
+        if self._is_stopping:
+            self._loop.reject(future, Stopped())
+        elif not is_valid_name(topic):
+            self._loop.reject(future, Refused(f"E_BAD_TOPIC MPUB topic name {quoted(topic)} is not valid"))
+        elif not bodies:
+            self._loop.reject(future, Refused("E_BAD_BODY MPUB invalid message count 0"))
+        elif not all(bodies):
+            self._loop.reject(future, Refused("E_BAD_MESSAGE MPUB invalid message(0) body size 0"))
+        elif headers is not None and len(headers) != len(bodies):
+            raise ValueError(f"headers for {len(headers)} of {len(bodies)} messages")
+        else:
+            self._send(policy, topic, bodies, 0, headers, future, wants_ids=wants_ids)
+        return future
+
     def _send(
         self,
         policy: ProducerPolicy,
@@ -263,6 +303,8 @@ class BaseProducer(ABC):
         delay_ms: int,
         headers: Sequence[Headers] | None,
         future: Any,
+        *,
+        wants_ids: bool = False,
     ) -> None:
         """Send one command. Its answer completes `future`. OptionError for headers over V2."""
         try:
@@ -270,7 +312,7 @@ class BaseProducer(ABC):
         except InvalidHeaders as error:
             self._loop.reject(future, Refused(f"E_BAD_HEADERS {error}"))
             return
-        policy.send(topic, command, future)
+        policy.send(topic, command, future, wants_ids=wants_ids)
 
     def _connect(self) -> None:
         if self._opening is None and self._link is None:
@@ -299,9 +341,26 @@ class BaseProducer(ABC):
         for future in starting:
             self._loop.reject(future, error)
 
+    @property
+    def _has_other(self) -> bool:
+        """Whether there is an nsqd that is not known to drain."""
+        return not self._drained.issuperset(self._addresses)
+
+    def _leave_drained(self) -> None:
+        """Close the connection to a draining nsqd once it has answered."""
+        link, policy = self._link, self._policy
+        if link is not None and policy is not None and link.address in self._drained:
+            if self._has_other and policy.is_answered:
+                link.close()
+
     def _end_if_idle(self) -> None:
         if self._is_stopping and not self.pending_count:
             self._end()
+
+    def _after_answers(self) -> None:
+        if self._drained:
+            self._leave_drained()
+        self._end_if_idle()
 
     def _end(self) -> None:
         """Close. The publishes without an answer fail."""

@@ -51,6 +51,10 @@ class _Batch:
         """When the batch is sent at the latest."""
 
 
+class _WantIds(list[Future]):
+    """The future of a command, whose result is the ids of its messages."""
+
+
 class ProducerPolicy:
     """
     `resolve` and `reject` complete futures, and `is_done` says whether one is complete, which before its answer means
@@ -63,7 +67,7 @@ class ProducerPolicy:
         batching: Batching | None,
         commands: WireCommands,
         *,
-        resolve: Callable[[Future], object],
+        resolve: Callable[..., object],
         reject: Callable[[Future, Exception], None],
         is_done: Callable[[Future], bool],
         clock: Callable[[], float],
@@ -105,11 +109,14 @@ class ProducerPolicy:
             self._connection.send(self.commands.pub(topic, body))
             self._changed()
 
-    def send(self, topic: str, command: bytes, future: Future) -> None:
-        """Send a command behind everything before it for its topic. Its answer completes `future`."""
+    def send(self, topic: str, command: bytes, future: Future, *, wants_ids: bool = False) -> None:
+        """
+        Send a command behind everything before it for its topic. Its answer completes `future`, with the ids of the
+        messages if `wants_ids`.
+        """
         if self._batches:
             self._send_batch(topic)
-        self._send(command, [future])
+        self._send(command, _WantIds([future]) if wants_ids else [future])
 
     def send_batches(self) -> None:
         """Send all collected publishes."""
@@ -132,6 +139,20 @@ class ProducerPolicy:
         for command, futures in waiting:
             if not all(map(self._is_done, futures)):
                 self._send(command, futures)
+
+    def hold(self) -> None:
+        """Send nothing more over this connection: publishes wait for the next one."""
+        self._connection = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether all that was sent is answered."""
+        return not self._unanswered
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether publishes wait for a connection."""
+        return bool(self._waiting)
 
     def connect_failed(self, error: Exception) -> None:
         """No nsqd can be reached: the publishes that wait fail."""
@@ -173,7 +194,7 @@ class ProducerPolicy:
                 if frame.is_error:
                     self._reject(future, Refused(frame.data.decode("utf-8", "replace")))
                 else:
-                    self._resolve(future)
+                    self._resolve(future, frame.ids if type(entry) is _WantIds else None)
         return True
 
     # -- inside
@@ -216,4 +237,4 @@ class ProducerPolicy:
 
 
 def _futures(entry: Future | list[Future]) -> list[Future]:
-    return entry if type(entry) is list else [entry]
+    return entry if isinstance(entry, list) else [entry]

@@ -17,6 +17,8 @@ from nsqtw.protocols.headers import encode_headers
 from nsqtw.protocols.v3 import codec
 
 MAGIC: Final = b"  V3"
+MESSAGE_IDS: Final = "message_ids"
+"""The feature: CONFIRM has the ids of messages."""
 SUBSCRIPTION: Final = 1
 LAST_PING: Final = 0xFFFFFFFF
 """The id of the PING of a consumer that stops: behind its PONG there is no message."""
@@ -99,6 +101,7 @@ def hello(options: ClientOptions) -> bytes:
         "hostname": options.hostname,
         "user_agent": options.user_agent,
         "heartbeat_interval": 0 if interval < 0 else int(interval * 1000),
+        "features": [MESSAGE_IDS] if options.message_ids else [],
     }
     return codec.frame_of(codec.HELLO, 0, _SIZE_2.pack(len(secret)) + secret + json.dumps(document).encode())
 

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Final
 
 from nsqtw.client import v3_commands
-from nsqtw.client.connection import Server
+from nsqtw.client.connection import Notice, Server
 from nsqtw.client.frames import Frame, FrameReader, InvalidFrame
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
@@ -39,7 +39,13 @@ _KIND_AT: Final = 4
 _V2_ERROR: Final = 0
 """The type that an error frame of V2 has when it is read as a frame of V3."""
 _V2_TEXT_AT: Final = 8
+_NOTICES: Final = {
+    codec.PAUSED: Notice.PAUSED,
+    codec.RESUMED: Notice.RESUMED,
+    codec.DRAINING: Notice.DRAINING,
+}
 _ID: Final = struct.Struct(">8xI")
+_CONFIRMED: Final = struct.Struct(">IIQI")
 _PAIR: Final = struct.Struct(">II")
 _SIZE: Final = struct.Struct(">I")
 _SIZE_2: Final = struct.Struct(">H")
@@ -54,6 +60,8 @@ class V3Connection:
         self.server = Server()
         self.failure: InvalidResponse | None = None
         self.is_ready = False
+        self.is_draining = False
+        self._notices: list[Notice] = []
         self._options = options
         self._out: list[bytes] = [v3_commands.MAGIC, v3_commands.hello(options)]
         self._fins: list[int] = []
@@ -124,6 +132,11 @@ class V3Connection:
             messages = []  # the broker delivers them again
         return messages, frames
 
+    def take_notices(self) -> list[Notice]:
+        """WireConnection API."""
+        notices, self._notices = self._notices, []
+        return notices
+
     def count_oks(self, data: bytes) -> int:
         """WireConnection API: one CONFIRM of the next publishes is the usual answer."""
         sent = self._sent
@@ -149,6 +162,10 @@ class V3Connection:
         if kind == codec.DELIVER:
             messages += self._delivered(frame, owner)
         elif kind == codec.CONFIRM:
+            if frame.flags & codec.MESSAGE_IDS:
+                for number, ids in _ids_of(frame.payload).items():
+                    frames.append(Frame(False, _OK.data, self._answered(number), tuple(ids)))
+                return
             for first, count in _PAIR.iter_unpack(frame.payload):
                 for number in range(first, first + min(count, len(self._sent))):
                     frames.append(Frame(False, _OK.data, self._answered(number)))
@@ -159,6 +176,9 @@ class V3Connection:
         elif kind == codec.PONG:
             if frame.id == v3_commands.LAST_PING:
                 frames.append(_CLOSE_WAIT)
+        elif kind in _NOTICES:
+            self.is_draining = self.is_draining or kind == codec.DRAINING
+            self._notices.append(_NOTICES[kind])
         elif kind == codec.WELCOME:
             self._welcome(frame.payload)
         elif kind == _V2_ERROR and not self.is_ready:
@@ -180,6 +200,8 @@ class V3Connection:
             document: dict[str, Any] = json.loads(payload)
             if document["auth_required"]:
                 raise InvalidResponse("Auth Required")
+            if self._options.message_ids and v3_commands.MESSAGE_IDS not in document["features"]:
+                raise InvalidResponse("the nsqd does not tell the ids of messages")
             timeout = self._options.msg_timeout or document["msg_timeout"] / 1000
             identity = str(document["identity"])
             self.server = Server(
@@ -220,6 +242,14 @@ class V3Connection:
             raise InvalidResponse(f"the nsqd answered publish {number}, which was not sent") from None
         del sent[at]
         return at
+
+
+def _ids_of(payload: bytes) -> dict[int, list[bytes]]:
+    """Return the message ids of each PUBLISH in a CONFIRM that has them."""
+    found: dict[int, list[bytes]] = {}
+    for number, _, first, count in _CONFIRMED.iter_unpack(payload):
+        found.setdefault(number, []).extend([b"%016x" % one for one in range(first, first + count)])
+    return found
 
 
 def _headers(table: bytes) -> list[Mapping[str, str]]:

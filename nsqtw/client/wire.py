@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from nsqtw.client import commands
-from nsqtw.client.connection import Connection, Server
+from nsqtw.client.connection import Connection, Notice, Server
 from nsqtw.client.frames import Frame
 from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import V3, ClientOptions
@@ -41,17 +41,22 @@ class WireCommands(Protocol):
 
 
 class WireConnection(Protocol):
-    """A connection of a protocol. `failure` is why it cannot be used any more, after the handshake."""
+    """
+    A connection of a protocol. `failure` is why it cannot be used any more, after the handshake. `is_draining`: the
+    broker has said that it takes no more publishes.
+    """
 
     address: str
     server: Server
     failure: InvalidResponse | None
+    is_draining: bool
 
     @property
     def is_ready(self) -> bool: ...
     def send(self, command: bytes) -> None: ...
     def data_to_send(self) -> bytes: ...
     def receive(self, data: bytes, owner: MessageOwner) -> tuple[list[Message], list[Frame]]: ...
+    def take_notices(self) -> list[Notice]: ...
     def count_oks(self, data: bytes) -> int: ...
 
 

@@ -18,7 +18,7 @@ from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
 from nsqtw.cluster.model import Cancelled, Node, NodeMessages, NodePolicy, Partial, RedriveProgress, Seek
-from nsqtw.errors import ClusterError, InvalidHeaders, NoServerAnswered, UnknownObject, Unsupported
+from nsqtw.errors import ClusterError, InvalidHeaders, NoServerAnswered, ServerFailed, UnknownObject, Unsupported
 
 V = TypeVar("V")
 
@@ -30,6 +30,8 @@ MAX_MESSAGES = 1000
 _SEEK = "/v2/channel/seek"
 _REDRIVE = "/v2/channel/redrive"
 _CANCEL = "/v2/topic/cancel"
+_IS_NO_BODY = "BAD_BODY"
+"""The answer of a node that takes a body with headers for one with an impossible count."""
 _ELSEWHERE = (
     *("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND", "MESSAGE_NOT_DEFERRED"),
     *("DEAD_LETTERS_NOT_FOUND", "REDRIVE_NOT_FOUND"),
@@ -137,8 +139,8 @@ class Cluster(Changes, Maintenance):
         self, topic: str, messages: Sequence[tuple[bytes, Mapping[str, str]]], *, node: str = ""
     ) -> str:
         """
-        Publish messages that have headers, all or none, as `publish` does. A node that does not know headers refuses.
-        ClusterError for headers that cannot be sent.
+        Publish messages that have headers, all or none, as `publish` does. Unsupported for a node that does not know
+        headers, ClusterError for headers that cannot be sent.
         """
         try:
             body = mpub_body(messages)
@@ -146,7 +148,10 @@ class Cluster(Changes, Maintenance):
             raise ClusterError(str(error)) from error
         target = await self._publisher(topic, node)
         parameters = {"topic": topic, "binary": "true", "headers": "true"}
-        split(NSQD, await ask_all([self.requests.post(NSQD, self.request_address(target), "/mpub", parameters, body)]))
+        outcomes = await ask_all([self.requests.post(NSQD, self.request_address(target), "/mpub", parameters, body)])
+        if isinstance(outcomes[0], ServerFailed) and outcomes[0].code == _IS_NO_BODY:
+            raise Unsupported(f"{target.http_address} keeps no headers of messages; nsqd of a later nsqtw does")
+        split(NSQD, outcomes)
         return target.http_address
 
     async def set_durability(self, topic: str, durability: str) -> Done:

@@ -108,15 +108,15 @@ class Channel(PolicyChannel):
             self._record_finished(deliveries, now)
         self._count_finished(consumer, count)
 
-    def requeue(self, consumer: Consumer, message_id: bytes, delay: float, now: float) -> str | None:
-        """REQ, `delay` in seconds. Returns why it failed, or None."""
+    def requeue(self, consumer: Consumer, message_id: bytes, delay: float, now: float, detail: str = "") -> str | None:
+        """REQ, `delay` in seconds. `detail`: what the client says about it. Returns why it failed, or None."""
         (delivery,) = consumer.in_flight.take((message_id,))
         if delivery is None:
             return self._why_not(message_id)
         due = now + delay
         if delay <= 0:
-            self._deliver_again([(message_id, delivery)], now, REQUEUED)
-        elif not self.undelivered.take_failed(message_id, delivery, REQUEUED, due):
+            self._deliver_again([(message_id, delivery)], now, REQUEUED, detail)
+        elif not self.undelivered.take_failed(message_id, delivery, REQUEUED, due, detail):
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
         self.requeue_count += 1

@@ -29,6 +29,12 @@ class PolicyChannel(DeliveringChannel):
 
     def set_policy(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
+        self.check_policy(given)
+        self._set_policy(given)
+        self._touch()
+
+    def check_policy(self, given: Mapping[str, Any]) -> None:
+        """Check settings as `set_policy` does, and change nothing. InvalidPolicy."""
         for name in ("ordered_by", "priority"):
             if self.ephemeral and given.get(name):
                 raise InvalidPolicy(f"{name} is for durable channels, and {self.name} is ephemeral")
@@ -37,8 +43,6 @@ class PolicyChannel(DeliveringChannel):
         problem = misfit(policy, topic.name) if uses_dead_letters(policy) else None
         if problem is not None:
             raise InvalidPolicy(problem)
-        self._set_policy(given)
-        self._touch()
 
     def follow_policy(self) -> None:
         """The options may say something else of this channel. What was set while a broker ran stays."""

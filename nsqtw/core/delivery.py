@@ -206,16 +206,18 @@ class DeliveringChannel(ChannelBase):
 
     # -- failed deliveries
 
-    def _deliver_again(self, deliveries: Iterable[tuple[bytes, Delivery]], now: float, reason: str) -> None:
+    def _deliver_again(
+        self, deliveries: Iterable[tuple[bytes, Delivery]], now: float, reason: str, detail: str = ""
+    ) -> None:
         """
         These deliveries failed: the messages are delivered again, at once or after the delay of the policy, or become
-        dead letters.
+        dead letters. `detail` is what the client said about it.
         """
         position, delays, take_failed = self.position, self.requeue_delay, self.undelivered.take_failed
         first_due = inf
         for message_id, delivery in deliveries:
             due = now if delays is None else delays.due(delivery.attempts, now)
-            if take_failed(message_id, delivery, reason, due):
+            if take_failed(message_id, delivery, reason, due, detail):
                 continue
             if due > now:
                 position.defer(message_id, delivery, due)

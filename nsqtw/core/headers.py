@@ -48,6 +48,7 @@ NO_HEADERS: Final = b""
 PRIORITIES: Final = ("high", "normal", "low")
 MAX_ID_BYTES: Final = 255
 
+_MAX_REMEMBERED: Final = 512
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _WHOLE_MS = re.compile(r"[1-9][0-9]{0,14}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -99,10 +100,17 @@ def decode_headers(encoded: bytes) -> dict[str, str]:
         raise InvalidHeaders("the headers of a message are damaged") from None
 
 
-@lru_cache(maxsize=4096)
 def header(encoded: bytes, name: str) -> str | None:
-    """Return the value of one header of a message; None without it. Cached: many messages have equal headers."""
+    """Return the value of one header of a message; None without it."""
+    return _known_header(encoded, name) if len(encoded) <= _MAX_REMEMBERED else _header(encoded, name)
+
+
+def _header(encoded: bytes, name: str) -> str | None:
     return decode_headers(encoded).get(name)
+
+
+_known_header = lru_cache(maxsize=4096)(_header)
+"""Many messages have equal headers. Large ones are mostly not equal, and would fill the memory."""
 
 
 def check_encoded(encoded: bytes) -> bytes:

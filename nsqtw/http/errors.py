@@ -31,6 +31,7 @@ DETAILS: Final[dict[str, str]] = {
     "EPHEMERAL_TOPIC": "An ephemeral topic has no log.",
     "EXITING": "The message or change could not be stored, which /ping explains, or broker or topic are going away.",
     "FORBIDDEN": "The secret is known, and does not grant this.",
+    "HEADERS_NOT_STORED": "The storage backend stores no headers and no messages for one channel: publish without.",
     "HOLD_NOT_FOUND": "The broker has no such hold, or its time is over: what was copied may lack messages.",
     "INTERNAL_ERROR": "The broker failed to serve this; its log has the cause.",
     "INVALID_ARG_CHANNEL": f"The channel's name {_NAME}.",

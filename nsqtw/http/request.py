@@ -29,14 +29,13 @@ from urllib.parse import unquote_to_bytes
 import attrs
 from twisted.logger import Logger, LogLevel
 
-from nsqtw.errors import Overflow
 from nsqtw.gocompat.time import duration_text
 from nsqtw.http.bearer_auth import secret_in
 from nsqtw.http.head_cache import CachedHead
 from nsqtw.http.headers import sent_by_a_page
 from nsqtw.http.parser import RequestHead
 from nsqtw.http.query import parameters
-from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, SWITCHED, Answer, Refused, channel_full, stream_head
+from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, SWITCHED, Answer, Refused, not_stored, stream_head
 from nsqtw.http.routes import BODY_IGNORED, FREE, Route
 from nsqtw.interfaces import Waiter
 from nsqtw.net.addresses import address_text
@@ -104,7 +103,7 @@ class HttpRequest:
     _identity = ""
     """Whose credential the request shows; empty without one."""
     _later: Answer | None = None
-    _if_failed: Answer | None = None
+    _if_failed: Answer = INTERNAL_ERROR
     _streamer: Streamer | None = None
     _on_lost: Callable[[], None] | None = None
     _on_stop: Callable[[], None] | None = None
@@ -352,7 +351,7 @@ class HttpRequest:
             connection.request_done(self)
 
     def waiter(self, done: Answer, failed: Answer) -> Waiter:
-        """Return a waiter for the broker, which answers with `done` or `failed`, or says that a channel is full."""
+        """Return a waiter for the broker, which answers with `done`, `failed`, or the word of the error."""
         self._later, self._if_failed = done, failed
         return self._told
 
@@ -368,11 +367,33 @@ class HttpRequest:
         if self._connection is not None:
             self._connection.transport.abortConnection()
 
+    def require(self, needs: str, topic: str, channel: str, then: Callable[[], Answer | None]) -> Answer | None:
+        """
+        For the answer of a handler: what `then` returns if the credential has this permission besides that of the
+        route; None while it is not known.
+        """
+        connection = self._connection
+        if connection is None or connection.factory.bearer_auth is None:
+            return then()
+        answers: list[Answer | None] = []
+        is_late = False
+
+        def decided(error: Answer | None, identity: str) -> None:
+            answer = error if error is not None else then()
+            if not is_late:
+                answers.append(answer)
+            elif answer is not None:
+                self.answer_later(answer)
+
+        connection.factory.bearer_auth.authorize(self._credentials(connection), needs, topic, channel, decided)
+        is_late = True
+        return answers[0] if answers else None
+
     # -- inside
 
     def _told(self, error: Exception | None) -> None:
         if error is not None:
-            self._later = channel_full(error) if isinstance(error, Overflow) else self._if_failed
+            self._later = not_stored(error, self._if_failed)
         self._pump.changed(self)
 
     def _cross_origin(self) -> Answer | None:

@@ -19,7 +19,7 @@ import time
 from email.utils import formatdate
 from typing import Any
 
-from nsqtw.errors import CapReached, Draining, Exiting, NsqtwError, Overflow
+from nsqtw.errors import CapReached, Draining, Exiting, HeadersRefused, NsqtwError, Overflow
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.errors import DETAILS
 
@@ -47,6 +47,7 @@ _REASONS = {
     429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
+    501: b"Not Implemented",
     503: b"Service Unavailable",
 }
 
@@ -157,9 +158,11 @@ def exiting(error: Exiting) -> Answer:
     return DRAINING if isinstance(error, Draining) else EXITING
 
 
-def channel_full(error: Overflow) -> Answer:
-    """A channel has reached a bound of its policy."""
-    return failure(429, "CHANNEL_FULL", (b"Retry-After", b"1"), detail=f"{error}: repeat the request later")
+def not_stored(error: Exception, otherwise: Answer) -> Answer:
+    """A publish was refused by its topic, or could not be stored: what has no word of its own is `otherwise`."""
+    if isinstance(error, Overflow):
+        return failure(429, "CHANNEL_FULL", (b"Retry-After", b"1"), detail=f"{error}: repeat the request later")
+    return HEADERS_NOT_STORED if isinstance(error, HeadersRefused) else otherwise
 
 
 def plain(status: int, message: str) -> Answer:
@@ -208,6 +211,7 @@ EMPTY = Answer(200)
 SWITCHED = Answer(101)
 EXITING = failure(503, "EXITING")
 DRAINING = failure(503, "DRAINING")
+HEADERS_NOT_STORED = failure(501, "HEADERS_NOT_STORED")
 INTERNAL_ERROR = failure(500, "INTERNAL_ERROR")
 INVALID_REQUEST = failure(400, "INVALID_REQUEST")
 NOT_FOUND = failure(404, "NOT_FOUND")

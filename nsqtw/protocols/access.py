@@ -94,9 +94,10 @@ class MessageAccess:
         failed = self.channel.finish(self.consumer, ids, now)
         return [_failure("FIN", message_id, why) for message_id, why in failed] if failed else []
 
-    def requeue_one(self, message_id: bytes, delay: float, now: float) -> ClientError | None:
+    def requeue_one(self, message_id: bytes, delay: float, now: float, reason: str = "") -> ClientError | None:
         """Have a message delivered again after `delay` seconds, or after the nearest that is allowed."""
-        why = self.channel.requeue(self.consumer, message_id, min(max(delay, 0.0), self.options.max_req_timeout), now)
+        delay = min(max(delay, 0.0), self.options.max_req_timeout)
+        why = self.channel.requeue(self.consumer, message_id, delay, now, reason)
         return None if why is None else _failure("REQ", message_id, why)
 
     def touch_one(self, message_id: bytes, now: float) -> ClientError | None:

@@ -1,25 +1,67 @@
 """
-Base class of sessions: `IProtocol`, as a connection calls it.
+Base classes of sessions and of their brokers: `IProtocol` as a connection calls it, `IBroker` as a session does.
 
 Compiled code calls a method directly if it knows the class of the object, and looks it up by name otherwise, five times
-for a PUB. So V2 and V3 sessions have this base class, which others may have, too; all other sessions are wrapped in a
-`SessionAdapter`.
+for a PUB. So V2 and V3 sessions have the base class `Session`, which others may have, too; all other sessions are
+wrapped in a `SessionAdapter`. Every broker of a session is a `SessionBroker`.
 
 Performance: called once per chunk and turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nsqtw.core.timers import Timer
-from nsqtw.interfaces import IBroker, IProtocol, ISteppedProtocol
+from nsqtw.errors import ClientError
+from nsqtw.interfaces import Answered, Assigned, BytesLike, IBroker, IProtocol, ISteppedProtocol
 from nsqtw.upgrades import Upgrade
 
 MAX_BYTES: Final = 64 * 1024
 """Worth a read in any case: half of what a socket holds at first."""
 STEP_BYTES: Final = 16 * 1024
 """Bytes that a session of another class is given at once."""
+
+
+class PublishAnswer:
+    """What may be given as `answered` of `IBroker.publish` in place of a function: compiled code calls it directly."""
+
+    __slots__ = ()
+
+    def answer(self, error: ClientError | None) -> None:
+        raise NotImplementedError
+
+
+class SessionBroker:
+    """The part of IBroker that a session uses once per command. See there."""
+
+    def __init__(self) -> None:
+        self.is_waiting = False
+
+    def publish(
+        self,
+        topic: str,
+        bodies: Sequence[BytesLike],
+        delay: float,
+        answered: Answered | PublishAnswer,
+        now: float,
+        headers: Sequence[Mapping[str, str] | bytes] | None = None,
+        delays: Sequence[float] | None = None,
+        each: bool = False,
+        assigned: Assigned | None = None,
+    ) -> None:
+        raise NotImplementedError
+
+    def had_no_effect(self, now: float) -> None:
+        raise NotImplementedError
+
+
+def session_broker(broker: IBroker) -> SessionBroker:
+    """Return the broker of a session as what it always is. TypeError."""
+    if not isinstance(broker, SessionBroker):
+        raise TypeError(f"{broker!r} is not made for a session")
+    return broker
 
 
 class Session(Timer):

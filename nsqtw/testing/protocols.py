@@ -386,6 +386,10 @@ class ProtocolContract2(ProtocolContract):
         sent = self.put_headers(b"t", b"hello", {"nsq-reason": "v"})
         self.refused(stage, self.connect(stage), sent, "E_BAD_HEADERS")
 
+    def test_headers_that_the_broker_reads_have_values_that_it_knows(self, stage: SessionHarness) -> None:
+        sent = self.put_headers(b"t", b"hello", {"priority": "urgent"})
+        self.refused(stage, self.connect(stage), sent, "E_BAD_HEADERS")
+
     def test_a_connection_has_several_subscriptions(self, stage: SessionHarness) -> None:
         connection = self.connect(stage)
         connection.send(self.get(b"t", EPHEMERAL_CHANNEL))

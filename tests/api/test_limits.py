@@ -16,7 +16,17 @@ def bounded(**policy: object) -> Web:
     return web
 
 
-@pytest.mark.parametrize("target", ["/pub?topic=t", "/pub?topic=t&defer=1000", "/mpub?topic=t"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/pub?topic=t",
+        "/pub?topic=t&defer=1000",
+        "/pub?topic=t&ids=true",
+        "/pub?topic=t&channel=c&ttl=1h",
+        "/mpub?topic=t",
+        "/mpub?topic=t&ids=true",
+    ],
+)
 def test_it_is_refused_until_there_is_room(target: str) -> None:
     web = bounded(max_depth=1)
     assert web.post("/pub?topic=t", b"first").outcome == OK
@@ -25,7 +35,7 @@ def test_it_is_refused_until_there_is_room(target: str) -> None:
     assert reply.headers["retry-after"] == "1"
     assert reply.headers["x-nsqtw-detail"] == "channel c has reached its max_depth: repeat the request later"
     assert web.bodies() == [b"first"]
-    assert web.post(target, b"second").outcome == OK
+    assert web.post(target, b"second").status == 200
 
 
 def test_mpub_is_accepted_as_a_whole_or_not_at_all() -> None:
@@ -49,3 +59,19 @@ def test_what_was_refused_is_counted_in_stats_and_metrics() -> None:
     (topic,) = web.get("/stats?format=json").json["topics"]
     assert topic["rejected_count"] == 1
     assert b'nsq_topic_rejected_total{topic="t"} 1' in web.get("/metrics").body
+
+
+def test_a_publish_that_wants_ids_is_refused_in_the_same_words() -> None:
+    web = bounded(max_depth=1)
+    assert web.post("/pub?topic=t&ids=true", b"first").status == 200
+    assert web.post("/pub?topic=t&ids=true", b"second").outcome == (429, "CHANNEL_FULL")
+
+
+@pytest.mark.parametrize("target", ["/pub?topic=t&ttl=9", "/pub?topic=t&ttl=9&ids=true", "/pub?topic=t&channel=c"])
+def test_a_backend_that_stores_no_headers_is_named(target: str) -> None:
+    web = bounded()
+    web.core.topic().log.stores_headers = False
+    reply = web.post(target, b"x")
+    assert reply.outcome == (501, "HEADERS_NOT_STORED")
+    assert "publish without" in reply.headers["x-nsqtw-detail"]
+    assert web.post("/pub?topic=t", b"x").outcome == OK

@@ -126,6 +126,7 @@ def test_trace_context_is_kept_only_when_that_is_wanted() -> None:
         ("/mpub?topic=t&id=7", {}, "INVALID_ID", "one message"),
         ("/mpub?topic=t", {"X_NSQ_Id": "7"}, "INVALID_ID", "one message"),
         ("/mpub?topic=t&headers=true", {}, "INVALID_HEADERS", "binary=true"),
+        (BINARY, {"X_NSQ_Priority": "urgent"}, "INVALID_HEADER", "high, normal or low"),
         ("/mpub?topic=t&headers=yes", {}, "INVALID_HEADERS", "binary=true"),
     ],
 )
@@ -175,6 +176,20 @@ def test_a_body_that_has_another_form_is_refused(body: bytes, outcome: tuple[int
     web = Web(max_msg_size=10, max_body_size=200)
     assert web.post(BINARY, body).outcome == outcome
     assert sum(topic.message_count for topic in web.broker.topics.values()) == 0
+
+
+def test_the_headers_of_all_messages_together_are_no_larger_than_a_body() -> None:
+    web = Web(max_body_size=3000)
+    for target, body in (
+        ("/mpub?topic=t", b"a\n" * 3),
+        ("/mpub?topic=t&binary=1", struct.pack(">i", 3) + (struct.pack(">i", 1) + b"a") * 3),
+        (BINARY, with_headers(*[(b"a", {"k2": "v" * number}) for number in range(3)])),
+    ):
+        assert web.ask("POST", target, body, X_NSQ_K="x" * 980).outcome == OK
+        reply = web.ask("POST", target, body, X_NSQ_K="x" * 1000)
+        assert reply.outcome == (413, "BODY_TOO_BIG")
+        assert "headers of all messages" in reply.headers["x-nsqtw-detail"].lower()
+    assert web.ask("POST", "/mpub?topic=t", b"a", X_NSQ_K="x" * 5000).outcome == OK, "there is nothing to multiply"
 
 
 def test_an_nsqd_without_headers_refuses_such_a_body() -> None:

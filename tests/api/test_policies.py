@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -245,3 +246,14 @@ def test_the_description_names_every_setting(web: Web) -> None:
     assert set(described["schema"]["required"]) == set(shown)
     assert schema["properties"]["overflow"]["enum"] == ["reject", "drop_oldest"]
     assert schema["properties"]["max_rate"]["type"] == "number"
+
+
+@pytest.mark.parametrize(
+    ("channel", "settings"),
+    [("c", {"max_attempts": 5, "dead_letter_topic": "t"}), ("e#ephemeral", {"ordered_by": "header:k"})],
+)
+def test_a_dry_run_refuses_what_a_change_does(web: Web, channel: str, settings: dict[str, Any]) -> None:
+    web.broker.topics["t"].channel(channel, web.core.now)
+    target = f"/v2/channel/policy?topic=t&channel={quote(channel)}"
+    refused = detail(put(web, target, settings))
+    assert detail(put(web, f"{target}&dry_run=true", settings)) == refused

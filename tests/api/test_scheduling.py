@@ -63,6 +63,14 @@ def test_a_message_is_delivered_at_its_time(when: str) -> None:
     assert reader.bodies() == [b"a"]
 
 
+def test_a_batch_with_a_time_is_refused() -> None:
+    one = web()
+    reply = one.post(f"/mpub?topic=t&deliver_at={NOW_S + 60}", b"a\nb")
+    assert reply.outcome == (400, "INVALID_DELIVER_AT")
+    assert "use /pub" in reply.headers["x-nsqtw-detail"]
+    assert one.bodies() == []
+
+
 @pytest.mark.parametrize("when", ["0", f"{NOW_S - 1}", f"{NOW_S}", "1999-12-31T23:59:59Z"])
 def test_one_in_the_past_is_delivered_at_once(when: str) -> None:
     one = web()

@@ -108,6 +108,13 @@ def test_wrong_headers_are_one_line(on_nsqd: Nsqtw, topic: str, words: list[str]
     assert len(done.err.splitlines()) == 1
 
 
+def test_large_headers_of_many_messages_are_sent_in_parts(on_nsqd: Nsqtw, topic: str) -> None:
+    """Together they are larger than --max-body-size."""
+    make(on_nsqd, topic)
+    done = on_nsqd("pub", topic, "--header", f"note={'x' * 16_000}", stdin=b"a\n" * 400)
+    assert (done.code, done.out) == (0, f"published 400 messages to {topic}\n")
+
+
 def test_an_id_is_that_of_one_message_of_stdin(on_nsqd: Nsqtw, topic: str) -> None:
     done = on_nsqd("pub", topic, "--id", "7", stdin=b"one\ntwo\n")
     assert (done.code != 0, "stdin has more" in done.err) == (True, True)
@@ -130,6 +137,16 @@ def test_tail_as_json_has_an_object_for_each_message(on_nsqd: Nsqtw, topic: str,
     assert (second["body"], second["encoding"]) == ("//4=", "base64")
     assert first["node"] == nsqd.tcp_address
     assert set(first) == {"id", "time", "timestamp", "attempts", "node", "body", "encoding"}
+
+
+def test_tail_shows_headers_where_it_is_asked_to(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "one", "--header", "tenant=acme", "--header", "b=2")
+    on_nsqd("pub", topic, "two")
+    assert on_nsqd("tail", topic, "c", "-n", "1", "--headers").out == "b=2, tenant=acme\tone\n"
+    assert on_nsqd("tail", topic, "c", "-n", "1", "--headers").out == "-\ttwo\n"
+    on_nsqd("pub", topic, "three", "--header", "tenant=acme")
+    assert on_nsqd("tail", topic, "c", "-n", "1", "--headers", "--json").json["headers"] == {"tenant": "acme"}
 
 
 @pytest.mark.parametrize(("flags", "code"), [([], 0), (["-n", "5"], 130)])

@@ -232,8 +232,10 @@ def test_what_another_nsqd_cannot_do_is_said(nsqtw: Nsqtw) -> None:
     """A node without the endpoints of nsqtw, as the original nsqd."""
     info = b'{"version": "1.3.0", "broadcast_address": "127.0.0.1", "hostname": "h", "tcp_port": 1, "http_port": 2}'
     topics = b'{"version": "1.3.0", "health": "OK", "topics": [{"topic_name": "t", "channels": []}]}'
-    with serving("/info", info, more={"/stats": (200, topics)}) as node:
+    refusal = (413, b'{"message":"BAD_BODY"}')
+    with serving("/info", info, more={"/stats": (200, topics), "/mpub": refusal}) as node:
         for words in (
+            ["pub", "t", "--header", "a=b", "x"],
             ["peek", "t"],
             ["seek", "t", "c", "latest"],
             ["topic", "set", "t", "--durability", "os"],

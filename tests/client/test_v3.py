@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from nsqtw.client.connection import Notice
 from nsqtw.client.frames import Frame
 from nsqtw.client.message import Message
 from nsqtw.client.options import ClientOptions
@@ -204,3 +206,84 @@ def test_damage_after_the_handshake_is_a_failure() -> None:
     dialogue = Dialogue()
     dialogue.hears(b"\0\0\0\x10\x25\x01\0\0\0\0\0\x01\0\0\0\x05\0\0\0\0")
     assert dialogue.connection.failure is not None
+
+
+def test_ids_of_a_confirm_belong_to_their_publish() -> None:
+    dialogue = Dialogue(message_ids=True)
+    commands = dialogue.commands
+    messages, frames = dialogue.says(
+        commands.sub("t", "c#ephemeral"), commands.rdy(10), commands.publish("t", [b"a", b"b"]), commands.pub("t", b"c")
+    )
+    assert [message.body for message in messages] == [b"a", b"b", b"c"]
+    ids = [message.id for message in messages]
+    assert [frame.ids for frame in frames] == [(), tuple(ids[:2]), tuple(ids[2:])]
+
+
+def test_notices_are_told_apart_from_answers() -> None:
+    dialogue = Dialogue()
+    dialogue.says(dialogue.commands.sub("t", "c#ephemeral"))
+    (channel,) = dialogue.stage.broker.topics["t"].channels.values()
+    channel.pause()
+    channel.unpause()
+    dialogue.stage.broker.begin_drain()
+    assert not dialogue.connection.is_draining
+    assert dialogue.hears(dialogue.session.read()) == ([], [])
+    assert dialogue.connection.take_notices() == [Notice.PAUSED, Notice.RESUMED, Notice.DRAINING]
+    assert dialogue.connection.take_notices() == [] and dialogue.connection.is_draining
+
+
+# -- with brokers
+
+
+def test_a_producer_learns_the_ids(loop: Loop, nsqd: Broker, topic: str) -> None:
+    async def test() -> None:
+        async with loop.producer(nsqd.tcp_address, protocol="V3", message_ids=True) as producer:
+            ids = await producer.publish_with_ids(topic, [b"a", b"b"])
+            await producer.publish(topic, b"c")
+            with pytest.raises(Refused, match="E_BAD_HEADERS"):
+                await producer.publish_with_ids(topic, [b"d"], headers=[{"ttl": "never"}])
+        found = []
+        async with loop.consumer(topic, "c", nsqd=nsqd.tcp_address, protocol="V3", max_in_flight=9) as consumer:
+            async for message in consumer:
+                found.append((message.body, message.id))
+                await message.finish()
+                if len(found) == 3:
+                    break
+        assert dict(found)[b"a"] == ids[0] and dict(found)[b"b"] == ids[1] and len(ids) == 2
+        async with loop.producer(nsqd.tcp_address, protocol="V3") as producer:
+            with pytest.raises(OptionError, match="message_ids=True"):
+                producer.publish_with_ids(topic, [b"a"])
+
+    loop.run(test)
+
+
+def drain(nsqd: Broker) -> None:
+    urllib.request.urlopen(f"http://{nsqd.http_address}/v2/drain?timeout=0", data=b"").close()
+
+
+def depth(nsqd: Broker, topic: str) -> int:
+    return sum(counts(nsqd, topic))
+
+
+def test_a_draining_nsqd_is_left_for_another_one(loop: Loop, nsqd: Broker, topic: str) -> None:
+    with broker(protocol="V2,V3") as draining:
+        create(draining, topic, "c")
+        create(nsqd, topic, "c")
+
+        async def test() -> None:
+            addresses = [draining.tcp_address, nsqd.tcp_address]
+            async with loop.producer(addresses, protocol="V3") as producer:
+                await producer.publish(topic, b"before")
+                drain(draining)
+                for number in range(20):
+                    with suppress(Refused):  # what was sent before the notice came
+                        await producer.publish(topic, b"%d" % number)
+                await producer.publish(topic, b"last")
+            async with loop.producer(addresses, protocol="V3") as producer:  # which drains from the beginning
+                await producer.publish(topic, b"another")
+            async with loop.producer(draining.tcp_address, protocol="V3") as producer:
+                with pytest.raises(Refused, match="E_PUB_FAILED"):
+                    await producer.publish(topic, b"nowhere else")
+
+        loop.run(test)
+        assert depth(nsqd, topic) >= 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,3 +132,11 @@ def test_a_consumer_that_asks_gets_headers_with_first_and_later_deliveries() -> 
     assert asking.requeue(second.id) is None
     core.turn()
     assert taken[1:] == [[encode_headers({"a": "b"})]]
+
+
+def test_large_headers_are_not_remembered() -> None:
+    """A client could hold 64 MB with them, after its topic is gone."""
+    large = encode_headers({"id": "7", "note": "x" * 10_000})
+    count = sys.getrefcount(large)
+    assert header(large, "id") == "7"
+    assert sys.getrefcount(large) == count

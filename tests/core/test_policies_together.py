@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.deduplicating import DeduplicatingHarness
 
 from nsqtw.core.headers import encode_headers
 from nsqtw.errors import Overflow
 from tests.core.harness import BrokerHarness
+from tests.core.policy.deduplicating import DeduplicatingHarness
 from tests.core.policy_harness import bodies, fail, settle
 
 

@@ -119,8 +119,10 @@ def requeue_early() -> None:
     """What was requeued with a delay comes before its time."""
     requeue = Channel.requeue
 
-    def wrong(self: Channel, consumer: Any, message_id: bytes, delay: float, now: float) -> str | None:
-        return requeue(self, consumer, message_id, delay / _TOO_SOON, now)
+    def wrong(
+        self: Channel, consumer: Any, message_id: bytes, delay: float, now: float, detail: str = ""
+    ) -> str | None:
+        return requeue(self, consumer, message_id, delay / _TOO_SOON, now, detail)
 
     Channel.requeue = wrong  # type: ignore[method-assign]
 

@@ -497,3 +497,37 @@ def test_a_page_of_another_site_changes_nothing(headers: dict[str, str], is_loca
         assert refused or reply.status == 200
     assert web.ask("GET", "/stats", **fields).status == 200
     assert bool(web.broker.topics) is not refused
+
+
+DEAD_LETTERS = b'{"dead_letter_topic": "orders"}'
+POLICY = "/v2/channel/policy?topic=t&channel=c"
+
+
+def test_who_names_a_dead_letter_topic_administrates_it_too() -> None:
+    """The broker publishes to it, and a redrive finishes messages there."""
+    web = GuardedWeb(ann=grants("^t$"), root=grants())
+    web.bearing("root", "POST", "/topic/create?topic=t")
+    web.bearing("root", "POST", "/channel/create?topic=t&channel=c")
+    assert web.bearing("ann", "PUT", POLICY, DEAD_LETTERS).outcome == FORBIDDEN
+    assert web.bearing("ann", "PUT", POLICY, b'{"max_attempts": 3}').json["set"] == {"max_attempts": 3}
+    assert web.bearing("root", "PUT", POLICY, DEAD_LETTERS).status == 200
+    kept = web.bearing("ann", "PUT", POLICY, b'{"max_attempts": 4}').json["set"]
+    assert kept == {"max_attempts": 4, "dead_letter_topic": "orders"}
+    assert web.bearing("ann", "PUT", POLICY, b'{"dead_letter_topic": null}').status == 200
+
+
+def test_a_dead_letter_topic_is_named_when_the_authorizer_has_answered() -> None:
+    web = GuardedWeb(ann=grants("^t$", ttl=0), root=grants(ttl=0))
+    for path in ("topic/create?topic=t", "channel/create?topic=t&channel=c"):
+        web.bearing("root", "POST", f"/{path}")
+    for secret, status in (("ann", 403), ("root", 200)):
+        browser = web.connect()
+        web.authorizations.held = []
+        browser.send(request("PUT", POLICY, DEAD_LETTERS, Authorization=f"Bearer {secret}"))
+        while web.authorizations.held:
+            held, web.authorizations.held = web.authorizations.held, []
+            for answer in held:
+                answer()
+            web.turn()
+        (reply,) = browser.read()
+        assert reply.status == status

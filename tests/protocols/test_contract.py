@@ -290,6 +290,16 @@ def test_publishes_that_are_not_stored_yet_are_bounded(guarded: Guarded) -> None
     assert guarded.broker.is_waiting and guarded.answers == []
 
 
+def test_headers_that_are_not_stored_yet_are_bounded_too(guarded: Guarded) -> None:
+    guarded.stage.broker.topic("t").set_durability("fsync")
+    guarded.stage.options.max_body_size = 10_000
+    headers = [{"k": "x" * 16_000}] * 500
+    guarded.broker.publish("t", [b"x"] * 500, 0.0, guarded.answered, guarded.stage.now, headers)
+    assert not guarded.broker.is_waiting
+    guarded.broker.publish("t", [b"x"] * 500, 0.0, guarded.answered, guarded.stage.now, headers)
+    assert guarded.broker.is_waiting and guarded.answers == []
+
+
 def test_what_waits_for_rights_is_bounded(guarded: Guarded) -> None:
     authorizations = guarded.stage.guard()
     authorizations.is_slow = True

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from nsqtw.protocols.v3.factory import V3Factory
 from nsqtw.testing.protocols import SECRET, Connection, ProtocolContract2, SessionHarness
-from tests.core.harness import goes_on, perform
 from tests.protocols import v3_frames as v3
-from tests.protocols.v3_frames import Answer, Delivered, answers, confirmed, delivered, error_of
+from tests.protocols.v3_client import Client, bodies, deliveries, names, save_channels
+from tests.protocols.v3_frames import answers, confirmed, delivered, error_of
 
 EXAMPLE = re.compile(r"\s*(?:(?:[0-9a-f]{2}|TIME|ID x 16)\s+|(?:[0-9a-f]{2}|TIME)$)*")
 """The bytes in a line of the example, without the comment."""
 IMPORTED = (
-    *("nsqtw.errors", "nsqtw.interfaces", "nsqtw.upgrades"),
+    *("nsqtw.errors", "nsqtw.interfaces", "nsqtw.upgrades", "nsqtw.protocols.body_rate"),
     *("nsqtw.protocols.fin_coalescing", "nsqtw.protocols.mpub", "nsqtw.protocols.session", "nsqtw.protocols.v3"),
 )
 """What a protocol of others may import, too: docs/how-to/plugins.md."""
@@ -76,35 +76,6 @@ class TestV3(ProtocolContract2):
         return any(answer.name == "DRAINING" for answer in answers(written))
 
 
-def save_channels(stage: SessionHarness) -> None:
-    """New channels are durable."""
-    checkpointer = stage.broker.checkpointer
-    while goes_on(checkpointer):
-        save = checkpointer.begin(stage.now)
-        checkpointer.end(save, perform(save, stage.broker.positions, stage.broker.log))
-
-
-class Client:
-    """A client that has said hello, on a broker in memory."""
-
-    def __init__(self, stage: SessionHarness, *, said: bytes = v3.hello()) -> None:
-        self.stage = stage
-        self.connection = Connection(stage, V3Factory())
-        self.greeting = answers(self.connection.send(said))
-
-    def says(self, *frames: bytes) -> list[Answer]:
-        written = self.connection.send(b"".join(frames))
-        return answers(written) + self.hears()
-
-    def hears(self) -> list[Answer]:
-        save_channels(self.stage)
-        return answers(self.connection.read())
-
-    @property
-    def is_closed(self) -> bool:
-        return bool(self.connection.session.closing)
-
-
 @pytest.fixture
 def stage() -> SessionHarness:
     return SessionHarness()
@@ -113,14 +84,6 @@ def stage() -> SessionHarness:
 @pytest.fixture
 def client(stage: SessionHarness) -> Client:
     return Client(stage)
-
-
-def names(written: list[Answer]) -> list[str]:
-    return [answer.name for answer in written]
-
-
-def bodies(written: list[Answer]) -> list[bytes]:
-    return [message.body for message in delivered(written)]
 
 
 def test_the_broker_tells_its_limits(client: Client) -> None:
@@ -220,11 +183,6 @@ def test_headers_come_back(client: Client) -> None:
     client.says(v3.publish(1, [b"x", b"y"], headers=headers), v3.publish(2, [b"z"]))
     found = deliveries(client, v3.subscribe(9))
     assert [(one.headers, one.body) for one in found] == [(headers[0], b"x"), ({}, b"y"), ({}, b"z")]
-
-
-def deliveries(client: Client, *frames: bytes) -> list[Delivered]:
-    written = client.says(*frames)
-    return delivered(written + client.hears())
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,18 @@ def confirmed(written: Sequence[Answer]) -> list[int]:
     return found
 
 
+def confirmed_ids(written: Sequence[Answer]) -> dict[int, list[int]]:
+    """The message ids of each correlation id, in CONFIRMs that have them."""
+    found: dict[int, list[int]] = {}
+    for answer in written:
+        if answer.name == "CONFIRM":
+            assert answer.flags == 1, answer
+            for number, count, first, messages in struct.iter_unpack(">IIQI", answer.payload):
+                assert count == 1, answer
+                found.setdefault(number, []).extend(range(first, first + messages))
+    return found
+
+
 def error_of(payload: bytes) -> tuple[str, bytes]:
     """An error, and what is behind it."""
     code = payload[1 : 1 + payload[0]]

@@ -124,26 +124,31 @@ class TopicBounds:
         Return the waiter of a publish, which must be called with its result; None when the publish is refused, and
         `waiter` was told. `is_first`: no other publish waits for the next commit.
         """
-        count = len(bodies)
-        size = sum(map(len, bodies)) + BODY_AT * count
-        if is_first or not self._batches:
-            self._batches = [*filter(_is_under_way, self._batches), _Batch()]
-        under_way = sum([batch.count for batch in self._batches])
-        bytes_under_way = sum([batch.size for batch in self._batches])
-        for bounds in self._channels.values():
-            if channel in ("", bounds.name) and (overflow := bounds.refusal(under_way + count, bytes_under_way + size)):
-                self._topic.rejected_count += 1
-                waiter(overflow)
-                return None
+        overflow = self.refusal(bodies, channel, is_first=is_first)
+        if overflow is not None:
+            self._topic.rejected_count += 1
+            waiter(overflow)
+            return None
         batch = self._batches[-1]
-        batch.count += count
-        batch.size += size
+        batch.count += len(bodies)
+        batch.size += _size_of(bodies)
 
         def answered(error: Exception | None) -> None:
             batch.count = batch.size = 0  # one result is that of the whole batch
             waiter(error)
 
         return answered
+
+    def refusal(self, bodies: Sequence[bytes], channel: str, *, is_first: bool) -> Overflow | None:
+        """Return why a publish is refused, or None. `is_first`: no other publish waits for the next commit."""
+        if is_first or not self._batches:
+            self._batches = [*filter(_is_under_way, self._batches), _Batch()]
+        count = len(bodies) + sum([batch.count for batch in self._batches])
+        size = _size_of(bodies) + sum([batch.size for batch in self._batches])
+        for bounds in self._channels.values():
+            if channel in ("", bounds.name) and (overflow := bounds.refusal(count, size)):
+                return overflow
+        return None
 
     def on_append(self, segments: Sequence[Segment], now: float) -> None:
         """These were appended to the log, or nothing was and what it had is released."""
@@ -384,6 +389,11 @@ class ChannelBounds(Timer):
             return True
         self._channel.ungroup()
         return bool(cursor.drop_deferred(rows))
+
+
+def _size_of(bodies: Sequence[bytes]) -> int:
+    """Return the bytes of messages in the log."""
+    return sum(map(len, bodies)) + BODY_AT * len(bodies)
 
 
 def _is_under_way(batch: _Batch) -> bool:

@@ -74,7 +74,8 @@ class LetterSource(TopicLog):
 class Leaving(NamedTuple):
     """
     A held message. `record` is its segment and its index there, in a channel that cannot find it in the log. `due` is
-    when it is delivered again if it turns out to be a dead letter already.
+    when it is delivered again if it turns out to be a dead letter already. `detail` is what the client said about its
+    failure.
     """
 
     sequence: int
@@ -82,6 +83,7 @@ class Leaving(NamedTuple):
     reason: str
     record: tuple[Segment, int] | None
     due: float = 0.0
+    detail: str = ""
 
 
 class State(Enum):
@@ -180,7 +182,7 @@ class DeadLetters(Timer):
         """The sequences of all held messages."""
         return [leaving.sequence for leaving in (*self._batch, *self._held)]
 
-    def takes(self, message_id: bytes, delivery: Delivery, reason: str, due: float) -> bool:
+    def takes(self, message_id: bytes, delivery: Delivery, reason: str, due: float, detail: str) -> bool:
         """
         Return whether a message that failed is a dead letter now; one that was before is delivered again when it is
         due. It is out of its consumer's table.
@@ -190,7 +192,7 @@ class DeadLetters(Timer):
         sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
         segment = delivery.segment
         record = None if segment is None else (segment, sequence - segment.first)
-        self.add(Leaving(sequence, delivery.attempts, reason, record, due))
+        self.add(Leaving(sequence, delivery.attempts, reason, record, due, detail))
         return True
 
     def add(self, leaving: Leaving) -> None:
@@ -251,7 +253,8 @@ class DeadLetters(Timer):
             self._give_back(leaving, now)
             return 0
         body = segment.slice(index, index + 1)[BODY_AT:]
-        headers = letter_headers(segment, index, self._topic.name, self._channel, leaving.attempts, leaving.reason)
+        topic, channel = self._topic.name, self._channel
+        headers = letter_headers(segment, index, topic, channel, leaving.attempts, leaving.reason, leaving.detail)
         self._letters[leaving.sequence] = body, headers
         self._batch.append(leaving)
         return len(body)

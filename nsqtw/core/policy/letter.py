@@ -3,6 +3,8 @@ Dead letters as messages: the headers that a message gets on its way to the dead
 
     letter          the message's own headers      nsq-dead-reason     requeued | timed out | disconnected |
                                                                         too many attempts | expired
+                                                    nsq-dead-detail     what the NACK after the last delivery said,
+                                                                        if that was a NACK with a reason (V3)
                                                     nsq-dead-topic      where it failed
                                                     nsq-dead-channel
                                                     nsq-dead-attempts   deliveries
@@ -18,6 +20,7 @@ nsq-dead-header-id. They are restored when it is put back.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from nsqtw.core.headers import ID, TTL, decode_headers, encode_headers
@@ -31,6 +34,7 @@ TOO_MANY_ATTEMPTS: Final = "too many attempts"
 EXPIRED: Final = "expired"
 
 REASON: Final = "nsq-dead-reason"
+DETAIL: Final = "nsq-dead-detail"
 TOPIC: Final = "nsq-dead-topic"
 CHANNEL: Final = "nsq-dead-channel"
 ATTEMPTS: Final = "nsq-dead-attempts"
@@ -40,6 +44,9 @@ REDRIVES: Final = "nsq-redrives"
 REDRIVE_TOPIC: Final = "nsq-redrive-topic"
 REDRIVE_ID: Final = "nsq-redrive-id"
 
+MAX_DETAIL_BYTES: Final = 1000
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _DEAD: Final = "nsq-dead-"
 _SET_ASIDE: Final = "nsq-dead-header-"
 _ACTIVE: Final = (ID, TTL)
@@ -53,14 +60,21 @@ def is_letter(headers: bytes) -> bool:
     return _IS_LETTER in headers and MESSAGE_ID in decode_headers(headers)
 
 
-def letter_headers(segment: Segment, index: int, topic: str, channel: str, attempts: int, reason: str) -> bytes:
-    """Return the encoded headers of the letter for a message that failed in a channel."""
+def letter_headers(
+    segment: Segment, index: int, topic: str, channel: str, attempts: int, reason: str, detail: str = ""
+) -> bytes:
+    """
+    Return the encoded headers of the letter for a message that failed in a channel. `detail` is any text, of which the
+    first MAX_DETAIL_BYTES are kept, and spaces in place of control characters.
+    """
     frame = segment.slice(index, index + 1)
     headers = decode_headers(segment.headers_of(index))
     for name in _ACTIVE:
         if name in headers:
             headers[_SET_ASIDE + name] = headers.pop(name)
     headers[REASON] = reason
+    if detail:
+        headers[DETAIL] = _cleaned(detail)
     headers[TOPIC] = topic
     headers[CHANNEL] = channel
     headers[ATTEMPTS] = str(attempts)
@@ -103,3 +117,9 @@ def origin(encoded: bytes, only_channel: str) -> tuple[str, str, int] | None:
         if REDRIVE_ID in headers:
             return headers.get(REDRIVE_TOPIC, ""), only_channel, sequence_of(headers[REDRIVE_ID].encode())
     return None
+
+
+def _cleaned(detail: str) -> str:
+    """Return a text of any client as the value of a header."""
+    text = _CONTROL.sub(" ", detail).encode("utf-8", "replace")
+    return text[:MAX_DETAIL_BYTES].decode("utf-8", "ignore")

@@ -66,12 +66,12 @@ class Undelivered:
         """Whether so many messages are held that the channel is to deliver nothing until some have left."""
         return self.dead_letters is not None and self.dead_letters.room <= 0
 
-    def take_failed(self, message_id: bytes, delivery: Delivery, reason: str, due: float) -> bool:
+    def take_failed(self, message_id: bytes, delivery: Delivery, reason: str, due: float, detail: str = "") -> bool:
         """
         Return whether a message whose delivery failed becomes a dead letter; one that cannot is delivered again when it
         is due. It is out of its consumer's table.
         """
-        return self.dead_letters is not None and self.dead_letters.takes(message_id, delivery, reason, due)
+        return self.dead_letters is not None and self.dead_letters.takes(message_id, delivery, reason, due, detail)
 
     def take_redelivery(self, redelivery: Redelivery, now: float) -> int:
         """Take a requeued message that has expired, or was delivered too often. Returns the cost, 0 for any other."""

@@ -16,7 +16,7 @@ from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
 from nsqtw.core.client import Client
 from nsqtw.errors import ClientError
-from nsqtw.interfaces import Answered, BytesLike, IBroker, IConsumer, IReceiver
+from nsqtw.interfaces import Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
 from nsqtw.protocols.access import ClientAccess
 from nsqtw.protocols.guarded.commands import Asking, Call, Command, CommandQueue
 from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
@@ -24,13 +24,18 @@ from nsqtw.protocols.guarded.messages import Batch, Message
 from nsqtw.protocols.guarded.publish import (
     Headers,
     Publish,
+    Stored,
     bytes_of,
     check_bodies,
     checked_delays,
     checked_headers,
+    put_runs,
+    tell,
 )
+from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.parameters import checked_name
 from nsqtw.protocols.replies import Replies, ReplySlot
+from nsqtw.protocols.session import PublishAnswer, SessionBroker
 from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.rights import MAX_SECRET_BYTES
 from nsqtw.upgrades import Secured
@@ -45,7 +50,7 @@ _NO_DELAY: Final = (0,)
 _SUBSCRIBED: Final = 3
 
 
-class ClientBroker:
+class ClientBroker(SessionBroker):
     """
     `broker` for one connection of the protocol named `protocol`. `changed` has the connection written to. `secured` is
     what is known of the connection's TLS; None without.
@@ -60,6 +65,7 @@ class ClientBroker:
         now: float,
         secured: Secured | None = None,
     ) -> None:
+        super().__init__()
         self._broker = broker
         self._options = broker.options
         self._topics = broker.topics
@@ -71,6 +77,8 @@ class ClientBroker:
             client.tls, client.common_name = True, secured.common_name
             client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
         self._client = client
+        self.published = client.published
+        """The counts of its publishes."""
         self._access = ClientAccess(broker, client)
         self._commands = CommandQueue(self._access.log_refusal, now)
         self._client_auth: ClientAuth | None = None
@@ -80,13 +88,12 @@ class ClientBroker:
             self._commands.ask(self._client_auth)
         self._welcome: Replies | None = Replies(self._let_in, _do_nothing)
         self._authorizing: Answered | None = None
+        self._idle = IdleCommands(broker.options.max_idle_commands, self._count_effects)
         self._timers: set[Call] = set()
         self._consumers: dict[ClientConsumer, tuple[str, str]] = {}
         self._has_subscribed = False
         """Whether `subscribe` was called, which can be done once."""
         self._unstored_bytes = 0
-        self.is_waiting = False
-        """IBroker API."""
         self._checked_topic: str | None = None
         """The name that was checked last: most publishers publish to one topic."""
 
@@ -162,6 +169,21 @@ class ClientBroker:
         """IBroker API."""
         return float(self._options.max_heartbeat_interval)
 
+    @property
+    def body_timeout(self) -> float:
+        """IBroker API."""
+        return float(self._options.body_timeout)
+
+    @property
+    def min_body_rate(self) -> int:
+        """IBroker API."""
+        return int(self._options.min_body_rate)
+
+    @property
+    def exceeded(self) -> str:
+        """IBroker API."""
+        return OPTION if self._idle.is_exceeded else ""
+
     def introduce(self, client_id: str, hostname: str, user_agent: str) -> None:
         """IBroker API."""
         client = self._client
@@ -172,6 +194,12 @@ class ClientBroker:
     def refused(self, error: ClientError) -> None:
         """IBroker API."""
         self._access.log_refusal(error)
+
+    def had_no_effect(self, now: float) -> None:
+        """IBroker API."""
+        if self._idle.record(now) and not self._commands.rests:
+            self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
+            self.schedule(now + REST_SECONDS, self._rested)
 
     def schedule(self, due: float, call: Callable[[float], None]) -> Callable[[], None]:
         """IBroker API."""
@@ -223,6 +251,7 @@ class ClientBroker:
     def leave(self) -> None:
         """IBroker API."""
         self._commands.close()
+        self._idle.close()
         self._access.leave()
         self._broker.drain_listeners.pop(id(self), None)
         if self._client_auth is not None:
@@ -244,11 +273,12 @@ class ClientBroker:
         topic: str,
         bodies: Sequence[BytesLike],
         delay: float,
-        answered: Answered,
+        answered: Answered | PublishAnswer,
         now: float,
         headers: Sequence[Headers] | None = None,
         delays: Sequence[float] | None = None,
         each: bool = False,
+        assigned: Assigned | None = None,
     ) -> None:
         """IBroker API."""
         delays_ms: Sequence[int] = _NO_DELAY
@@ -275,14 +305,19 @@ class ClientBroker:
                     delays_ms = checked_delays(delay, delays, len(taken), self.max_delay)
             except ClientError as error:
                 self.refused(error)
-                answered(error)
+                tell(answered, error)
                 return
-        publish = Publish(self, verb, topic, taken, delays_ms, encoded, answered)
+        stored = Stored(self, verb, topic, len(taken), answered, assigned)
+        commands = self._commands
         try:
-            self._commands.take(publish, now)
+            if commands.is_idle:
+                commands.now = now
+                self.put(stored, taken, delays_ms, encoded)
+            else:
+                commands.take(Publish(self, taken, delays_ms, encoded, stored), now)
         except ClientError as error:
             self.refused(error)
-            answered(error)
+            stored.answer(error)
 
     def _check_topic(self, verb: bytes, topic: str) -> None:
         if topic != self._checked_topic:
@@ -290,32 +325,21 @@ class ClientBroker:
             checked_name(topic.encode("utf-8", "replace"), code, f"{verb.decode()} topic name")
             self._checked_topic = topic
 
-    def put(self, publish: Publish) -> None:
+    def put(self, stored: Stored, bodies: list[bytes], delays: Sequence[int], headers: list[bytes] | None) -> None:
         """An allowed publish. ClientError."""
-        topic = self._topics.get(publish.topic)
+        topic = self._topics.get(stored.topic)
         is_new = topic is None
         if topic is None:
-            topic = self._access.new_topic(publish.verb.decode(), publish.topic)
+            topic = self._access.new_topic(stored.verb.decode(), stored.topic)
         if topic.commits_async:
-            publish.size = sum(map(len, publish.bodies))
-            self._hold_bytes(publish.size)
-        if publish.delays is _NO_DELAY:
-            topic.put(publish.bodies, 0, publish.on_commit, publish.headers)
+            stored.size = sum(map(len, bodies)) + sum(map(len, headers or ()))
+            self.hold_bytes(stored.size)
+        if len(delays) == 1:
+            topic.put(bodies, delays[0], stored.on_commit, headers, "", stored.assigned)
         else:
-            publish.put_into(topic)
+            put_runs(topic, bodies, delays, headers, stored)
         if is_new:
             self._rest_if_full()
-
-    def published(self, publish: Publish) -> None:
-        """A publish is stored."""
-        if publish.size:
-            self._hold_bytes(-publish.size)
-        self._client.published.add(publish.topic, len(publish.bodies))
-
-    def publish_failed(self, publish: Publish, error: ClientError) -> None:
-        """A publish could not be stored."""
-        self._hold_bytes(-publish.size)
-        self.refused(error)
 
     def _rest_if_full(self) -> None:
         """After the new topics that a turn may have, the next command waits for the next turn."""
@@ -323,7 +347,7 @@ class ClientBroker:
             self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
             self.schedule(self._commands.now, self._rested)
 
-    def _hold_bytes(self, more: int) -> None:
+    def hold_bytes(self, more: int) -> None:
         """So many bytes more are not stored yet."""
         self._unstored_bytes += more
         self.is_waiting = self._commands.is_waiting or self._unstored_bytes > MAX_UNSTORED_BYTES
@@ -396,6 +420,13 @@ class ClientBroker:
             consumer.tell_subscribed(error)
         return consumer
 
+    def _count_effects(self) -> int:
+        """Return how many messages of the connection were published, finished or requeued."""
+        counts = [
+            consumer.inner.client.finish_count + consumer.inner.client.requeue_count for consumer in self._consumers
+        ]
+        return sum(counts) + sum(self.published.by_topic().values())
+
     def _new_client(self) -> Client:
         """
         Return the client of another subscription, for the statistics of its channel: the first one is the connection's
@@ -426,7 +457,7 @@ class ClientBroker:
 
     def _wait_for(self, *, asks_rights: bool, rests: bool) -> None:
         self._commands.wait(asks_rights=asks_rights, rests=rests)
-        self._hold_bytes(0)
+        self.hold_bytes(0)
 
     def _let_in(self) -> None:
         """The rights came in time and the secret is worth something."""

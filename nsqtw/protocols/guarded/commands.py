@@ -62,6 +62,11 @@ class CommandQueue:
         self._current: Command | None = None
         self._is_running = False
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is allowed and nothing waits: a command may be executed at once."""
+        return self._is_open and not (self.is_waiting or self._queue or self._is_running)
+
     def wait(self, *, asks_rights: bool, rests: bool) -> None:
         """Change the reasons for which commands wait."""
         self.asks_rights, self.rests = asks_rights, rests
@@ -70,7 +75,7 @@ class CommandQueue:
     def take(self, command: Command, now: float) -> None:
         """Execute a command, behind all that wait. ClientError when too many wait, or when it failed at once."""
         self.now = now
-        if self._is_open and not (self.is_waiting or self._queue or self._is_running):
+        if self.is_idle:
             command.execute()
             return
         if len(self._queue) >= MAX_WAITING:

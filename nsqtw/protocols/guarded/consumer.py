@@ -135,7 +135,7 @@ class ClientConsumer:
     def requeue(self, message_id: BytesLike, delay: float, now: float, reason: str = "") -> None:
         """IConsumer API."""
         ids = [self._id(b"REQ", message_id)]
-        error = self._subscribed().requeue_one(ids[0], delay, now)
+        error = self._subscribed().requeue_one(ids[0], delay, now, reason)
         self._answered(ids)
         if error is not None:
             raise self._refused(error)
@@ -168,7 +168,7 @@ class ClientConsumer:
         delay = min(max(delay, 0.0), self._broker.options.max_req_timeout)
         failed: list[tuple[bytes, str]] = []
         for message_id in ids:
-            why = messages.channel.requeue(self.inner, message_id, delay, now)
+            why = messages.channel.requeue(self.inner, message_id, delay, now, reason)
             if why is not None:
                 failed.append((message_id, why))
         self._answered(ids)
@@ -272,7 +272,7 @@ class ClientConsumer:
 
     def _ids(self, verb: str, ranges: Sequence[Range]) -> list[bytes]:
         """Return all ids of some ranges. ClientError when there are too many, or a number is none of an id."""
-        total = sum(count for _, count in ranges)
+        total = max(len(ranges), sum([count for _, count in ranges]))
         if total > MAX_RANGE:
             raise self._refused(
                 ClientError("E_INVALID", f"{verb} of {total} messages, at most {MAX_RANGE} are allowed")

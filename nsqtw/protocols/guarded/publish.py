@@ -1,5 +1,5 @@
 """
-A publish of a guarded connection: its checks, and its answer.
+A publish of a guarded connection: its checks, the command that waits for rights, and its answer.
 
 Bodies may be anything like bytes; what is not `bytes` is copied once, here, because the core and its compiled modules
 take `bytes` only.
@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from nsqtw.core.headers import NO_HEADERS, check_encoded, encode_headers
+from nsqtw.core.headers import NO_HEADERS, check_encoded, check_known, decode_headers, encode_headers
 from nsqtw.core.topic import Topic
-from nsqtw.errors import ClientError, InvalidHeaders
-from nsqtw.interfaces import Answered, BytesLike, Waiter
+from nsqtw.errors import ClientError, HeadersRefused, InvalidHeaders
+from nsqtw.interfaces import Answered, Assigned, BytesLike
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
+from nsqtw.protocols.session import PublishAnswer
 
 if TYPE_CHECKING:
     from nsqtw.protocols.guarded.broker import ClientBroker
@@ -32,79 +33,135 @@ Headers = Mapping[str, str] | bytes
 
 class Publish(Command):
     """
-    Messages for a topic: `bodies`, the `headers` of each or None, and the delay of each, in ms; one delay stands for
-    all. As a waiter it is told the result of the commit.
+    Messages for a topic that wait for their turn: `bodies`, the `headers` of each or None, and the delay of each, in
+    ms; one delay stands for all. `stored` is told the result.
     """
 
-    __slots__ = ("_answered", "_broker", "bodies", "delays", "headers", "size")
+    __slots__ = ("_broker", "bodies", "delays", "headers", "stored")
+
+    def __init__(
+        self,
+        broker: ClientBroker,
+        bodies: list[bytes],
+        delays: Sequence[int],
+        headers: list[bytes] | None,
+        stored: Stored,
+    ) -> None:
+        self.verb = stored.verb
+        self.topic = stored.topic
+        self.channel = ""
+        self._broker = broker
+        self.bodies = bodies
+        self.delays = delays
+        self.headers = headers
+        self.stored = stored
+
+    def execute(self) -> None:
+        """Command API."""
+        self._broker.put(self.stored, self.bodies, self.delays, self.headers)
+
+    def refuse(self, error: ClientError) -> None:
+        """Command API."""
+        self.stored.answer(error)
+
+
+class Stored:
+    """
+    The waiter of a publish of `count` messages: it tells `answered` the result of the commit, and `assigned`, if that
+    is not None, the ids of the messages before.
+    """
+
+    __slots__ = ("_answered", "_broker", "assigned", "count", "size", "topic", "verb")
 
     def __init__(
         self,
         broker: ClientBroker,
         verb: bytes,
         topic: str,
-        bodies: list[bytes],
-        delays: Sequence[int],
-        headers: list[bytes] | None,
-        answered: Answered,
+        count: int,
+        answered: Answered | PublishAnswer,
+        assigned: Assigned | None,
     ) -> None:
+        self._broker = broker
         self.verb = verb
         self.topic = topic
-        self.channel = ""
-        self._broker = broker
+        self.count = count
         self._answered = answered
-        self.bodies = bodies
-        self.delays = delays
-        self.headers = headers
+        self.assigned = assigned
         self.size = 0
         """The bytes that are held until the answer."""
 
-    def execute(self) -> None:
-        """Command API."""
-        self._broker.put(self)
-
-    def put_into(self, topic: Topic) -> None:
-        """Put the messages into their topic, in one commit."""
-        delays = self.delays
-        if len(delays) == 1:
-            topic.put(self.bodies, delays[0], self.on_commit, self.headers)
-            return
-        runs = _runs(delays)
-        waiter = _Together(len(runs), self.on_commit)
-        for start, stop in runs:
-            headers = None if self.headers is None else self.headers[start:stop]
-            topic.put(self.bodies[start:stop], delays[start], waiter.on_commit, headers)
-
     def on_commit(self, error: Exception | None) -> None:
         """Answer with the result of the commit."""
+        broker = self._broker
+        if self.size:
+            broker.hold_bytes(-self.size)
         if error is None:
-            self._broker.published(self)
-            self._answered(None)
+            broker.published.add(self.topic, self.count)
+            self.answer(None)
         else:
-            verb = self.verb.decode()
-            failure = ClientError(f"E_{verb}_FAILED", f"{verb} failed {error}")
-            self._broker.publish_failed(self, failure)
-            self._answered(failure)
+            failure = failure_of(self.verb.decode(), error)
+            broker.refused(failure)
+            self.answer(failure)
 
-    def refuse(self, error: ClientError) -> None:
-        """Command API."""
-        self._answered(error)
+    def answer(self, error: ClientError | None) -> None:
+        """Tell the session the result."""
+        tell(self._answered, error)
 
 
-class _Together:
-    """A waiter of `count` puts, which tells `done` the result of all."""
+def tell(answered: Answered | PublishAnswer, error: ClientError | None) -> None:
+    """Tell a session the result of a publish."""
+    if isinstance(answered, PublishAnswer):
+        answered.answer(error)
+    else:
+        answered(error)
 
-    def __init__(self, count: int, done: Waiter) -> None:
+
+class Together:
+    """The waiter of several puts that are one publish."""
+
+    def __init__(self, count: int, stored: Stored) -> None:
         self._missing = count
-        self._done = done
+        self._stored = stored
         self._error: Exception | None = None
+        self._ids: list[int] = []
+
+    def on_assigned(self, ids: list[int]) -> None:
+        """The ids of the messages of the next put are known."""
+        self._ids += ids
 
     def on_commit(self, error: Exception | None) -> None:
         """One of them is done."""
         self._missing -= 1
         self._error = self._error or error
         if not self._missing:
-            self._done(self._error)
+            if self._error is None and self._stored.assigned is not None:
+                self._stored.assigned(self._ids)
+            self._stored.on_commit(self._error)
+
+
+def put_runs(
+    topic: Topic, bodies: list[bytes], delays: Sequence[int], headers: list[bytes] | None, stored: Stored
+) -> None:
+    """Put messages with different delays into their topic, all or none, in one commit."""
+    if topic.bounds is not None:
+        overflow = topic.bounds.refusal(bodies, "", is_first=not topic.waiter_count)
+        if overflow is not None:
+            topic.rejected_count += 1
+            stored.on_commit(overflow)
+            return
+    runs = _runs(delays)
+    waiter = Together(len(runs), stored)
+    assigned = None if stored.assigned is None else waiter.on_assigned
+    for start, stop in runs:
+        of_run = None if headers is None else headers[start:stop]
+        topic.put(bodies[start:stop], delays[start], waiter.on_commit, of_run, "", assigned)
+
+
+def failure_of(verb: str, error: Exception) -> ClientError:
+    """Return what the client is told when a publish could not be stored."""
+    code = "E_BAD_HEADERS" if isinstance(error, HeadersRefused) else f"E_{verb}_FAILED"
+    return ClientError(code, f"{verb} failed {error}")
 
 
 def bytes_of(bodies: Sequence[BytesLike]) -> list[bytes]:
@@ -169,13 +226,16 @@ def checked_delays(delay: float, delays: Sequence[float] | None, count: int, lon
 def _encoded(headers: Headers) -> bytes:
     if isinstance(headers, bytes):
         return _checked(headers) if headers else NO_HEADERS
-    return encode_headers(headers)
+    encoded = encode_headers(headers)
+    return _checked(encoded) if encoded else NO_HEADERS
 
 
 @lru_cache(maxsize=1024)
 def _checked(encoded: bytes) -> bytes:
     """Cached: many messages have equal headers."""
-    return check_encoded(encoded)
+    check_encoded(encoded)
+    check_known(decode_headers(encoded))
+    return encoded
 
 
 def _runs(delays: Sequence[int]) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ Performance: called once per frame, and once per run of FINs.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -47,6 +47,8 @@ HEADERS: Final = 1
 """Flag of PUBLISH and DELIVER: with a header table."""
 DELAYS: Final = 2
 """Flag of PUBLISH."""
+MESSAGE_IDS: Final = 1
+"""Flag of CONFIRM: with the ids of the messages."""
 SET: Final = 1
 """Flag of CREDIT: the limits are replaced."""
 
@@ -59,6 +61,9 @@ HELLO_BYTES: Final = 70_000
 MAX_TEXT: Final = 0xFFFF
 _SIZE_BYTES: Final = 4
 _SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
+_KIND_AT: Final = 4
+_PLAIN_PUBLISH: Final = bytes((PUBLISH, 0, 0, 0))
+"""Type, flags and size of the extension."""
 _MAX_ID: Final = 1 << 63
 _MAX_RUN: Final = 512
 """Frames that are taken together."""
@@ -68,7 +73,7 @@ _BYTES: Final = [bytes((low,)) for low in range(0x100)]
 _STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
-_CONFIRM: Final = struct.Struct(">IBBHIII")
+_CONFIRMED: Final = struct.Struct(">IIQI")
 _CREDIT: Final = struct.Struct(">iq")
 _LIMITS: Final = struct.Struct(">IQI")
 _PAIR: Final = struct.Struct(">II")
@@ -79,18 +84,25 @@ unpack_head: Final = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
 unpack_range: Final = _RANGE.unpack_from
 unpack_u32: Final = _U32.unpack_from
+unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
+pack_pair: Final = _PAIR.pack
+_CONFIRM_HEAD: Final = pack_head(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0)
+"""Of a CONFIRM with one entry."""
 
 
-class Frame(NamedTuple):
+class Frame:
     """A frame in a buffer: its payload is `buffer[start:stop]`."""
 
-    kind: int
-    flags: int
-    id: int
-    buffer: bytes
-    start: int
-    stop: int
+    __slots__ = ("buffer", "flags", "id", "kind", "start", "stop")
+
+    def __init__(self, kind: int, flags: int, number: int, buffer: bytes, start: int, stop: int) -> None:
+        self.kind = kind
+        self.flags = flags
+        self.id = number
+        self.buffer = buffer
+        self.start = start
+        self.stop = stop
 
     @property
     def payload(self) -> bytes:
@@ -112,6 +124,11 @@ class FrameReader:
         """Bytes without which the first frame is incomplete, as far as its size is known."""
         self.has_more = False
         """Whether there may be another frame."""
+        self._topic = b""
+        """The topic of most PUBLISH frames, as they have it."""
+        self._unpack_publish: Callable[[bytes, int], tuple[Any, ...]] = unpack_head
+        self._publish_bytes = 0
+        """What is before the body in such a frame."""
 
     @property
     def unfinished_bytes(self) -> int:
@@ -138,6 +155,11 @@ class FrameReader:
         if len(buffer) - offset < HEAD_BYTES or self._missing:
             self.has_more = False
             return None
+        size: int
+        kind: int
+        flags: int
+        extension: int
+        number: int
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size
         if size > self.max_size:
@@ -152,21 +174,29 @@ class FrameReader:
         self.has_more = stop < len(buffer)
         return Frame(kind, flags, number, buffer, offset + HEAD_BYTES + extension, stop)
 
-    def next_publishes(self, prefix: bytes) -> tuple[list[int], list[bytes]] | None:
+    def expect(self, topic: bytes) -> None:
+        """Have `next_publishes` look for PUBLISH frames for this topic."""
+        self._topic = bytes((len(topic),)) + topic
+        form = struct.Struct(f">I4sI{len(self._topic)}sI")
+        self._unpack_publish, self._publish_bytes = form.unpack_from, form.size
+
+    def next_publishes(self) -> tuple[list[int], list[bytes]] | None:
         """
-        Return correlation ids and bodies of the next PUBLISH frames, which have one message each for the topic that
-        `prefix` is, with its size. None when the next frame is another. Most publishers send such frames only.
+        Return correlation ids and bodies of the next PUBLISH frames, which have one message each for the topic that is
+        expected. None when the next frame is another. Most publishers send such frames only.
         """
-        buffer, offset = self._buffer, self._offset
-        end, begin = len(buffer), offset + HEAD_BYTES
-        start = begin + len(prefix) + _SIZE_BYTES
-        if end < start:
+        buffer, offset, before = self._buffer, self._offset, self._publish_bytes
+        end, start = len(buffer), offset + before
+        if start > end or buffer[offset + _KIND_AT] != PUBLISH:
             return None
-        size, kind, flags, extension, number = unpack_head(buffer, offset)
+        size: int
+        mark: bytes
+        number: int
+        topic: bytes
+        body_size: int
+        size, mark, number, topic, body_size = self._unpack_publish(buffer, offset)
         stop = offset + _SIZE_BYTES + size
-        if kind != PUBLISH or flags or extension or stop > end:
-            return None
-        if not buffer.startswith(prefix, begin) or unpack_u32(buffer, start - _SIZE_BYTES)[0] != stop - start:
+        if mark != _PLAIN_PUBLISH or stop > end or topic != self._topic or start + body_size != stop:
             return None
         self._offset = stop
         if stop == end:
@@ -175,7 +205,7 @@ class FrameReader:
         numbers, bodies = [number], [buffer[start:stop]]
         stride = stop - offset
         count = min((end - stop) // stride, _MAX_RUN)
-        head_bytes = HEAD_BYTES - _SIZE_BYTES
+        head_bytes, begin = HEAD_BYTES - _SIZE_BYTES, offset + HEAD_BYTES
         if (
             count
             and _repeats(buffer, offset, head_bytes, stride, count)
@@ -274,10 +304,15 @@ def read_publish(frame: Frame, max_msg_size: int) -> Published:
     table: list[bytes] | None = None
     delays: list[float] | None = None
     if frame.flags:
+        table_at = 0
         if frame.flags & HEADERS:
-            table, offset = _header_table(frame, offset)
+            table_at, offset = offset, _end_of_table(frame, offset)
         if frame.flags & DELAYS:
             delays, offset = _delays(frame, offset)
+        bodies = _bodies(frame, offset, max_msg_size)
+        if table_at:
+            table = _header_table(frame, table_at, len(bodies))
+        return Published(topic, bodies, table, delays)
     if stop - offset >= _SIZE_BYTES and _U32.unpack_from(buffer, offset)[0] == stop - offset - _SIZE_BYTES:
         return Published(topic, [buffer[offset + _SIZE_BYTES : stop]], table, delays)
     return Published(topic, _bodies(frame, offset, max_msg_size), table, delays)
@@ -301,8 +336,11 @@ def read_credit(frame: Frame) -> tuple[int, int]:
     return messages, size
 
 
-def read_ranges(frame: Frame) -> tuple[list[tuple[int, int]], float, str]:
-    """Return the ranges of a FIN, REQ, NACK or TOUCH, the delay in seconds, and the reason. ClientError."""
+def read_ranges(frame: Frame, max_count: int) -> tuple[list[tuple[int, int]], float, str]:
+    """
+    Return the ranges of a FIN, REQ, NACK or TOUCH, `max_count` at most, the delay in seconds, and the reason.
+    ClientError.
+    """
     buffer, offset, stop, kind = frame.buffer, frame.start, frame.stop, frame.kind
     delay, reason = 0.0, ""
     if kind in (REQ, NACK):
@@ -315,6 +353,8 @@ def read_ranges(frame: Frame) -> tuple[list[tuple[int, int]], float, str]:
         reason = text.decode("utf-8", "replace")
     if stop == offset or (stop - offset) % _RANGE.size:
         raise invalid(kind)
+    if stop - offset > max_count * _RANGE.size:
+        raise ClientError("E_INVALID", f"frame of type {kind} has more than {max_count} ranges")
     if stop - offset == _RANGE.size:
         first, count = _RANGE.unpack_from(buffer, offset)
         return [(first, count)], delay, reason
@@ -354,19 +394,30 @@ def _long(frame: Frame, offset: int, kind: int) -> tuple[bytes, int]:
     return frame.buffer[start:stop], stop
 
 
-def _header_table(frame: Frame, offset: int) -> tuple[list[bytes], int]:
+def _end_of_table(frame: Frame, offset: int) -> int:
+    """Return the offset behind a header table. ClientError."""
     if frame.stop - offset < _U32.size:
         raise invalid(PUBLISH)
-    position = offset + _U32.size
-    end = position + _U32.unpack_from(frame.buffer, offset)[0]
+    end: int = offset + _U32.size + unpack_u32(frame.buffer, offset)[0]
     if end > frame.stop:
         raise invalid(PUBLISH)
+    return end
+
+
+def _header_table(frame: Frame, offset: int, count: int) -> list[bytes]:
+    """Return the headers of `count` messages; if there are fewer or more, another number of them. ClientError."""
+    buffer, end = frame.buffer, _end_of_table(frame, offset)
+    position = offset + _U32.size
     table: list[bytes] = []
-    within = frame._replace(stop=end)
-    while position < end:
-        headers, position = _long(within, position, PUBLISH)
-        table.append(headers)
-    return table, end
+    while position < end and len(table) <= count:
+        start = position + _U16.size
+        if start > end:
+            raise invalid(PUBLISH)
+        position = start + unpack_u16(buffer, position)[0]
+        table.append(buffer[start:position])
+    if position > end:
+        raise invalid(PUBLISH)
+    return table
 
 
 def _delays(frame: Frame, offset: int) -> tuple[list[float], int]:
@@ -411,10 +462,10 @@ def frame_of(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> by
 def confirm(numbers: list[int]) -> bytes:
     """Return a CONFIRM of PUBLISH frames, at least one."""
     if len(numbers) == 1:
-        return _CONFIRM.pack(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0, numbers[0], 1)
+        return _CONFIRM_HEAD + pack_pair(numbers[0], 1)
     first = number = numbers[0]
     if numbers == list(range(first, first + len(numbers))):
-        return _CONFIRM.pack(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0, first, len(numbers))
+        return _CONFIRM_HEAD + pack_pair(first, len(numbers))
     entries: list[bytes] = []
     for following in numbers[1:]:
         if following != number + 1:
@@ -423,6 +474,21 @@ def confirm(numbers: list[int]) -> bytes:
         number = following
     entries.append(_PAIR.pack(first, number - first + 1))
     return frame_of(CONFIRM, 0, b"".join(entries))
+
+
+def confirm_with_ids(entries: Sequence[tuple[int, list[int]]]) -> bytes:
+    """Return a CONFIRM of PUBLISH frames with the ids of their messages. An entry has ids that are consecutive."""
+    packed: list[bytes] = []
+    for number, ids in entries:
+        if not ids:  # of an AUTH
+            packed.append(_CONFIRMED.pack(number, 1, 0, 0))
+            continue
+        start = 0
+        for index in range(1, len(ids) + 1):
+            if index == len(ids) or ids[index] != ids[index - 1] + 1:
+                packed.append(_CONFIRMED.pack(number, 1, ids[start], index - start))
+                start = index
+    return frame_of(CONFIRM, 0, b"".join(packed), MESSAGE_IDS)
 
 
 def deliver_head(number: int, size: int) -> bytes:

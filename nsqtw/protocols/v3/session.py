@@ -23,9 +23,11 @@ from zope.interface import classImplements
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Failed, IBroker, ICountedProtocol, ISteppedProtocol
 from nsqtw.protocols.fin_coalescing import FinCoalescing
-from nsqtw.protocols.session import Session
+from nsqtw.protocols.session import Session, session_broker
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import Frame
+from nsqtw.protocols.v3.frame_timeout import FrameTimeout
+from nsqtw.protocols.v3.publishes import Publish, PublishWithIds
 from nsqtw.protocols.v3.subscription import Subscription
 from nsqtw.upgrades import Upgrade
 
@@ -37,8 +39,12 @@ SUBSCRIBE_COST: Final = 32
 """The cost, in frames, of a SUBSCRIBE: it may create a channel."""
 REFUSAL_COST: Final = 4
 """The cost, in frames, of a refusal, which is logged."""
-MAX_UNREAD: Final = 1000
-"""Frames that a client may leave unread before it is not read from either."""
+MAX_UNREAD: Final = 256 * 1024
+"""Bytes that a client may leave unread before it is not read from either."""
+PIECE_COST: Final = 256
+"""What each piece of the output counts besides its bytes."""
+MESSAGE_IDS: Final = "message_ids"
+"""The feature: CONFIRM has the ids of the messages."""
 DEFAULT_HEARTBEAT: Final = 30.0
 MIN_HEARTBEAT: Final = 1.0
 FRAME_OVERHEAD: Final = 256 * 1024
@@ -54,19 +60,24 @@ class V3Session(Session):
     def __init__(self, broker: IBroker, changed: Callable[[], None], now: float) -> None:
         super().__init__()
         self._broker: Any = broker
+        self._commands = session_broker(broker)
         self._changed = changed
         self._reader = codec.FrameReader()
         self._out: list[bytes] = []
         self._confirmed: list[int] = []
         """The PUBLISH frames that are stored and not confirmed yet."""
+        self._tells_ids = False
+        self._confirmed_with_ids: list[tuple[int, list[int]]] = []
+        """The same with the ids of their messages, for a client that wants them."""
         self._pending = 0
         """The PUBLISH frames whose outcome is not known."""
         self._subscriptions: dict[int, Subscription] = {}
         self._fin_coalescing = FinCoalescing(codec.FIN_BYTES)
         self._topic = b""
         self._topic_name = ""
-        self._prefix = b""
-        """The last topic as a PUBLISH has it: most publishers publish to one."""
+        """The last topic: most publishers publish to one."""
+        self._expects = False
+        """Whether there was one."""
         self._has_greeted = False
         """Whether HELLO has come."""
         self._is_behind = False
@@ -76,7 +87,12 @@ class V3Session(Session):
         """Whether `data_to_send` is called in this turn in any case."""
         self._is_paused = False
         self._unread = 0
-        """Frames written since the client stopped reading."""
+        """Bytes written since the client stopped reading."""
+        self._without_effect = 0
+        """Frames that changed no message, and are not counted by the broker yet."""
+        self._is_in_frame = False
+        """Whether the last chunk ended within a frame."""
+        self._frame_timeout = FrameTimeout(broker, self._count_unfinished, self._on_slow_frame)
         self._has_ended = False
         self._says_goodbye = False
         """Whether the last frame is to be CLOSE."""
@@ -95,19 +111,19 @@ class V3Session(Session):
     @property
     def wants_data(self) -> int:
         """IProtocol API."""
-        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD or self._broker.is_waiting:
+        if self._has_ended or self._is_behind or self._unread >= MAX_UNREAD or self._commands.is_waiting:
             return 0
         return self._fin_coalescing.min_read_bytes
 
     @property
     def is_behind(self) -> bool:
         """ISteppedProtocol API."""
-        return self._is_behind and not (self._has_ended or self._broker.is_waiting)
+        return self._is_behind and not (self._has_ended or self._commands.is_waiting)
 
     @property
     def refused(self) -> str:
         """Session API."""
-        return ""
+        return str(self._broker.exceeded)
 
     @property
     def unfinished_bytes(self) -> int:
@@ -142,11 +158,14 @@ class V3Session(Session):
         if self._confirmed:
             out.append(codec.confirm(self._confirmed))
             self._confirmed = []
+        elif self._confirmed_with_ids:
+            out.append(codec.confirm_with_ids(self._confirmed_with_ids))
+            self._confirmed_with_ids = []
         if self._says_goodbye and not self._pending:
             self._says_goodbye = False
             out.append(codec.frame_of(codec.CLOSE, 0))
         if self._is_paused:
-            self._unread += len(out)
+            self._unread += sum(map(len, out)) + PIECE_COST * len(out)
         return out
 
     def pause_delivery(self) -> None:
@@ -181,17 +200,23 @@ class V3Session(Session):
         try:
             self._is_behind = False
             self._spent = 0
-            count, reader, broker = 0, self._reader, self._broker
+            count, reader, broker = 0, self._reader, self._commands
             while reader.has_more and not self._has_ended:
                 if count + self._spent >= STEP_FRAMES or broker.is_waiting:
                     self._is_behind = True
                     return
                 count += 1
-                if self._prefix and (run := reader.next_publishes(self._prefix)) is not None:
+                if self._without_effect:
+                    self._count_without_effect(now)
+                    continue
+                if self._expects and (run := reader.next_publishes()) is not None:
                     self._publish_run(run[0], run[1], now)
                     continue
                 frame = reader.next_frame()
                 if frame is None:
+                    if count > 1 or not self._is_in_frame:
+                        self._is_in_frame = True
+                        self._frame_timeout.begin(now)
                     return
                 kind = frame.kind
                 if frame.flags and frame.flags & ~_FLAGS.get(kind, 0):
@@ -204,6 +229,7 @@ class V3Session(Session):
                     self._finish(frame, now)
                 else:
                     self._execute(frame, now)
+            self._is_in_frame = False
         except ClientError as error:
             self._broker.refused(error)
             self._fail(error)
@@ -212,13 +238,15 @@ class V3Session(Session):
         """Execute a frame other than PUBLISH and FIN. ClientError."""
         kind = frame.kind
         if kind in (codec.REQ, codec.NACK, codec.TOUCH):
-            ranges, delay, reason = codec.read_ranges(frame)
+            ranges, delay, reason = codec.read_ranges(frame, self._broker.max_range)
             self._answer(frame, ranges, delay, reason, now)
         elif kind == codec.PING:
+            self._without_effect += 1
             self._write(codec.frame_of(codec.PONG, frame.id))
         elif kind == codec.PONG:
-            pass
+            self._without_effect += 1
         elif kind == codec.CREDIT:
+            self._without_effect += 1
             messages, size = codec.read_credit(frame)
             if frame.id in self._subscriptions:
                 replaces = frame.flags & codec.SET != 0
@@ -257,6 +285,10 @@ class V3Session(Session):
             interval == 0 or MIN_HEARTBEAT <= interval / 1000 <= self._broker.max_heartbeat_interval
         ):
             raise ClientError("E_BAD_BODY", "HELLO heartbeat_interval is invalid")
+        features = fields.get("features", [])
+        if not isinstance(features, list):
+            raise ClientError("E_BAD_BODY", "HELLO features is invalid")
+        self._tells_ids = MESSAGE_IDS in features
         self._heartbeat = interval / 1000
         self._cancel_heartbeat()
         if interval:
@@ -276,7 +308,7 @@ class V3Session(Session):
         document = {
             "protocol": 3,
             "version": broker.version,
-            "features": [],
+            "features": [MESSAGE_IDS] if self._tells_ids else [],
             "heartbeat_interval": _ms(self._heartbeat),
             "max_frame_size": self._reader.max_size,
             "max_msg_size": broker.max_msg_size,
@@ -297,11 +329,13 @@ class V3Session(Session):
 
     def _authorized(self, number: int, error: ClientError | None) -> None:
         """The answer of AUTH."""
-        if error is None:
-            self._published(number, None)
-        else:
+        if error is not None:
             self._pending -= 1
             self._fail(error)
+        elif self._tells_ids:
+            self.published_with_ids([(number, [])])
+        else:
+            self.published([number], None)
 
     # -- publishing
 
@@ -309,34 +343,48 @@ class V3Session(Session):
         topic, bodies, headers, delays = codec.read_publish(frame, self._broker.max_msg_size)
         if topic != self._topic:
             self._topic, self._topic_name = topic, _name(topic)
-            self._prefix = bytes((len(topic),)) + topic
+            self._reader.expect(topic)
+            self._expects = True
         self._pending += 1
-        self._broker.publish(self._topic_name, bodies, 0, partial(self._published, frame.id), now, headers, delays)
+        if self._tells_ids:
+            told = PublishWithIds(self, [frame.id])
+            self._commands.publish(self._topic_name, bodies, 0, told, now, headers, delays, False, told.on_assigned)
+        else:
+            self._commands.publish(self._topic_name, bodies, 0, Publish(self, [frame.id]), now, headers, delays)
 
     def _publish_run(self, numbers: list[int], bodies: list[bytes], now: float) -> None:
         """PUBLISH frames of one message each for the last topic."""
         self._pending += 1
-        answered = partial(self._published_run, numbers) if len(numbers) > 1 else partial(self._published, numbers[0])
-        self._broker.publish(self._topic_name, bodies, 0, answered, now, None, None, True)
+        if self._tells_ids:
+            told = PublishWithIds(self, numbers)
+            self._commands.publish(self._topic_name, bodies, 0, told, now, None, None, True, told.on_assigned)
+        else:
+            self._commands.publish(self._topic_name, bodies, 0, Publish(self, numbers), now, None, None, True)
 
-    def _published(self, number: int, error: ClientError | None) -> None:
+    def published(self, numbers: list[int], error: ClientError | None) -> None:
+        """The answer of PUBLISH frames."""
         self._pending -= 1
         if error is not None:
-            self._spent += REFUSAL_COST
-            self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
+            self._reject(numbers, error)
             return
-        self._confirmed.append(number)
+        self._confirmed += numbers
         if not self._is_awaited:
             self._is_awaited = True
             self._changed()
 
-    def _published_run(self, numbers: list[int], error: ClientError | None) -> None:
-        self._published(numbers[0], error)
-        if error is None:
-            self._confirmed += numbers[1:]
-        else:
-            for number in numbers[1:]:
-                self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
+    def published_with_ids(self, frames: list[tuple[int, list[int]]]) -> None:
+        """PUBLISH frames are stored; these are the ids of their messages."""
+        self._pending -= 1
+        self._confirmed_with_ids += frames
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._changed()
+
+    def _reject(self, numbers: list[int], error: ClientError) -> None:
+        self._spent += REFUSAL_COST * len(numbers)
+        self._without_effect += len(numbers)
+        for number in numbers:
+            self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
 
     # -- subscriptions
 
@@ -346,6 +394,7 @@ class V3Session(Session):
         if number in self._subscriptions:
             raise ClientError("E_INVALID", f"subscription {number} exists")
         self._spent += SUBSCRIBE_COST
+        self._without_effect += 1
         subscription = Subscription(number, messages, size, self._write, self._over)
         self._subscriptions[number] = subscription
         seconds = timeout / 1000 if timeout else None
@@ -356,6 +405,7 @@ class V3Session(Session):
 
     def _unsubscribe(self, frame: Frame) -> None:
         subscription = self._subscriptions.pop(frame.id, None)
+        self._without_effect += 1
         payload = b""
         if subscription is None:
             payload = codec.error_payload(ClientError("E_INVALID", "not subscribed"))
@@ -374,7 +424,7 @@ class V3Session(Session):
     def _finish(self, frame: Frame, now: float) -> None:
         """FIN, or a run of them. ClientError."""
         if frame.stop - frame.start != codec.RANGE_BYTES:
-            ranges, _, _ = codec.read_ranges(frame)
+            ranges, _, _ = codec.read_ranges(frame, self._broker.max_range)
         else:
             first, count = codec.unpack_range(frame.buffer, frame.start)
             ranges = [(first, count)]
@@ -404,10 +454,29 @@ class V3Session(Session):
                 return
         if failed is not None:
             self._spent += REFUSAL_COST
+            self._without_effect += min(sum([count for _, count in failed.ranges]), self._broker.max_range)
             payload = codec.failed_payload(kind, failed.error, failed.ranges)
             self._write(codec.frame_of(codec.FAILED, frame.id, payload))
         total = ranges[0][1] if len(ranges) == 1 else sum([count for _, count in ranges])
         self._spent += total // IDS_PER_FRAME
+
+    def _count_without_effect(self, now: float) -> None:
+        """Have the broker count the frames that had no effect. It may want the next ones later. ClientError."""
+        while self._without_effect:
+            self._without_effect -= 1
+            self._commands.had_no_effect(now)
+
+    def _count_unfinished(self) -> int:
+        return self._reader.unfinished_bytes
+
+    def _on_slow_frame(self) -> bool:
+        """A frame does not go on coming. Returns whether that is the client's fault, and the connection ends."""
+        if self._has_ended or not self.wants_data:
+            return self._has_ended
+        error = ClientError("E_TIMEOUT", "the rest of a frame did not come in time")
+        self._broker.refused(error)
+        self._fail(error)
+        return True
 
     def _in_flight(self) -> int:
         """Return how many messages are in flight."""

@@ -405,6 +405,7 @@ def test_after_a_restart_the_bounds_hold_again() -> None:
     assert (core.channel().depth, core.channel().deferred_count) == (2, 3)
 
 
+@pytest.mark.plain  # what is replaced is a method of the core
 def test_a_medium_that_fails_is_tried_again() -> None:
     core = dropping(max_depth=2)
     core.put(b"1", b"2")

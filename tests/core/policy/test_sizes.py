@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def test_messages_of_one_size_are_counted_exactly() -> None:
     assert sizes.message_size == 34
 
 
+@pytest.mark.plain  # what is replaced is a method of the core
 def test_a_log_that_was_there_is_looked_through_in_few_reads() -> None:
     core = BrokerHarness()
     channel = core.channel()

@@ -138,14 +138,14 @@ def confirm_unstored() -> None:
             publish(self, frame, now)
         else:
             self._pending += 1
-            self._published(frame.id, None)
+            self.published([frame.id], None)
 
     def wrong_run(self: V3Session, numbers: list[int], bodies: list[bytes], now: float) -> None:
         if next(turns) % _EVERY:
             publish_run(self, numbers, bodies, now)
         else:
             self._pending += 1
-            self._published_run(numbers, None)
+            self.published(numbers, None)
 
     V3Session._publish, V3Session._publish_run = wrong, wrong_run
 

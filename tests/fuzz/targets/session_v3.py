@@ -17,7 +17,10 @@ from tests.protocols import v3_frames as v3
 
 _TOPICS = (*[b"t"] * 8, b"u#ephemeral", b"b@d", b"")
 _CHANNELS = (*[b"c#ephemeral"] * 4, b"d#ephemeral", b"b@d")
-_HEADERS: tuple[dict[str, str], ...] = ({}, {"k": "v"}, {"a": "1", "b": "ü"}, {"nsq-x": "v"}, {"K": ""})
+_HEADERS: tuple[dict[str, str], ...] = (
+    *({}, {"k": "v"}, {"a": "1", "b": "ü"}, {"nsq-x": "v"}, {"K": ""}),
+    *({"id": "7"}, {"ttl": "1000"}, {"ttl": "never"}, {"priority": "urgent"}),
+)
 _DELAYS = (0, 1, 1000, 0xFFFFFFFF)
 
 
@@ -31,7 +34,8 @@ class SessionV3(Target):
 
     def make(self, chance: Random) -> bytes:
         begin = chance.choice((b"", v3.subscribe(1, b"t", b"c#ephemeral")))
-        frames = [v3.hello(), begin, *[_frame(chance) for _ in range(chance.randint(1, 6))]]
+        features = chance.choice(([], [], ["message_ids"], "message_ids"))
+        frames = [v3.hello(features=features), begin, *[_frame(chance) for _ in range(chance.randint(1, 6))]]
         data = b"".join(frames)
         if chance.random() < 0.3:
             at = chance.randrange(len(data))
@@ -80,7 +84,7 @@ def _frame(chance: Random) -> bytes:
     if kind == 6:
         return v3.fin(number, *ranges * chance.choice((1, 1, 2)))
     if kind == 7:
-        return v3.nack(number, chance.choice(_DELAYS), b"why", *ranges)
+        return v3.nack(number, chance.choice(_DELAYS), chance.choice((b"why", b"\n\xff", b"x" * 2000)), *ranges)
     if kind == 8:
         return v3.touch(number, *ranges)
     if kind == 9:
@@ -95,6 +99,8 @@ def _outcome(read: list[v3.Answer], sent: bytes) -> str:
             text, rest = v3.error_of(answer.payload)
             if rest or not text.startswith("E_"):
                 raise Broken(f"an error that is none: {answer}")
+        if answer.name == "CONFIRM" and answer.flags:
+            v3.confirmed_ids([answer])
         if answer.name == "ERROR" and any(one.name == "DELIVER" for one in read[at + 1 :]):
             raise Broken("messages behind an error")
         if answer.name == "DELIVER" and not all(one.body in sent for one in v3.messages_of(answer)):

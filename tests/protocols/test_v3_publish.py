@@ -1,0 +1,137 @@
+"""Dialogues in protocol V3 about publishes: ids of messages, headers that the broker reads, refusals."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+
+from nsqtw.testing.protocols import SECRET, SessionHarness
+from tests.protocols import v3_frames as v3
+from tests.protocols.v3_client import Client, bodies, deliveries, names
+from tests.protocols.v3_frames import Answer, confirmed, confirmed_ids, delivered, error_of
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(SessionHarness())
+
+
+@pytest.fixture
+def told() -> Client:
+    """A client that is told the ids of its messages."""
+    return Client(SessionHarness(), said=v3.hello(features=["message_ids", "another"]))
+
+
+def refusal(written: list[Answer]) -> str:
+    """The error of the only answer, a REJECT."""
+    (rejected,) = written
+    assert rejected.name == "REJECT", rejected
+    return error_of(rejected.payload)[0]
+
+
+def test_ids_are_told_to_those_that_ask(told: Client, client: Client) -> None:
+    assert json.loads(told.greeting[0].payload)["features"] == ["message_ids"]
+    assert json.loads(client.greeting[0].payload)["features"] == []
+    written = told.says(v3.publish(7, [b"a", b"b"]), v3.publish(8, [b"c"]), v3.publish(9, [b"d"]))
+    found = confirmed_ids(written)
+    assert list(found) == [7, 8, 9] and [len(ids) for ids in found.values()] == [2, 1, 1]
+    sent = [one for ids in found.values() for one in ids]
+    assert [one.id for one in deliveries(told, v3.subscribe(1))] == sent
+    (answer,) = client.says(v3.publish(1, [b"x"]))
+    assert answer.flags == 0 and confirmed([answer]) == [1]
+
+
+def test_ids_of_a_frame_with_delays_are_in_the_order_of_its_messages(told: Client) -> None:
+    told.says(v3.subscribe(1, credit=10))
+    written = told.says(v3.publish(1, [b"now", b"later", b"now too"], delays=[0, 1000, 0]))
+    found = {one.body: one.id for one in delivered(written)}
+    told.stage.now += 2
+    found |= {one.body: one.id for one in delivered(told.hears())}
+    assert confirmed_ids(written) == {1: [found[b"now"], found[b"later"], found[b"now too"]]}
+
+
+def test_a_repeat_has_the_id_of_the_first(told: Client) -> None:
+    told.stage.broker.topic("t").set_policy({"dedupe_window": 3600.0})
+    headers = [{"id": "a"}, {"id": "b"}, {"id": "c"}]
+    first = confirmed_ids(told.says(v3.publish(1, [b"a", b"b", b"c"], headers=headers)))[1]
+    written = told.says(v3.publish(2, [b"c", b"a", b"new"], headers=[headers[2], headers[0], {"id": "d"}]))
+    assert confirmed_ids(written)[2] == [first[2], first[0], first[2] + 1]
+    assert told.stage.stored() == 4
+
+
+def test_a_rejected_publish_has_no_ids(told: Client) -> None:
+    told.stage.broker.topic("t").channel("c", told.stage.now).set_policy({"max_depth": 3})
+    frames = [v3.publish(number, [b"x"]) for number in range(1, 4)]
+    assert names(told.says(*frames)) == ["CONFIRM"]
+    written = told.says(*frames)
+    assert [(one.name, one.id) for one in written] == [("REJECT", 1), ("REJECT", 2), ("REJECT", 3)]
+
+
+def test_a_confirm_of_auth_has_no_ids() -> None:
+    stage = SessionHarness()
+    stage.guard()
+    client = Client(stage, said=v3.hello(features=["message_ids"]))
+    (answer,) = client.says(v3.auth(SECRET, 5))
+    assert (answer.flags, answer.payload) == (1, struct.pack(">IIQI", 5, 1, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "headers, why",
+    [
+        ({"ttl": "soon"}, "header 'ttl' must be milliseconds"),
+        ({"priority": "urgent"}, "header 'priority' must be high, normal or low"),
+        ({"id": "x" * 256}, "header 'id' must be 1 to 255 bytes"),
+    ],
+)
+def test_headers_that_the_broker_reads_have_values_that_it_knows(
+    client: Client, headers: dict[str, str], why: str
+) -> None:
+    answer = refusal(client.says(v3.publish(1, [b"x"], headers=[headers])))
+    assert answer.startswith("E_BAD_HEADERS ") and why in answer
+    assert not client.stage.stored() and not client.is_closed
+
+
+def test_a_backend_without_headers_is_named(client: Client) -> None:
+    client.stage.broker.topic("t").log.stores_headers = False
+    answer = refusal(client.says(v3.publish(1, [b"x"], headers=[{"k": "v"}])))
+    assert answer == "E_BAD_HEADERS PUB failed the storage backend does not store headers"
+    assert names(client.says(v3.publish(2, [b"x"]))) == ["CONFIRM"]
+
+
+def test_a_full_channel_rejects_until_there_is_room(client: Client) -> None:
+    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_depth": 2})
+    assert names(client.says(v3.publish(1, [b"x"]), v3.publish(2, [b"y"]))) == ["CONFIRM"]
+    refused = "E_PUB_FAILED PUB failed channel c has reached its max_depth"
+    assert refusal(client.says(v3.publish(3, [b"z"]))) == refused
+    (first, _) = deliveries(client, v3.subscribe(1))
+    written = client.says(v3.fin(1, (first.id, 2)), v3.publish(4, [b"z"]))
+    assert confirmed(written) == [4] and bodies(written) == [b"z"]
+
+
+def test_a_draining_broker_rejects(client: Client) -> None:
+    client.stage.broker.begin_drain()
+    written = client.says(v3.publish(1, [b"x"]))
+    assert names(written) == ["DRAINING", "REJECT"] and not client.is_closed
+    assert error_of(written[1].payload)[0].startswith("E_PUB_FAILED PUB failed ")
+
+
+def test_messages_with_different_delays_are_stored_together_or_not(client: Client) -> None:
+    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_depth": 2})
+    assert names(client.says(v3.publish(1, [b"x"] * 3, delays=[0, 1, 2]))) == ["REJECT"]
+    assert not client.stage.stored()
+
+
+def test_the_reason_of_the_last_nack_is_in_the_dead_letter(client: Client) -> None:
+    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_attempts": 2})
+    client.says(v3.publish(1, [b"a", b"b"]))
+    first, second = deliveries(client, v3.subscribe(9))
+    client.says(v3.nack(9, 0, b"the first reason", (first.id, 2)))
+    client.says(v3.nack(9, 0, "no\ncustomer ü ".encode() + b"x" * 2000, (first.id, 1)), v3.req(9, 0, (second.id, 1)))
+    client.hears()
+    letters = {one.body: one.headers for one in deliveries(client, v3.subscribe(5, b"t.dead"))}
+    detail = letters[b"a"]["nsq-dead-detail"]
+    assert detail.startswith("no customer ü xx") and len(detail.encode()) == 1000
+    assert letters[b"a"]["nsq-dead-reason"] == letters[b"b"]["nsq-dead-reason"] == "requeued"
+    assert "nsq-dead-detail" not in letters[b"b"]
