@@ -324,6 +324,10 @@ class Topic(ReleasingTopic):
         self.durability = durability or self._owner.options.durability_of(self.name)
         self.touch()
 
+    def flush(self) -> None:
+        """Store what class memory has answered and not stored yet. BackendError."""
+        self._owner.flush_write_behind(self)
+
     def follow_options(self, now: float) -> None:
         """
         The options may say something else of this topic. What was set while a broker ran stays. BackendError when

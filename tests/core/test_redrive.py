@@ -273,3 +273,32 @@ def test_a_crash_after_any_step_leaves_each_message_in_one_place(steps: int) -> 
     assert core.got() == was_stored
     letters = core.got(topic="t.dead")
     assert letters + was_stored == [b"1", b"2"]
+
+
+def test_a_crash_after_a_redrive_into_class_memory_loses_nothing() -> None:
+    """The letters are finished only when what class memory answered is stored."""
+    core = Core(durability="memory")
+    core.die(b"1", b"2")
+    core.wait(1.0)
+    redrive = core.redrive()
+    settle(core)
+    assert (redrive.state, redrive.redriven) == ("done", 2)
+    core.save()
+    core.start_again()
+    assert sorted(core.got()) == [b"1", b"2"]
+
+
+def test_a_redrive_into_class_memory_waits_for_a_medium_that_fails() -> None:
+    core = Core(durability="memory")
+    core.die(b"1")
+    core.wait(1.0)
+    redrive = core.redrive()
+    with FailingCommits(core, "t"):
+        settle(core)
+        assert (redrive.state, redrive.redriven) == ("running", 0)
+    core.wait(2.0)
+    settle(core)
+    assert (redrive.state, redrive.redriven) == ("done", 1)
+    core.save()
+    core.start_again()
+    assert core.got() == [b"1"]

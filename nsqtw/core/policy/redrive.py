@@ -30,7 +30,7 @@ from nsqtw.core.policy.letter import is_letter_of, redriven_headers
 from nsqtw.core.segment import BODY_AT, ID_AT, sequence_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic import Topic
-from nsqtw.errors import Exiting
+from nsqtw.errors import BackendError, Exiting
 
 RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
 DRY_RUN = "dry run"
@@ -50,6 +50,7 @@ class _Step(Enum):
     SAVING = auto()
     SAVED = auto()
     STORING = auto()
+    FLUSHING = auto()
     FAILED = auto()
 
 
@@ -119,6 +120,8 @@ class Redrive(Timer):
             return now + RETRY_SECONDS
         elif self._step is _Step.SAVED:
             self._store()
+        elif self._step is _Step.FLUSHING:
+            return self._flush(now)
         elif self._step is _Step.READING:
             return self._sort(now)
         elif self._step is _Step.IDLE:
@@ -200,13 +203,32 @@ class Redrive(Timer):
         if error is not None:
             self.error = str(error)
             self._step = _Step.FAILED
+        elif self._topic.is_write_behind:
+            self._step = _Step.FLUSHING
         else:
-            self.error = ""
-            self._letters.finish(self._consumer, [letter.id for letter in self._batch], self._now)
-            self.redriven += len(self._batch)
-            self._batch = []
-            self._step = _Step.IDLE
+            self._finish()
         self._soon()
+
+    def _flush(self, now: float) -> float | None:
+        """
+        Store what class memory has answered and not stored: until then the letters are kept. A crash between the two
+        repeats the batch.
+        """
+        try:
+            self._topic.flush()
+        except BackendError as error:
+            self.error = str(error)
+            return now + RETRY_SECONDS
+        self._finish()
+        return now
+
+    def _finish(self) -> None:
+        """The batch is stored."""
+        self.error = ""
+        self._letters.finish(self._consumer, [letter.id for letter in self._batch], self._now)
+        self.redriven += len(self._batch)
+        self._batch = []
+        self._step = _Step.IDLE
 
     def _end(self, state: str, error: str = "") -> None:
         """End the redrive. Letters that were read and not put back are ready again."""
