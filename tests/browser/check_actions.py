@@ -274,3 +274,15 @@ def test_an_action_works_with_the_keyboard_alone(shown: Window, cluster: Browser
     shown.page.keyboard.press("Enter")
     shown.page.wait_for_url("**/topics/**")
     assert cluster.nsqds[0].stats(topic)[0]["channels"] == []
+
+
+def test_a_deferred_message_is_cancelled(shown: Window, cluster: BrowserCluster, topic: str) -> None:
+    assert cluster.nsqds[0].http("POST", f"/pub?topic={topic}&defer=3600000", b"later").status == 200
+    wait_until(lambda: cluster.nsqds[0].counts(topic, "work").deferred == 1, "the message is deferred")
+    shown.go(f"/topics/{topic}/work?view=messages&state=deferred")
+    shown.page.locator("article.message .button", has_text="Cancel").click()
+    shown.await_script()
+    type_name(shown, "work")
+    press(shown, "Cancel the message")
+    assert notice(shown) == "The message is cancelled."
+    assert cluster.nsqds[0].counts(topic, "work").deferred == 0

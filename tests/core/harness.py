@@ -165,10 +165,12 @@ class BrokerHarness:
     def channel(self, name: str = "c", topic: str = "t") -> Channel:
         return self.topic(topic).channel(name, self.now)
 
-    def put(self, *bodies: bytes, delay_ms: int = 0, topic: str = "t") -> list[Exception | None]:
+    def put(
+        self, *bodies: bytes, delay_ms: int = 0, topic: str = "t", headers: Sequence[bytes] | None = None
+    ) -> list[Exception | None]:
         """Publish; the list gets the waiter's answer."""
         answers: list[Exception | None] = []
-        self.topic(topic).put(bodies, delay_ms, answers.append)
+        self.topic(topic).put(bodies, delay_ms, answers.append, headers)
         return answers
 
     def reader(self, channel: str = "c", topic: str = "t", **settings: Any) -> Reader:

@@ -3,14 +3,16 @@ A topic and its channels against a simple model, through random histories with c
 
 The model knows for each channel every message that is not finished: ready, in flight with a reader, or deferred. After
 each step the broker's counts must be the model's, every delivery must be of a ready message with the right number of
-attempts, and at the end a drain must bring every message exactly as the model says. A crash takes the model back to
-the last save, plus what was published since: nothing else may come back, and nothing of it may be missing.
+attempts and its headers, and at the end a drain must bring every message exactly as the model says. A crash takes the
+model back to the last save, plus what was published since: nothing else may come back, and nothing of it may be
+missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from typing import NamedTuple
 
 from attrs import define, field
@@ -20,10 +22,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from zope.interface import alsoProvides
 
 from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import ICountedQueue
-from tests.core.harness import BrokerHarness, Message, Reader
+from tests.core.harness import BrokerHarness, Message, Reader, messages
 
 READY, FLIGHT, DEFERRED = "ready", "in flight", "deferred"
 REPLAYED = "replayed"
@@ -103,6 +106,10 @@ class Histories(RuleBasedStateMachine):
         self.readers: dict[int, tuple[str, Reader, dict[bytes, Message]]] = {}
         self.serial = 0
         self.accepted = 0  # by this process
+        self.headers: dict[bytes, bytes] = {}
+        """The encoded headers that a message was published with, by its body."""
+        self.got_headers: dict[tuple[Reader, bytes], bytes] = {}
+        """The same of what was delivered to a reader since the last look."""
         self.since_save: list[tuple[bytes, float, float]] = []  # body, delay, wall time of publish
         self.saved = deepcopy(self.model)
         self.refused: list[Segment] = []
@@ -125,18 +132,21 @@ class Histories(RuleBasedStateMachine):
 
     # -- publishing
 
-    @rule(count=st.integers(1, 6), size=st.integers(0, 50))
-    def publish(self, count: int, size: int) -> None:
-        self._publish(count, size, 0.0)
+    @rule(count=st.integers(1, 6), size=st.integers(0, 50), headed=st.booleans())
+    def publish(self, count: int, size: int, headed: bool) -> None:
+        self._publish(count, size, 0.0, headed)
 
-    @rule(count=st.integers(1, 8), delay=st.sampled_from(DELAYS))
-    def publish_deferred(self, count: int, delay: float) -> None:
-        self._publish(count, 0, delay)
+    @rule(count=st.integers(1, 8), delay=st.sampled_from(DELAYS), headed=st.booleans())
+    def publish_deferred(self, count: int, delay: float, headed: bool) -> None:
+        self._publish(count, 0, delay, headed)
 
-    def _publish(self, count: int, size: int, delay: float) -> None:
+    def _publish(self, count: int, size: int, delay: float, headed: bool) -> None:
         bodies = [b"%d:" % (self.serial + n) + b"x" * size for n in range(count)]
         self.serial += count
-        answers = self.core.put(*bodies, delay_ms=int(delay * 1000))
+        headers = [encode_headers({"n": body.decode()}) if n % 3 else b"" for n, body in enumerate(bodies)]
+        if headed:
+            self.headers.update(zip(bodies, headers, strict=True))
+        answers = self.core.put(*bodies, delay_ms=int(delay * 1000), headers=headers if headed else None)
         self._step()
         assert answers == [None]
         if not self.core.options.keep_deferred and self.model.is_awaiting_channels and self._topic_memory_is_full():
@@ -255,6 +265,7 @@ class Histories(RuleBasedStateMachine):
     def subscribe(self, name: str, ready: int) -> None:
         self._channel(name)
         reader = self.core.reader(name, ready=ready)
+        reader.consumer.deliver_with_headers = partial(self._deliver_with_headers, reader)
         self.readers[max(self.readers, default=0) + 1] = (name, reader, {})
         self._deliveries()
 
@@ -521,11 +532,17 @@ class Histories(RuleBasedStateMachine):
             channel = self.model.channels[name]
             for message in reader.read():
                 known = channel.messages[message.body]
+                assert self.got_headers.pop((reader, message.body), b"") == self.headers.get(message.body, b"")
                 assert known.state == READY or (known.state == REPLAYED and self._may_be_due(known)), (message, known)
                 assert message.attempts == known.attempts + 1
                 assert not channel.paused
                 channel.messages[message.body] = ModelMessage(FLIGHT, message.attempts, reader=number)
                 inbox[message.body] = message
+
+    def _deliver_with_headers(self, reader: Reader, frames: bytes, headers: Sequence[bytes]) -> None:
+        got = [(reader, message.body) for message in messages(frames)]
+        self.got_headers.update(zip(got, headers, strict=True))
+        reader.frames.append(frames)
 
     def _may_be_due(self, message: ModelMessage) -> bool:
         return message.due <= self.core.now + 1e-3 or not self.core.options.keep_deferred
@@ -571,8 +588,6 @@ class Histories(RuleBasedStateMachine):
 
 
 def _messages_of(segments: list) -> list[Message]:
-    from tests.core.harness import messages
-
     return [message for segment in segments for message in messages(segment.frames)]
 
 

@@ -92,8 +92,9 @@ class Campaign:
         self.harness = Harness(directory, *flags, sabotage=sabotage)
         self._is_plain = is_plain
         self._drains = drains
-        durability = self._chance.choice((OS, FSYNC))
-        self._rows = Rows(self.harness, rows, seed, durability, random.Random(f"{seed} rows"))
+        chance = random.Random(f"{seed} rows")
+        durability = chance.choice((OS, FSYNC))
+        self._rows = Rows(self.harness, rows, seed, durability, chance)
         plain = "".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in CLASSES)
         config.write_text(plain + self._rows.config())
         self.journal = Journal(CHANNELS)

@@ -5,7 +5,8 @@ The positions of channels with priorities, in `positions.db`.
 
 The table is always there, and has a row only for a channel whose classes are at different positions. An older nsqtw
 does not know it and delivers from the lowest position, which repeats messages and loses none. So a position below
-`next` of its cursor is one that an older nsqtw has passed.
+`next` of its cursor is one that an older nsqtw has passed. Where `next` is below all positions, an older nsqtw has
+moved the channel back, or given its number to another one: the row is removed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ class PriorityRows:
                 saved.invalid.append(f"TOPIC({topic}): CHANNEL({channel}): positions of its priorities are left out")
                 connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
                 continue
-            cursor.places = [max(cursor.next, place) for place in _PLACES.unpack(blob)]
+            places = _PLACES.unpack(blob)
+            if cursor.next < min(places):
+                connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
+                continue
+            cursor.places = [max(cursor.next, place) for place in places]
         self.read(connection)
 
     def write(self, connection: sqlite3.Connection, cursors: Iterable[tuple[int, CursorState]]) -> None:

@@ -281,6 +281,7 @@ class ClientBroker(SessionBroker):
         assigned: Assigned | None = None,
     ) -> None:
         """IBroker API."""
+        commands = self._commands
         delays_ms: Sequence[int] = _NO_DELAY
         encoded: list[bytes] | None = None
         if (
@@ -293,6 +294,11 @@ class ClientBroker(SessionBroker):
             and delays is None
         ):  # most publishes; the other branch finds the same
             verb, taken = b"PUB", [body]
+            known = self._topics.get(topic)
+            if known is not None and commands.is_idle and not known.commits_async:
+                commands.now = now
+                known.put(taken, 0, Stored(self, verb, topic, 1, answered, assigned).on_commit, None, "", assigned)
+                return
         else:
             taken = bytes_of(bodies)
             verb = b"DPUB" if delay else b"PUB" if each or len(taken) == 1 else b"MPUB"
@@ -308,7 +314,6 @@ class ClientBroker(SessionBroker):
                 tell(answered, error)
                 return
         stored = Stored(self, verb, topic, len(taken), answered, assigned)
-        commands = self._commands
         try:
             if commands.is_idle:
                 commands.now = now

@@ -203,7 +203,7 @@ class V3Session(Session):
             count, reader, broker = 0, self._reader, self._commands
             while reader.has_more and not self._has_ended:
                 if count + self._spent >= STEP_FRAMES or broker.is_waiting:
-                    self._is_behind = True
+                    self._is_behind, self._is_in_frame = True, False
                     return
                 count += 1
                 if self._without_effect:

@@ -110,8 +110,9 @@ class Packer:
         """Add messages of one topic. Yields the requests that are full. Must be exhausted."""
         packer = self._topics.get(topic)
         if packer is not None and packer.has_headers != entries.has_headers:
-            self._held_bytes -= packer.held_bytes
+            before = packer.held_bytes
             yield from packer.flush()
+            self._held_bytes += packer.held_bytes - before
             packer = None
         if packer is None:
             packer = self._topics[topic] = TopicPacker(

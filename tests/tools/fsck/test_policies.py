@@ -1,0 +1,88 @@
+"""What brokers with policies leave when they die: fsck understands it, and finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nsqtw.core.headers import encode_headers
+from tests.tools.fsck.data_path import Stored, findings
+
+KEY, HIGH, LOW, ID = (
+    encode_headers({name: value})
+    for name, value in (("key", "k"), ("priority", "high"), ("priority", "low"), ("id", "x"))
+)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Stored]:
+    broker = Stored(tmp_path)
+    broker.channel("c")
+    broker.channel("other")
+    broker.save()
+    yield broker
+    broker.close()
+
+
+def publish(broker: Stored, *headers: bytes) -> None:
+    answers = broker.put(*[b"%d" % number for number in range(len(headers))], headers=headers)
+    broker.turn()
+    assert answers == [None]
+
+
+def test_messages_on_their_way_to_the_dead_letter_topic(broker: Stored) -> None:
+    """The pending row of each is there at every moment at which the broker may die."""
+    broker.channel("c").set_policy({"max_attempts": 1})
+    publish(broker, KEY, HIGH, LOW)
+    reader = broker.reader(ready=3)
+    for message in reader.read():
+        reader.requeue(message.id)
+    for _ in range(6):
+        broker.wait(0.01)
+        broker.save()
+        assert findings(broker.directory) == []
+    assert broker.channel("c").dead_letter_count == 3
+    assert broker.topic("t.dead").channels["c"].depth == 3
+
+
+def test_messages_that_wait_for_their_key(broker: Stored) -> None:
+    broker.channel("c").set_policy({"ordered_by": "header:key"})
+    publish(broker, *[KEY] * 5, HIGH)
+    assert len(broker.reader(ready=10).read()) == 2
+    broker.save()
+    assert broker.channel("c").ordered.set_aside_count == 4
+    assert findings(broker.directory) == []
+
+
+def test_places_of_priorities(broker: Stored) -> None:
+    broker.channel("c").set_policy({"priority": True})
+    publish(broker, *[LOW] * 5, *[HIGH] * 5)
+    reader = broker.reader(ready=4)
+    messages = reader.read()
+    assert [message.body for message in messages] == [b"5", b"6", b"7", b"8"]
+    reader.finish(*[message.id for message in messages[:2]])
+    broker.save()
+    assert findings(broker.directory) == []
+
+
+def test_publishers_ids(broker: Stored) -> None:
+    broker.topic().set_policy({"dedupe_window": 3600.0})
+    publish(broker, ID)
+    publish(broker, ID)
+    assert broker.topic().deduplicated_count == 1
+    broker.save()
+    assert findings(broker.directory) == []
+
+
+def test_messages_for_one_channel(broker: Stored) -> None:
+    """The other channel passes them: they are not missing there."""
+    broker.topic().put([b"one"], 0, lambda error: None, None, "c")
+    broker.turn()
+    publish(broker, KEY)
+    broker.save()
+    assert findings(broker.directory) == []
+    assert [len(broker.reader(channel, ready=9).read()) for channel in ("c", "other")] == [2, 1]
+    broker.save()
+    assert findings(broker.directory) == []
