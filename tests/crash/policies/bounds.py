@@ -72,7 +72,7 @@ class Dropping(Row):
         finally:
             publisher.close()
         after = self.stats(channel)
-        dropped = int(str(after.get("dropped_count", 0))) - int(str(before.get("dropped_count", 0)))
+        dropped = after["dropped_count"] - before["dropped_count"]
         if (after["depth"], dropped) != (_MAX_DEPTH, _MORE):
             yield f"bounds: of {len(bodies)} messages {after['depth']} wait, and {dropped} are counted as dropped"
             return

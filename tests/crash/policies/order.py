@@ -36,7 +36,7 @@ class Order(Row):
         return self.channels * 2
 
     def drainers(self) -> list[Consuming]:
-        return [*super().drainers(), *[Consuming(self.house, self, self.channels[0], self._seed, tidy=True)]]
+        return [*super().drainers(), Consuming(self.house, self, self.channels[0], f"{self._seed}.2", tidy=True)]
 
     def broken(self) -> Iterator[str]:
         stored = self.notes.stored

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tests.crash.checks import name as shown
 from tests.crash.harness import Harness
@@ -70,7 +70,9 @@ class Row:
     def clients(self) -> tuple[list[Publishing], list[Consuming]]:
         """Those of the next round."""
         seed = f"{self._seed}.{next(self._rounds)}"
-        consuming = [Consuming(self.house, self, channel, seed) for channel in self.consumed]
+        consuming = [
+            Consuming(self.house, self, channel, f"{seed}.{number}") for number, channel in enumerate(self.consumed)
+        ]
         return [Publishing(self.house, self, seed)], consuming
 
     @property
@@ -164,7 +166,7 @@ class Row:
 
     # -- for probes
 
-    def stats(self, channel: Channel) -> dict[str, object]:
+    def stats(self, channel: Channel) -> dict[str, Any]:
         """What /stats says of a channel."""
         return self.house.channel_stats()[channel][0]
 
