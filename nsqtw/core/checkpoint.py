@@ -70,7 +70,7 @@ class CursorState:
     """In a checkpoint: remove all pending rows first."""
     replays: int = 0
     """Below this sequence, deferred messages in the log have no pending row of their own (see `core.cursor`)."""
-    places: list[int] = field(factory=list)
+    positions: list[int] = field(factory=list)
     """With priorities the positions of the classes high, normal and low in the log, of which `next` is the lowest."""
     forgotten_from: int | None = None
     """In a checkpoint: first remove the pending rows from this sequence on."""

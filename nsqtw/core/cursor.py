@@ -438,7 +438,7 @@ class Cursor:
         state = CursorState(name, next=self.next, taken_total=taken_total)
         state.first_deliveries = first_deliveries
         state.replays = self._replays if self.next < self._replays else 0
-        state.places = [] if self.priorities is None else [*self.priorities.at]
+        state.positions = [] if self.priorities is None else [*self.priorities.at]
         self._pending.changes(state)
         self.touched = False
         return state
@@ -455,10 +455,10 @@ class Cursor:
         void.
         """
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
-        if state.places or self.priorities is not None:
+        if state.positions or self.priorities is not None:
             is_on = self.priorities is not None and self.priorities.is_on
             self.priorities = self._new_priorities()
-            self.priorities.move([max(self.next, place) for place in state.places or (self.next,) * 3])
+            self.priorities.move([max(self.next, position) for position in state.positions or (self.next,) * 3])
             self.priorities.switch(is_on=is_on)
         self._pending.restore(state)
         for sequence in sorted(state.first_deliveries):

@@ -115,7 +115,9 @@ def _is_possible(state: TopicState, next_block: int | None) -> bool:
     limit = SEQUENCE_MASK if next_block is None else next_block * BLOCK_SIZE
     return (
         state.released_total <= state.put_total
-        and max([state.released, *(place for cursor in state.cursors for place in (cursor.next, *cursor.places))])
+        and max(
+            [state.released, *(position for cursor in state.cursors for position in (cursor.next, *cursor.positions))]
+        )
         <= limit
         and all(cursor.taken_total <= state.released_total for cursor in state.cursors)
     )

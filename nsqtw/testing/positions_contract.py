@@ -82,7 +82,7 @@ class PositionsContract(OnDirectory):
                 pending_count=2,
                 replays=12,
                 policy={"max_attempts": 5, "requeue_delay": 1.5, "overflow": "drop_oldest"},
-                places=[11, 10, 9],
+                positions=[11, 10, 9],
             ),
             CursorState("c2#ephemeral"),
         ]

@@ -45,7 +45,7 @@ OF_POLICIES = {
     "forget_ids": ("once", MIDST),
     "deliver_together": ("ordered", UNREAD),
     "forget_classes": ("urgent", MIDST),
-    "forget_places": ("urgent", SETTLED),
+    "forget_positions": ("urgent", SETTLED),
     "forget_cancel": ("scheduled", MIDST),
     "confirm_unstored": ("headers", MIDST),
 }

@@ -1,7 +1,7 @@
 """
 The positions of channels with priorities, in `positions.db`.
 
-    priority (cursor, places)    places: u64, little-endian, `next` of the classes high, normal and low
+    priority (cursor, positions)    positions: u64, little-endian, `next` of the classes high, normal and low
 
 The table is always there, and has a row only for a channel whose classes are at different positions. An older nsqtw
 does not know it and delivers from the lowest position, which repeats messages and loses none. So a position below
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from nsqtw.core.checkpoint import CursorState, SavedState
 from nsqtw.core.segment import SEQUENCE_MASK
 
-_PLACES = struct.Struct("<3Q")
+_POSITIONS = struct.Struct("<3Q")
 
 
 class PriorityRows:
@@ -37,29 +37,33 @@ class PriorityRows:
         connection.execute("DELETE FROM priority WHERE cursor NOT IN (SELECT id FROM cursor NOT INDEXED)")
         cursors = {(topic.name, cursor.name): cursor for topic in saved.topics for cursor in topic.cursors}
         for number, topic, channel, blob in connection.execute(
-            "SELECT cursor.id, topic.name, cursor.name, places FROM priority"
+            "SELECT cursor.id, topic.name, cursor.name, positions FROM priority"
             " JOIN cursor NOT INDEXED ON cursor.id = priority.cursor JOIN topic ON topic.id = cursor.topic"
         ).fetchall():
             cursor = cursors.get((topic, channel))
             if cursor is None:
                 continue
-            if not isinstance(blob, bytes) or len(blob) != _PLACES.size or max(_PLACES.unpack(blob)) > SEQUENCE_MASK:
+            if (
+                not isinstance(blob, bytes)
+                or len(blob) != _POSITIONS.size
+                or max(_POSITIONS.unpack(blob)) > SEQUENCE_MASK
+            ):
                 saved.invalid.append(f"TOPIC({topic}): CHANNEL({channel}): positions of its priorities are left out")
                 connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
                 continue
-            places = _PLACES.unpack(blob)
-            if cursor.next < min(places):
+            positions = _POSITIONS.unpack(blob)
+            if cursor.next < min(positions):
                 connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
                 continue
-            cursor.places = [max(cursor.next, place) for place in places]
+            cursor.positions = [max(cursor.next, position) for position in positions]
         self.read(connection)
 
     def write(self, connection: sqlite3.Connection, cursors: Iterable[tuple[int, CursorState]]) -> None:
         """Save the positions of the cursors of a checkpoint, with their numbers. In a transaction."""
         for number, cursor in cursors:
-            if cursor.places:
+            if cursor.positions:
                 self._cursors.add(number)
-                row = (number, _PLACES.pack(*cursor.places))
+                row = (number, _POSITIONS.pack(*cursor.positions))
                 connection.execute("INSERT OR REPLACE INTO priority VALUES (?, ?)", row)
             elif number in self._cursors:
                 self.forget(connection, number)

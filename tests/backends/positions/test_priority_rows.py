@@ -1,4 +1,4 @@
-"""The places of channels with priorities, and what an older nsqtw does to them."""
+"""The positions of channels with priorities, and what an older nsqtw does to them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nsqtw.core.checkpoint import Checkpoint, CursorState, TopicState
 
 
 @pytest.mark.parametrize(
-    ("older_next", "places"),
+    ("older_next", "expected"),
     [(100, [1500, 100, 700]), (400, [1500, 400, 700]), (1800, [1800, 1800, 1800]), (99, []), (0, [])],
 )
-def test_an_older_nsqtw_moved_the_channel(tmp_path: Path, older_next: int, places: list[int]) -> None:
-    """It does not know the places: what a seek back is to repeat must not be passed by the class that was ahead."""
+def test_an_older_nsqtw_moved_the_channel(tmp_path: Path, older_next: int, expected: list[int]) -> None:
+    """It does not know the positions of classes: what a seek back is to repeat must not be passed by the class that was ahead."""
     path = str(tmp_path / "positions.db")
     positions = Positions(path)
     positions.load()
-    cursor = CursorState("c", next=100, places=[1500, 100, 700])
+    cursor = CursorState("c", next=100, positions=[1500, 100, 700])
     topic = TopicState("t", released=2000, end=2000, released_total=9, put_total=9, cursors=[cursor])
     positions.save(Checkpoint(topics=[topic]))
     positions.close(True)
@@ -30,4 +30,4 @@ def test_an_older_nsqtw_moved_the_channel(tmp_path: Path, older_next: int, place
     positions = Positions(path)
     (found,) = positions.load().topics
     positions.close(True)
-    assert found.cursors[0].places == places
+    assert found.cursors[0].positions == expected

@@ -110,15 +110,15 @@ def forget_classes() -> None:
     PriorityReader._class_of = lambda self, encoded: NORMAL
 
 
-def forget_places() -> None:
+def forget_positions() -> None:
     """After a crash the lower classes go on where the highest one was."""
     changes = Cursor.changes
 
     def wrong(self: Cursor, name: str, first_deliveries: list[int]) -> CursorState:
         state = changes(self, name, first_deliveries)
-        if state.places:
-            state.places = [max(state.places)] * len(state.places)
-            state.next = max(state.places)
+        if state.positions:
+            state.positions = [max(state.positions)] * len(state.positions)
+            state.next = max(state.positions)
         return state
 
     Cursor.changes = wrong
@@ -163,7 +163,7 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         forget_ids,
         deliver_together,
         forget_classes,
-        forget_places,
+        forget_positions,
         forget_cancel,
         confirm_unstored,
     )

@@ -347,7 +347,7 @@ def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: 
     Nothing that a start would know of is forgotten: not the channels, the reserved blocks, the positions of priorities,
     the clock of due times, nor publishers' ids.
     """
-    state = topic(next=2, taken_total=2, pending=[PendingRow(1, 3, 0)], places=[6, 4, 2], policy={"priority": True})
+    state = topic(next=2, taken_total=2, pending=[PendingRow(1, 3, 0)], positions=[6, 4, 2], policy={"priority": True})
     state.publisher_ids, state.dedupe_window_ms = [PublisherId(b"%016d" % n, 1000 + n, n) for n in range(3)], 10_000
     save(data_path, state, wall_shift_ms=7_200_000)
     path = data_path / "positions.db"
@@ -357,7 +357,7 @@ def test_positions_that_are_damaged_and_can_be_read_are_written_anew(data_path: 
         ).fetchone()
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     before = saved(data_path)
-    assert before.topics[0].cursors[0].places == [6, 4, 2]
+    assert before.topics[0].cursors[0].positions == [6, 4, 2]
     data = bytearray(path.read_bytes())
     # An index of a table without its only row.
     data[(page - 1) * size + 3 : (page - 1) * size + 5] = b"\0\0"
@@ -431,17 +431,17 @@ def test_settings_of_a_policy_that_make_no_sense(data_path: Path) -> None:
     assert findings(data_path) == []
 
 
-def test_places_of_priorities_that_make_no_sense(data_path: Path) -> None:
+def test_positions_of_priorities_that_make_no_sense(data_path: Path) -> None:
     """The start leaves them out: all classes begin at the lowest place."""
-    save(data_path, topic(next=2, taken_total=2, places=[6, 4, 2], policy={"priority": True}))
+    save(data_path, topic(next=2, taken_total=2, positions=[6, 4, 2], policy={"priority": True}))
     assert findings(data_path) == []
     with closing(sqlite3.connect(data_path / "positions.db")) as connection, connection:
-        connection.execute("UPDATE priority SET places = x'01'")
+        connection.execute("UPDATE priority SET positions = x'01'")
     (finding,) = findings(data_path)
     assert str(finding).startswith(
         f"odd positions: {data_path}/positions.db: TOPIC(t): CHANNEL(c): positions of its priorities are left out"
     )
-    assert saved(data_path).topics[0].cursors[0].places == []
+    assert saved(data_path).topics[0].cursors[0].positions == []
     assert findings(data_path) == []
 
 
