@@ -33,10 +33,12 @@ class Deduplication(Row):
 
     def publish_next(self, client: Publishing, publisher: Publisher) -> None:
         unanswered = self._unanswered()
+        # What was lost with its file, or with the power, is not known any more, even if it was finished before.
+        recent = [message for message in self._recent if message.body not in self.notes.excused]
         if unanswered:
             client.publish(publisher, unanswered[0])
-        elif client.chance.random() < _REPEATS and self._recent:
-            client.publish(publisher, client.chance.choice([*self._recent]))
+        elif client.chance.random() < _REPEATS and recent:
+            client.publish(publisher, client.chance.choice(recent))
         else:
             message = self.make(client)
             if client.publish(publisher, message) == STORED:
