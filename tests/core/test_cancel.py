@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ class Scheduler(BrokerHarness):
         def assigned(ids: list[int]) -> None:
             self.sequences.update({body: one & SEQUENCE_MASK for body, one in zip(bodies, ids, strict=True)})
 
-        self.topic(topic).put(bodies, delay_ms, answers.append, assigned=assigned)
+        self.topic(topic).put(bodies, delay_ms, answers.append, headers, assigned=assigned)
         return answers
 
     def defer(self, *bodies: bytes, seconds: float = 10.0) -> None:
@@ -221,7 +222,9 @@ class CancellingHistories(Histories):
         self.sequences: dict[bytes, int] = {}
         self.core.put = self._put  # type: ignore[method-assign]
 
-    def _put(self, *bodies: bytes, delay_ms: int = 0, topic: str = "t") -> list[Exception | None]:
+    def _put(
+        self, *bodies: bytes, delay_ms: int = 0, topic: str = "t", headers: Sequence[bytes] | None = None
+    ) -> list[Exception | None]:
         answers: list[Exception | None] = []
 
         def assigned(ids: list[int]) -> None:
