@@ -35,7 +35,7 @@ class Scheduler(BrokerHarness):
         def assigned(ids: list[int]) -> None:
             self.sequences.update({body: one & SEQUENCE_MASK for body, one in zip(bodies, ids, strict=True)})
 
-        self.topic(topic).put(bodies, delay_ms, answers.append, headers, assigned=assigned)
+        self.topic(topic).put(bodies, delay_ms, answers.append, assigned=assigned)
         return answers
 
     def defer(self, *bodies: bytes, seconds: float = 10.0) -> None:
@@ -230,7 +230,7 @@ class CancellingHistories(Histories):
         def assigned(ids: list[int]) -> None:
             self.sequences.update({body: one & SEQUENCE_MASK for body, one in zip(bodies, ids, strict=True)})
 
-        self.core.topic(topic).put(bodies, delay_ms, answers.append, assigned=assigned)
+        self.core.topic(topic).put(bodies, delay_ms, answers.append, headers, assigned=assigned)
         return answers
 
     @precondition(lambda self: any(channel.messages for channel in self.model.channels.values()))

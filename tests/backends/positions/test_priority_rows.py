@@ -16,7 +16,7 @@ from nsqtw.core.checkpoint import Checkpoint, CursorState, TopicState
     [(100, [1500, 100, 700]), (400, [1500, 400, 700]), (1800, [1800, 1800, 1800]), (99, []), (0, [])],
 )
 def test_an_older_nsqtw_moved_the_channel(tmp_path: Path, older_next: int, expected: list[int]) -> None:
-    """It does not know the positions of classes: what a seek back is to repeat must not be passed by the class that was ahead."""
+    """It does not know them: what a seek back is to repeat must not be passed by the class that was ahead."""
     path = str(tmp_path / "positions.db")
     positions = Positions(path)
     positions.load()
