@@ -10,8 +10,14 @@ from nsqtw.testing import Broker
 from tests.cli.conftest import Nsqtw
 
 COUNTS = {"depth", "backend_depth", "in_flight", "deferred", "messages", "oldest_message_age", "paused"}
-TOPIC = {"topic", "channels", "message_bytes", "durability", "retention", "node_count", *COUNTS}
-CHANNEL = {"topic", "channel", "requeued", "timed_out", "consumers", *COUNTS}
+TOPIC = {
+    *("topic", "channels", "message_bytes", "durability", "retention", "node_count", "rejected", "deduplicated"),
+    *COUNTS,
+}
+CHANNEL = {
+    *("topic", "channel", "requeued", "timed_out", "consumers", "dropped", "dead_lettered", "expired"),
+    *COUNTS,
+}
 RATES = {"in_rate", "out_rate", "requeue_rate", "timeout_rate"}
 MESSAGE = {"id", "timestamp", "attempts", "node", "due", "deadline", "consumer", "headers", "body", "encoding"}
 SEEK = {"node", "position", "replayed", "skipped", "depth"}

@@ -85,7 +85,12 @@ def test_a_refused_topic_fails_the_job_with_nsqds_word(spark: SparkSession, nsqd
         ("value string", "append", {"topic": "t", "batchSize": "none"}, '"batchSize" must be a whole number'),
         ("value string", "append", {"topic": "t", "bachSize": "1"}, 'did you mean "batchSize"'),
         ("value string", "append", {}, 'set the option "topic" or add a column "topic"'),
-        ("value string, key string", "append", {"topic": "t"}, 'column "key": NSQ messages have no key'),
+        (
+            "value string, partition string",
+            "append",
+            {"topic": "t"},
+            'column "partition": NSQ topics have no partitions',
+        ),
         ("value string", "append", {"topic": "t", "kafka.acks": "1"}, "options of Kafka's client mean nothing to NSQ"),
         ("value string", "append", {"topic": "t", "lookupdHttpAddresses": "h:1"}, "exclude each other"),
         ("value string", "append", {"topic": "t", "authSecret": "a", "authSecretEnv": "B"}, "exclude each other"),

@@ -460,6 +460,7 @@ def test_stats_have_the_counts_only_where_there_is_a_bound() -> None:
     assert "dropped_count" not in other["channels"][0]
 
 
+@pytest.mark.plain  # what is replaced is a method of the core
 def test_a_channel_that_could_not_be_made_has_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = ChannelRule("*/*", {"max_depth": 3})
     core = BrokerHarness(channel_rules=(rule,), retention_time=1e9, channel_start="earliest")

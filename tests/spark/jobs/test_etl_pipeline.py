@@ -89,7 +89,7 @@ MISTAKES = [
     ("watermark", {"column": "ta", "delay": "1 hour"}, '"ta" is not a column; columns of type timestamp are: at'),
     ("sink", {"path": "out", "partition_by": "day"}, '"partition_by" names "day"; columns of the query are: id'),
     ("sink", {"path": "out", "format": "delta"}, 'format = "delta" needs the jars of Delta Lake'),
-    ("sink", {"topic": "out", "value": "column"}, 'column "id": NSQ gives'),
+    ("sink", {"topic": "out", "value": "column"}, 'column "id" is int, but must be string'),
     ("sink", {"topic": "out", "options": {"batchSise": 1}}, 'did you mean "batchSize"?'),
 ]
 
