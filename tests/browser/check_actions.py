@@ -146,8 +146,11 @@ def test_the_server_compares_the_name_too(shown: Window, cluster: BrowserCluster
 def test_a_form_of_another_site_is_refused(shown: Window, cluster: BrowserCluster, topic: str) -> None:
     shown.expected = ("403",)
     shown.go(f"/topics/{topic}")
-    shown.page.locator("form:has-text('Pause') input[name=csrf]").evaluate("(input) => { input.value = 'guessed' }")
-    press(shown, "Pause")
+    # In one step: a live page may get its forms anew between two.
+    with shown.page.expect_navigation():
+        shown.page.locator("form:has-text('Pause') input[name=csrf]").evaluate(
+            "(input) => { input.value = 'guessed'; input.form.querySelector('button').click() }"
+        )
     assert "The page is out of date: load it again." in shown.text("main")
     assert cluster.nsqds[0].stats(topic)[0]["paused"] is False
 
