@@ -174,8 +174,8 @@ TOPIC_FAMILIES: tuple[Family[Topic], ...] = (
     Family(
         "nsq_topic_deduplicated_total",
         COUNTER,
-        "Messages that repeated the publisher's id of another one and were not stored; with dedupe_window only.",
-        attrgetter("deduplicated_count"),
+        "Messages that repeated the publisher's id of another one and were not stored.",
+        lambda topic: topic.deduplicated_count or 0,
         _TOPIC,
     ),
     Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("depth"), _TOPIC),

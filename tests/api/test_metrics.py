@@ -15,7 +15,7 @@ from tests.http.broker_fixture import Web, request
 
 Samples = dict[tuple[str, ...], float]
 """Values by the name of the sample and its label values."""
-SERIES_OF_A_TOPIC = 4
+SERIES_OF_A_TOPIC = 5
 SERIES_OF_A_CHANNEL = len(CHANNEL_FAMILIES)
 
 
