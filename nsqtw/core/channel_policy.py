@@ -7,7 +7,7 @@ The policy of a channel: its settings, and the parts that are made or removed wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nsqtw.core.delivery import DeliveringChannel
@@ -40,6 +40,8 @@ class PolicyChannel(DeliveringChannel):
                 raise InvalidPolicy(f"{name} is for durable channels, and {self.name} is ephemeral")
         topic = self.topic
         policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
+        if self.ephemeral and not bounds_of(policy).keys().isdisjoint(given):
+            raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
         problem = misfit(policy, topic.name) if uses_dead_letters(policy) else None
         if problem is not None:
             raise InvalidPolicy(problem)
@@ -48,23 +50,23 @@ class PolicyChannel(DeliveringChannel):
         """The options may say something else of this channel. What was set while a broker ran stays."""
         given, context, topic = self.given_policy, self.topic.context, self.topic.name
         try:
-            self._set_policy(given)
+            unused = self._set_policy(given)
         except InvalidPolicy as error:
             context.log("error", "CHANNEL({channel}): {error}", topic=topic, channel=self.name, error=not_used(error))
-            self._set_policy({})
+            unused = self._set_policy({})
             self.given_policy = given
-        for text in context.options.resolve_channel(topic, self.name).unused:
+        for text in unused:
             context.log("error", "CHANNEL({channel}): {text}", topic=topic, channel=self.name, text=text)
 
-    def _set_policy(self, given: Mapping[str, Any]) -> None:
-        """Find the policy in force, and let the parts of the channel that carry it out know."""
+    def _set_policy(self, given: Mapping[str, Any]) -> Sequence[str]:
+        """
+        Find the policy in force, and let the parts of the channel that carry it out know. Returns a line about each
+        table of the config file that is not used. InvalidPolicy.
+        """
         topic, before = self.topic, self.policy
-        policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
-        bounds = bounds_of(policy)
-        if self.ephemeral and bounds:
-            if not bounds.keys().isdisjoint(given):
-                raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
-            bounds = {}
+        resolution = topic.context.options.resolve_channel(topic.name, self.name, given)
+        policy = resolution.policy
+        bounds = {} if self.ephemeral else bounds_of(policy)  # a pattern of the config file may match it
         self.policy, self.given_policy = policy, dict(given)
         self.undelivered.follow(policy)
         self._limit_rate(policy.max_rate)
@@ -79,6 +81,7 @@ class PolicyChannel(DeliveringChannel):
             self.ordered.window = policy.order_window
         if bounds or self.bounds is not None:
             self._bound(policy if bounds else None)
+        return resolution.unused
 
     def _set_order(self, ordered_by: str) -> None:
         """Deliver in the order of these keys from now on; "": without. An ephemeral channel has no order."""

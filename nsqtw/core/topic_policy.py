@@ -6,7 +6,7 @@ The bounds of a topic are those of its channels (`core.channel_policy`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nsqtw.core.channel_base import ChannelBase, ChannelOwner
@@ -40,23 +40,28 @@ class PolicyTopic(ChannelOwner):
         self._set_policy(given)
         self.touch()
 
-    def _set_policy(self, given: Mapping[str, Any]) -> None:
-        """Find the policy in force. InvalidPolicy, and nothing is changed."""
-        self.policy = self.context.options.topic_policy_of(self.name, given)
+    def _set_policy(self, given: Mapping[str, Any]) -> Sequence[str]:
+        """
+        Find the policy in force. Returns a line about each table of the config file that is not used. InvalidPolicy,
+        and nothing is changed.
+        """
+        resolution = self.context.options.resolve_topic(self.name, given)
+        self.policy = resolution.policy
         self.message_ttl_ns = whole_nanoseconds(self.policy.message_ttl)
         self.given_policy = dict(given)
         self._carry_out_policy()
+        return resolution.unused
 
     def _follow_policy(self) -> None:
         """Find the policy in force, which the options may have changed."""
         given = self.given_policy
         try:
-            self._set_policy(given)
+            unused = self._set_policy(given)
         except InvalidPolicy as error:
             self.context.log("error", "TOPIC({topic}): {error}", topic=self.name, error=not_used(error))
-            self._set_policy({})
+            unused = self._set_policy({})
             self.given_policy = given
-        for complaint in self.context.options.resolve_topic(self.name).unused:
+        for complaint in unused:
             self.context.log("error", "TOPIC({topic}): {complaint}", topic=self.name, complaint=complaint)
 
     def _carry_out_policy(self) -> None:

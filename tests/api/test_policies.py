@@ -250,7 +250,11 @@ def test_the_description_names_every_setting(web: Web) -> None:
 
 @pytest.mark.parametrize(
     ("channel", "settings"),
-    [("c", {"max_attempts": 5, "dead_letter_topic": "t"}), ("e#ephemeral", {"ordered_by": "header:k"})],
+    [
+        ("c", {"max_attempts": 5, "dead_letter_topic": "t"}),
+        ("e#ephemeral", {"ordered_by": "header:k"}),
+        ("e#ephemeral", {"max_depth": 5}),
+    ],
 )
 def test_a_dry_run_refuses_what_a_change_does(web: Web, channel: str, settings: dict[str, Any]) -> None:
     web.broker.topics["t"].channel(channel, web.core.now)
