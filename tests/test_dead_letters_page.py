@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from nsqtw.core.policy.letter import DISCONNECTED, EXPIRED, REQUEUED, TIMED_OUT, TOO_MANY_ATTEMPTS
 from nsqtw.core.policy.redrive import STATES
 from nsqtw.options.policies import ChannelPolicy, TopicPolicy, read_policy
-from tests.core.policy_harness import put, settle, stored
+from tests.core.policy.harness import put, settle, stored
 from tests.http.broker_fixture import Web
 
 PAGES = Path(__file__).parent.parent / "docs/how-to"

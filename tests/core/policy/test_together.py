@@ -9,7 +9,7 @@ from nsqtw.core.policy.redrive import RUNNING, Redrive
 from nsqtw.errors import Overflow
 from tests.core.harness import BrokerHarness
 from tests.core.policy.deduplicating import DeduplicatingHarness
-from tests.core.policy_harness import bodies, fail, put, settle
+from tests.core.policy.harness import bodies, fail, put, settle
 
 A1, A2, A3, A4, B1 = [b'{"k":"%c","n":%d}' % (key, n) for key, n in zip(b"aaaab", (1, 2, 3, 4, 1), strict=True)]
 BY_KEY = {"ordered_by": "json:k"}

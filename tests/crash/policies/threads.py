@@ -113,6 +113,7 @@ class Consuming(Client):
         while not (self.tidy or self._leaving) and len(self.row.notes.stored) < self.row.backlog:
             if not self.house.is_alive(self.life):
                 return
+            # A broker that may be killed at any time announces nothing: its publishers' notes are looked at instead.
             time.sleep(_LOOK_AGAIN_SECONDS)
         since = granted = self.now()
         credit = 1 if self.row.one_at_a_time else _CREDIT

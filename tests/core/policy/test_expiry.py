@@ -8,7 +8,7 @@ from nsqtw.core.policy import expiry
 from nsqtw.core.policy.expiry import leading_run
 from nsqtw.core.segment import Segment, encode, encode_dated
 from tests.core.harness import BrokerHarness
-from tests.core.policy_harness import put, settle, stored
+from tests.core.policy.harness import put, settle, stored
 
 SECOND = 10**9
 

@@ -8,7 +8,7 @@ from nsqtw.core.headers import encode_headers
 from nsqtw.errors import Overflow
 from tests.core.harness import BrokerHarness
 from tests.core.policy.deduplicating import DeduplicatingHarness
-from tests.core.policy_harness import bodies, fail, settle
+from tests.core.policy.harness import bodies, fail, settle
 
 
 def test_ids_survive_starts_that_finish_dead_letters() -> None:

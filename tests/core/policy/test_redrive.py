@@ -7,7 +7,7 @@ import pytest
 from nsqtw.core.policy.redrive import Redrive
 from nsqtw.errors import BackendError
 from tests.core.harness import BrokerHarness
-from tests.core.policy_harness import FailingCommits, put, settle, stored
+from tests.core.policy.harness import FailingCommits, put, settle, stored
 
 
 class Core(BrokerHarness):

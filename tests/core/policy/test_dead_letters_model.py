@@ -18,7 +18,7 @@ from nsqtw.core.policy.redrive import Redrive
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError
 from tests.core.harness import BrokerHarness, Reader
-from tests.core.policy_harness import FailingCommits, settle
+from tests.core.policy.harness import FailingCommits, settle
 
 TIMEOUT = 61.0
 PLACES = ("t", "t.dead")

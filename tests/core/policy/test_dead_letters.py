@@ -8,7 +8,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.policy import dead_letters
 from nsqtw.errors import BackendError, InvalidPolicy
 from tests.core.harness import WALL_NS, BrokerHarness, Reader
-from tests.core.policy_harness import FailingCommits, bodies, fail, put, retry, settle, stored
+from tests.core.policy.harness import FailingCommits, bodies, fail, put, retry, settle, stored
 
 TIMEOUT = 61.0
 

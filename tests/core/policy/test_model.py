@@ -28,7 +28,7 @@ from nsqtw.core.segment import SEQUENCE_MASK
 from nsqtw.errors import BackendError, Overflow
 from nsqtw.options.topics import TopicRule
 from tests.core.harness import BrokerHarness, Message, Reader, messages
-from tests.core.policy_harness import FailingCommits
+from tests.core.policy.harness import FailingCommits
 
 CHANNELS = ("a", "b")
 TOPICS = ("t", "t.dead")
