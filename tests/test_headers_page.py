@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from nsqtw.core.headers import MAX_BYTES, MAX_COUNT, MAX_ID_BYTES, MAX_NAME_BYTES
+from nsqtw.message_headers import MAX_BYTES, MAX_COUNT, MAX_ID_BYTES, MAX_NAME_BYTES
 from tests.process import NsqdProcess
 
 PAGE = (Path(__file__).parent.parent / "docs/how-to/headers.md").read_text("utf-8")

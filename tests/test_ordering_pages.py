@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.core.headers import encode_headers
+from nsqtw.message_headers import encode_headers
 from nsqtw.options.policies import ChannelPolicy, read_policy
 from nsqtw.stats.document import document
 from tests.core.harness import BrokerHarness

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nsqtw.core.headers import encode_headers
 from nsqtw.http.query import parameters
+from nsqtw.message_headers import encode_headers
 from nsqtw.options.policies import TopicPolicy, read_policy
 from nsqtw.options.types import parse_duration
 from tests.core.harness import WALL_NS

@@ -31,7 +31,7 @@ The body of an answer is a sequence of sections without space between them:
             Unix time; for all others both are 0.
     kind 2  `count` messages from `first` on that were published, and cannot be read any more. length is 0.
     kind 3  Only with `headers=true`: the headers of the messages of the section behind it, which has the same `first`
-            and `count`. Of each message int32 size | headers, encoded as in `core.headers`. Messages without such a
+            and `count`. Of each message int32 size | headers, encoded as in `message_headers`. Messages without such a
             section before them have no headers.
 
 Messages that only one channel gets are left out: they are copies of messages that the log had before, or are no concern

@@ -10,8 +10,8 @@ besides; all numbers are big-endian:
 
     "NSQH" | int32 count | count x (int32 headers size | headers | int32 size | body)
 
-`headers` are encoded as in `core.headers`. An nsqd that does not know `headers` takes "NSQH" for an impossible count,
-and refuses the body, so no headers become messages by mistake.
+`headers` are encoded as in `nsqtw.message_headers`. An nsqd that does not know `headers` takes "NSQH" for an impossible
+count, and refuses the body, so no headers become messages by mistake.
 
 Performance: called once per request head that is not cached, and once per message of a body with headers.
 """
@@ -20,7 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nsqtw.core.headers import (
+from nsqtw.errors import ClientError, InvalidHeaders
+from nsqtw.http.query import duration, whole_number
+from nsqtw.http.responses import Answer, Refused, failure
+from nsqtw.message_headers import (
     ID,
     NO_HEADERS,
     PRIORITY,
@@ -32,9 +35,6 @@ from nsqtw.core.headers import (
     decode_headers,
     encode_headers,
 )
-from nsqtw.errors import ClientError, InvalidHeaders
-from nsqtw.http.query import duration, whole_number
-from nsqtw.http.responses import Answer, Refused, failure
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, unpack_size
 from nsqtw.protocols.v2_codec import Limits
 

@@ -28,7 +28,6 @@ from twisted.logger import Logger
 from nsqtw.api.context import ApiContext
 from nsqtw.api.log_position import TIME, parse_time
 from nsqtw.api.message_headers import EndsEarly, check_headers_bytes, encode, headers_of_request, messages_with_headers
-from nsqtw.core.headers import ID, PRIORITIES
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
 from nsqtw.http.endpoints import AN_OK, CHANNEL, FAILED, JSON, TOPIC, Endpoint, Errors, Parameter, Section, endpoint
@@ -48,6 +47,7 @@ from nsqtw.http.responses import (
     text,
 )
 from nsqtw.http.routes import Handler, HandlerOfHead
+from nsqtw.message_headers import ID, PRIORITIES
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
 from nsqtw.options.types import whole_nanoseconds

@@ -21,7 +21,6 @@ from nsqtw.api.context import ApiContext
 from nsqtw.api.log_position import TIME, LogPosition, parse_log_position
 from nsqtw.api.message_document import MESSAGE_PROPERTIES, MESSAGE_REQUIRED, readable
 from nsqtw.core.channel import Channel
-from nsqtw.core.headers import decode_headers
 from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError
@@ -43,6 +42,7 @@ from nsqtw.http.names import channel_named, durable_topic
 from nsqtw.http.query import parameters, truth, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
+from nsqtw.message_headers import decode_headers
 from nsqtw.options.topics import EARLIEST
 from nsqtw.rights import SUBSCRIBE
 

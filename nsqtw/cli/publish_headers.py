@@ -7,8 +7,8 @@ from collections.abc import AsyncIterable, Mapping, Sequence
 from nsqtw.cli.checks import duration_of
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import StdinMessages
-from nsqtw.client.message_headers import encode_headers
 from nsqtw.errors import InvalidHeaders, OptionError
+from nsqtw.message_headers import encode_headers
 
 _MAX_MESSAGES = 1000
 _MAX_BYTES = 1 << 20

@@ -30,8 +30,8 @@ from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import TlsStream
 from nsqtw.errors import BrokenStream, ConnectFailed, InvalidResponse
+from nsqtw.message_headers import decode_headers
 from nsqtw.protocols.compression import Deflate, Snappy
-from nsqtw.protocols.headers import decode_headers
 
 _OK = b"OK"
 _DEFAULT_MAX_RDY = 2500

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from nsqtw.client.message_headers import decode_headers
 from nsqtw.errors import LookupFailed
+from nsqtw.message_headers import decode_headers
 
 _HEAD = struct.Struct(">4sIQIIQQII")
 _MAGIC: Final = b"NSQL"

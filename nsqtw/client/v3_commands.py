@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from nsqtw.client.options import ClientOptions
-from nsqtw.protocols.headers import encode_headers
+from nsqtw.message_headers import encode_headers
 from nsqtw.protocols.v3 import codec
 
 MAGIC: Final = b"  V3"

@@ -27,7 +27,7 @@ from nsqtw.client.message import Message, MessageOwner
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import TlsStream
 from nsqtw.errors import ClientError, ConnectFailed, InvalidHeaders, InvalidResponse
-from nsqtw.protocols.headers import decode_headers
+from nsqtw.message_headers import decode_headers
 from nsqtw.protocols.v3 import codec
 
 _OK: Final = Frame(False, b"OK")

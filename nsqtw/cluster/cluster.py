@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from nsqtw.client.message_headers import mpub_body
+from nsqtw.client.mpub_body import mpub_body
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
 from nsqtw.cluster.answers import cancelled_in, messages_in, policy_in, redrive_in, seek_in
 from nsqtw.cluster.changes import Changes, Done

@@ -18,10 +18,10 @@ from attrs import define, field
 from nsqtw.core.channel import Channel
 from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.consumer import Consumer
-from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
+from nsqtw.message_headers import NO_HEADERS
 
 READY, DEFERRED, IN_FLIGHT = STATES = ("ready", "deferred", "in_flight")
 MAX_BYTES = 1024 * 1024
@@ -41,7 +41,7 @@ class Peeked:
     consumer: Consumer | None = None
     """The consumer of a message in flight."""
     headers: bytes = NO_HEADERS
-    """Encoded as in `core.headers`."""
+    """Encoded as in `message_headers`."""
     channel: str = ""
     """The only channel that gets the message; empty for all."""
 

@@ -12,8 +12,8 @@ One frame, big-endian (nsqd specification 1.2):
            size  type=2  timestamp (ns)  attempts  id, 16 hex digits  body ...
            size counts everything behind it: 30 + len(body)
 
-Headers of messages, if there are any, are beside the frames (`headers`, encoded as in `core.headers`): a consumer that
-did not ask for them gets the frames alone.
+Headers of messages, if there are any, are beside the frames (`headers`, encoded as in `message_headers`): a consumer
+that did not ask for them gets the frames alone.
 
 An id is one number: node id (10 bits) . sequence (53 bits), printed as 16 hex digits.
 
@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, groupby
 from typing import Final, NamedTuple
 
-from nsqtw.core.headers import NO_HEADERS
+from nsqtw.message_headers import NO_HEADERS
 
 SEQUENCE_BITS: Final = 53
 SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1

@@ -145,8 +145,8 @@ class Topic(ReleasingTopic):
         Take messages (`bytes`, nothing like them), to be delivered after `delay_ms`. The waiter is called when they are
         as safe as the topic's durability class says, or with a BackendError, Exiting, Draining or Overflow;
         ChannelNotFound; HeadersRefused when the backend cannot store `headers` and `channel`. `headers` are the encoded
-        headers of each message (`core.headers`), None when no message has any; `channel` is the only channel that is to
-        have them, "" for all. `assigned` is told the ids of the messages. A message that repeats another one
+        headers of each message (`message_headers`), None when no message has any; `channel` is the only channel that is
+        to have them, "" for all. `assigned` is told the ids of the messages. A message that repeats another one
         (`Deduplication`) is taken as the others are, and not stored.
         """
         if (

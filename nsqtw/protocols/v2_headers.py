@@ -7,7 +7,7 @@ A message without headers is a frame of type 2 for them, too. One with headers i
     size    3       timestamp    attempts  id     headers size   headers  body
     u32     u32     i64          u16       16     u16 = n        n        the rest
 
-The headers are encoded as in `nsqtw.core.headers`.
+The headers are encoded as in `nsqtw.message_headers`.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from pathlib import Path
 import pytest
 from zope.interface.verify import verifyObject
 
-from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import Segment, encode
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend, IBackendQueue, IHeaderBackend
+from nsqtw.message_headers import encode_headers
 
 PUBLISHED_NS = 1_700_000_000_000_000_000
 

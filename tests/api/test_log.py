@@ -9,7 +9,7 @@ import pytest
 
 from nsqtw.api.log import CRC, HEADERS, LOST, MAGIC, MAX_BYTES, MESSAGES, SECTION
 from nsqtw.client.log_sections import messages_of
-from nsqtw.core.headers import encode_headers
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import Message, messages
 from tests.http.broker_fixture import DONE, Log, Reply, Web, request
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.api.message_headers import MAGIC, messages_with_headers
-from nsqtw.core.headers import decode_headers, encode_headers
 from nsqtw.errors import ClientError
 from nsqtw.http.responses import Refused
+from nsqtw.message_headers import decode_headers, encode_headers
 from nsqtw.options.broker import Options
 from tests.core.harness import messages
-from tests.core.test_headers import NAMES, VALUES
+from tests.core.test_segment_headers import NAMES, VALUES
 from tests.http.broker_fixture import OK, Web
 
 pytestmark = pytest.mark.usefixtures("heads")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.core.headers import encode_headers
 from nsqtw.errors import BackendError
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import START, WALL_NS
 from tests.http.broker_fixture import OK, Web
 

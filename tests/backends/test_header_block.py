@@ -16,8 +16,8 @@ from nsqtw.backends.header_block import (
     has_block,
     segment_of,
 )
-from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import Segment
+from nsqtw.message_headers import encode_headers
 from nsqtw.testing.contracts import make_segment, make_segment_with_headers
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import frozen
 
-from nsqtw.core.headers import encode_headers
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness
 
 from .errors import WrongCount

@@ -91,7 +91,7 @@ def test_headers_are_published_and_shown(on_nsqd: Nsqtw, topic: str) -> None:
     [
         (["--header", "tenant", "x"], "must be NAME=VALUE"),
         (["--header", "a=1", "--header", "A=2", "x"], "given twice"),
-        (["--header", "\xe4=1", "x"], "a name is ASCII"),
+        (["--header", "\xe4=1", "x"], "invalid header name"),
         (["--header", "a b=1", "x"], "invalid header name"),
         (["--ttl", "soon", "x"], "a duration such as 60s"),
         (["--ttl", "0s", "x"], "at least 1ms"),

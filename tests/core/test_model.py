@@ -22,10 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from zope.interface import alsoProvides
 
 from nsqtw.core.checkpoint_job import CheckpointJob
-from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import ICountedQueue
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Message, Reader, messages
 
 READY, FLIGHT, DEFERRED = "ready", "in flight", "deferred"

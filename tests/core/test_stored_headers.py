@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from zope.interface import implementer_only
 
-from nsqtw.core.headers import encode_headers
 from nsqtw.core.log import Cache, Log
 from nsqtw.core.segment import SEGMENT_BYTES
 from nsqtw.errors import HeadersRefused
 from nsqtw.interfaces import IBackend
+from nsqtw.message_headers import encode_headers
 from nsqtw.testing.contracts import headers, make_segment, make_segment_with_headers
 from nsqtw.testing.memory import MemoryBackend
 from tests.core.harness import BrokerHarness

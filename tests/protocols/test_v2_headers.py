@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nsqtw.core.headers import encode_headers
+from nsqtw.message_headers import encode_headers
 from tests.protocols.dialogue import Peer, V2Harness, identify
 
 HEADERS = {"k": "v", "a": "ü"}

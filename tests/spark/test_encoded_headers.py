@@ -10,7 +10,7 @@ from pyspark_nsq.errors import RowError
 from pyspark_nsq.headers import column_of
 from pyspark_nsq.sink.encoded_headers import encoded_headers
 
-from nsqtw.core.headers import encode_headers
+from nsqtw.message_headers import encode_headers
 
 MAP = pa.map_(pa.string(), pa.string())
 NAMES = st.sampled_from(["id", "key", "Key", "tenant", "a.b"])

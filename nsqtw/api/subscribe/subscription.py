@@ -23,12 +23,12 @@ from nsqtw.api.subscribe.tokens import MAX_ATTEMPTS, Token, Tokens
 from nsqtw.core.broker import Broker
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
-from nsqtw.core.headers import decode_headers
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import BODY_AT
 from nsqtw.errors import ClientError
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, failure
+from nsqtw.message_headers import decode_headers
 from nsqtw.protocols.access import ClientAccess, MessageAccess
 
 PROTOCOL = "HTTP"

@@ -38,8 +38,8 @@ from nsqtw.backends.disk.format import (
 )
 from nsqtw.backends.disk.open_files import Descriptor
 from nsqtw.backends.header_block import Trailer, checked_headers, decode_trailer, with_headers
-from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT, SEQUENCE_MASK, Segment
+from nsqtw.message_headers import NO_HEADERS
 
 _FRAME: Final = struct.Struct(">IIqH")  # size, frame type, timestamp, attempts
 _TYPE_AT: Final = 4

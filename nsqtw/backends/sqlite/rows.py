@@ -30,8 +30,8 @@ from nsqtw.backends.header_block import (
     has_block,
     with_headers,
 )
-from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.segment import BODY_AT, ID_AT, SEQUENCE_BITS, Segment, sequence_of
+from nsqtw.message_headers import NO_HEADERS
 
 COLUMNS = "id, topic, first, last, delay, crc, frames, head, headers"
 

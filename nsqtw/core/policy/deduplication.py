@@ -25,8 +25,8 @@ from hashlib import blake2b
 
 from nsqtw.core.checkpoint import PublisherId
 from nsqtw.core.context import Context
-from nsqtw.core.headers import ID, RESERVED_PREFIX, decode_headers
 from nsqtw.core.segment import Segment
+from nsqtw.message_headers import ID, RESERVED_PREFIX, decode_headers
 
 HASH_BYTES = 16
 _RESTORED_IN_MEMORY = 100_000

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from nsqtw.core.headers import TTL, header
 from nsqtw.core.segment import Segment, timestamp_ns_of
+from nsqtw.message_headers import TTL, header
 
 _NS_PER_MS = 10**6
 _MILLISECONDS = re.compile(r"[0-9]{1,18}")

@@ -23,8 +23,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from nsqtw.core.headers import ID, TTL, decode_headers, encode_headers
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
+from nsqtw.message_headers import ID, TTL, decode_headers, encode_headers
 
 REQUEUED: Final = "requeued"
 TIMED_OUT: Final = "timed out"

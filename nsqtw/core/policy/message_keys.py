@@ -125,7 +125,7 @@ def message_keys(place: KeyPlace) -> MessageKeys:
 
 
 def _value(encoded: bytes, start: bytes) -> bytes | None:
-    """Return the value of the header whose encoding begins with `start`, its length and name (see `core.headers`)."""
+    """Return the value of the header whose encoding begins with `start`, its length and name."""
     if start not in encoded:
         return None
     offset, end = 0, len(encoded)

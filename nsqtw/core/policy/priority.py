@@ -28,9 +28,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from nsqtw.core.headers import PRIORITY, header
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, Span
 from nsqtw.core.topic_log import TopicLog
+from nsqtw.message_headers import PRIORITY, header
 
 HIGH, NORMAL, LOW = range(3)
 CLASSES: Final = {"high": HIGH, "normal": NORMAL, "low": LOW}

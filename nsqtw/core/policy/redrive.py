@@ -25,12 +25,12 @@ from typing import Any, Final, NamedTuple
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
-from nsqtw.core.headers import NO_HEADERS
 from nsqtw.core.policy.letter import is_letter_of, redriven_headers
 from nsqtw.core.segment import BODY_AT, ID_AT, sequence_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting
+from nsqtw.message_headers import NO_HEADERS
 
 RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
 DRY_RUN = "dry run"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from nsqtw.core.headers import decode_headers
 from nsqtw.core.segment import BODY_AT, ID_AT
+from nsqtw.message_headers import decode_headers
 
 _SIZE_BYTES: Final = 4
 _TIMESTAMP_AT: Final = 8

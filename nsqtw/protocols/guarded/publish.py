@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from nsqtw.core.headers import NO_HEADERS, check_encoded, check_known, decode_headers, encode_headers
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, HeadersRefused, InvalidHeaders
 from nsqtw.interfaces import Answered, Assigned, BytesLike
+from nsqtw.message_headers import NO_HEADERS, check_encoded, check_known, decode_headers, encode_headers
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total

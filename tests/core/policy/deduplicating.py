@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsqtw.core.headers import NO_HEADERS, encode_headers
+from nsqtw.message_headers import NO_HEADERS, encode_headers
 from nsqtw.options.topics import TopicRule
 from tests.core.harness import BrokerHarness
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nsqtw.core.headers import decode_headers, encode_headers
 from nsqtw.core.policy.dead_letters import RETRY_SECONDS
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
+from nsqtw.message_headers import decode_headers, encode_headers
 from tests.core.harness import BrokerHarness, Reader, messages
 
 

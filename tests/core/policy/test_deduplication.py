@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nsqtw.core.headers import encode_headers
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError, Exiting
+from nsqtw.message_headers import encode_headers
 from nsqtw.stats.document import document
 from tests.core.harness import BrokerHarness, Reader
 from tests.core.policy.deduplicating import DeduplicatingHarness

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.core.headers import encode_headers
 from nsqtw.core.policy.message_keys import BodyKeys, message_keys
 from nsqtw.core.segment import Segment, encode
+from nsqtw.message_headers import encode_headers
 from nsqtw.options.message_keys import read_key_place
 
 

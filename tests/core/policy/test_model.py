@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.headers import decode_headers, encode_headers
 from nsqtw.core.policy.redrive import RUNNING, Redrive
 from nsqtw.core.segment import SEQUENCE_MASK
 from nsqtw.errors import BackendError, Overflow
+from nsqtw.message_headers import decode_headers, encode_headers
 from nsqtw.options.topics import TopicRule
 from tests.core.harness import BrokerHarness, Message, Reader, messages
 from tests.core.policy.harness import FailingCommits

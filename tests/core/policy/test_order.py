@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.headers import encode_headers
 from nsqtw.core.peek import READY, peek_channel
 from nsqtw.errors import InvalidPolicy
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Reader
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 import pytest
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.headers import encode_headers
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Message, Reader
 
 NAMES = {"h": "high", "n": "normal", "l": "low", "u": "urgent"}

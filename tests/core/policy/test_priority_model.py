@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nsqtw.core.headers import encode_headers
 from nsqtw.core.peek import READY, peek_channel
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Message, Reader
 
 FOR_EVER = 1e9

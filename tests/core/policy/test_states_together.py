@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.core.headers import encode_headers
 from nsqtw.errors import Overflow
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness
 from tests.core.policy.deduplicating import DeduplicatingHarness
 from tests.core.policy.harness import bodies, fail, settle

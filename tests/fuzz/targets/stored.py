@@ -14,8 +14,8 @@ from random import Random
 from nsqtw.backends.disk.format import HEADER_BYTES, Entry, decode_head, encode_entries
 from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.backends.sqlite.schema import FILE as MESSAGES_FILE
-from nsqtw.core.headers import encode_headers
 from nsqtw.errors import NsqtwError
+from nsqtw.message_headers import encode_headers
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.repair import repair

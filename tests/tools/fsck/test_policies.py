@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsqtw.core.headers import encode_headers
+from nsqtw.message_headers import encode_headers
 from tests.tools.fsck.data_path import Stored, findings
 
 KEY, HIGH, LOW, ID = (

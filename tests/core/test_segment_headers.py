@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.core.headers import MAX_BYTES, MAX_COUNT, check_encoded, check_known, decode_headers, encode_headers, header
 from nsqtw.core.segment import Segment, encode, merge, only
 from nsqtw.errors import InvalidHeaders
+from nsqtw.message_headers import (
+    MAX_BYTES,
+    MAX_COUNT,
+    check_encoded,
+    check_known,
+    decode_headers,
+    encode_headers,
+    header,
+)
 from tests.core.harness import BrokerHarness
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True).filter(
