@@ -5,7 +5,7 @@ its frames. Big-endian. A segment without headers and without a channel has no b
     payload       frames  header block
 
     header block  headers of each message            channel's name       trailer, 20 bytes
-                  u16 length, encoded (headers) ASCII, may be empty
+                  u16 length, encoding        ASCII, may be empty
 
     trailer       0              4                8               12               16
                   block length   channel length   CRC of frames   CRC of headers   CRC of the channel's name and

@@ -87,8 +87,8 @@ class OnDirectory:
         return str(tmp_path)
 
 
-class BackendContract(OnDirectory):
-    """The duties of `IBackend` and `IBackendQueue`."""
+class OfBackend(OnDirectory):
+    """A backend under test."""
 
     persistent = True
     """Whether committed messages survive a close and an open."""
@@ -102,6 +102,10 @@ class BackendContract(OnDirectory):
         backend = self.make_backend(directory)
         yield backend
         backend.close()
+
+
+class BackendContract(OfBackend):
+    """The duties of `IBackend` and `IBackendQueue`."""
 
     @pytest.fixture
     def queue(self, backend: IBackend) -> IBackendQueue:
@@ -295,21 +299,8 @@ class BackendContract(OnDirectory):
         assert contents == messages(make_segment(first, 2, size=300) for first in range(0, total, 2))
 
 
-class HeaderContract(OnDirectory):
+class HeaderContract(OfBackend):
     """The duties of a backend that provides `IHeaderBackend`."""
-
-    persistent = True
-    """Whether committed messages survive a close and an open."""
-
-    def make_backend(self, directory: str) -> IBackend:
-        """Like in `BackendContract`."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def backend(self, directory: str) -> Iterator[IBackend]:
-        backend = self.make_backend(directory)
-        yield backend
-        backend.close()
 
     @pytest.fixture
     def segments(self) -> list[Segment]:

@@ -24,7 +24,6 @@ from nsqtw.core.checkpoint import Checkpoint, CursorState
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
-from nsqtw.interfaces import Assigned, Waiter
 from tests.crash.file_layers import Volatile
 
 _EVERY = 5
@@ -101,18 +100,10 @@ def deliver_early() -> None:
     """What was published with a delay comes before its time."""
     put = Topic.put
 
-    def wrong(
-        self: Topic,
-        bodies: Sequence[bytes],
-        delay_ms: int,
-        waiter: Waiter,
-        headers: Sequence[bytes] | None = None,
-        channel: str = "",
-        assigned: Assigned | None = None,
-    ) -> None:
-        put(self, bodies, delay_ms // _TOO_SOON, waiter, headers, channel, assigned)
+    def wrong(self: Topic, bodies: Sequence[bytes], delay_ms: int, *more: Any, **named: Any) -> None:
+        put(self, bodies, delay_ms // _TOO_SOON, *more, **named)
 
-    Topic.put = wrong  # type: ignore[method-assign]
+    Topic.put = wrong  # type: ignore[method-assign,assignment]
 
 
 def requeue_early() -> None:

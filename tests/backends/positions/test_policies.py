@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -25,19 +23,6 @@ TOPIC = {"message_ttl": 3600.0}
 
 def topic(of_topic: dict[str, Any], of_channel: dict[str, Any]) -> TopicState:
     return TopicState("t", policy=of_topic, cursors=[CursorState("c", policy=of_channel)])
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "positions.db")
-
-
-@pytest.fixture
-def positions(path: str) -> Iterator[Positions]:
-    positions = Positions(path)
-    positions.load()
-    yield positions
-    positions.close(False)
 
 
 def load(path: str) -> SavedState:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,6 @@ from nsqtw.backends.spare_space import SPARE_BYTES
 from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, SavedState, TopicState
 from nsqtw.core.pending import all_rows
 from nsqtw.errors import BackendError, BackendFull
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "positions.db")
-
-
-@pytest.fixture
-def positions(path: str) -> Iterator[Positions]:
-    positions = Positions(path)
-    positions.load()
-    yield positions
-    positions.close(False)
 
 
 def load(path: str) -> SavedState:
