@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
-from pathlib import Path
 
 import pytest
 
@@ -19,19 +18,6 @@ WINDOW_MS = 1000
 @pytest.fixture(autouse=True)
 def _small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher_ids, "_SWEPT_ROWS", 10)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "positions.db")
-
-
-@pytest.fixture
-def positions(path: str) -> Iterator[Positions]:
-    positions = Positions(path)
-    positions.load()
-    yield positions
-    positions.close(False)
 
 
 def made(first: int, count: int, published_ms: int) -> list[PublisherId]:
