@@ -162,6 +162,8 @@ class Channel(PolicyChannel):
     def await_deferred(self, now: float) -> None:
         """After a restore: look at the deferred messages when the first one is due."""
         self.topic.context.timers.schedule(now, self)
+        if self.bounds is not None:
+            self.bounds.restored()
 
     # -- administration
 

@@ -44,6 +44,8 @@ _MAX_STEPS: Final = 64
 _MAX_READS: Final = 16
 """About how often a turn may read from the medium for them."""
 _ROWS: Final = 1024
+_SAMPLED_ROWS: Final = 8
+"""Messages with pending rows whose size is looked up when no others wait."""
 _SCAN_STEPS: Final = 4
 """Blocks of a log that are looked through in a turn."""
 _LOOKS: Final = 16
@@ -174,6 +176,8 @@ class ChannelBounds(Timer):
         self._scan: Scan | None = None
         self._too_old: int | None = None
         """The sequence of the oldest message when it was found to be older than `max_age`."""
+        self._is_restored = False
+        """Whether the cursor has been given its saved rows, and has not looked yet at what has become due since."""
 
     def follow(self, policy: ChannelPolicy) -> None:
         """These are the bounds from now on."""
@@ -183,6 +187,11 @@ class ChannelBounds(Timer):
             is_empty = self._cursor.next >= log.end and not self._cursor.row_count
             self._sizes = Sizes(log.end, policy.max_bytes) if policy.max_bytes and is_empty else None
             self._scan = None
+        self.look_soon()
+
+    def restored(self) -> None:
+        """The cursor was made what was saved, after `follow`: it has other messages now."""
+        self._sizes, self._scan, self._is_restored = None, None, True
         self.look_soon()
 
     def look_soon(self) -> None:
@@ -225,6 +234,9 @@ class ChannelBounds(Timer):
 
     def on_timer(self, now: float) -> float | None:
         """Timer API: look at the oldest message, and go on with what takes several turns."""
+        if self._is_restored:
+            self._is_restored = False
+            return now + _NEXT_TURN
         return self._carry_out(self._look, now)
 
     # -- inside
@@ -277,7 +289,7 @@ class ChannelBounds(Timer):
             return now + _NEXT_TURN
         self._sizes, self._scan = self._scan.sizes, None
         if cursor.row_count and not self._sizes.message_size:
-            rows = cursor.pending_rows(now, deferred=bool(cursor.deferred_count), limit=1)
+            rows = cursor.pending_rows(now, deferred=bool(cursor.deferred_count), limit=_SAMPLED_ROWS)
             for record in filter(None, [topic.log.find(row.sequence) for row in rows]):
                 self._sizes.sample(1, len(record[0].slice(record[1], record[1] + 1)))
         return None

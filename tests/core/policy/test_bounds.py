@@ -405,6 +405,65 @@ def test_after_a_restart_the_bounds_hold_again() -> None:
     assert (core.channel().depth, core.channel().deferred_count) == (2, 3)
 
 
+DEFERRED, IN_FLIGHT, REQUEUED, REQUEUED_FOR_LATER = "deferred", "in flight", "requeued", "requeued for later"
+SECONDS_LATER = 500
+ROWS_ONLY = (DEFERRED, IN_FLIGHT, REQUEUED, REQUEUED_FOR_LATER)
+
+
+def restarted(how: str, seconds_down: float = 0.0, **policy: Any) -> BrokerHarness:
+    """A broker after a kill, whose channel had ten messages in one of these states, and nothing unread."""
+    core = bounded({"msg_timeout": 60.0}, **policy)
+    core.put(*[BODY] * 10, delay_ms=1000 * SECONDS_LATER if how == DEFERRED else 0)
+    core.turn()
+    if how != DEFERRED:
+        reader = core.reader(ready=10)
+        messages = reader.read()
+        core.channel().set_ready(reader.consumer, 0)
+        if how != IN_FLIGHT:
+            assert not any(reader.requeue(one.id, SECONDS_LATER * (how != REQUEUED)) for one in messages)
+    core.save()
+    core.now += seconds_down
+    core.crash()
+    core.wait(0.01)
+    return core
+
+
+@pytest.mark.parametrize("how", ROWS_ONLY)
+def test_bytes_of_pending_rows_alone_after_a_restart(how: str) -> None:
+    core = restarted(how, max_bytes=10 * FRAME)
+    assert refused(core, b"") == MAX_BYTES
+    assert len(waiting(core)) == (10 if how in (IN_FLIGHT, REQUEUED) else 0)
+
+
+@pytest.mark.parametrize("how", ROWS_ONLY)
+def test_pending_rows_alone_are_dropped_after_a_restart(how: str) -> None:
+    core = restarted(how, max_bytes=10 * FRAME, overflow="drop_oldest")
+    core.put(BODY, BODY)
+    core.turn()
+    assert core.channel().waiting_count == 10
+    assert core.channel().dropped_count == 2
+
+
+@pytest.mark.parametrize("how", ROWS_ONLY)
+def test_age_of_pending_rows_alone_after_a_restart(how: str) -> None:
+    core = restarted(how, seconds_down=HOUR, max_age=HOUR)
+    assert refused(core, b"") == MAX_AGE
+    core = restarted(how, seconds_down=HOUR, max_age=HOUR, overflow="drop_oldest")
+    assert (core.channel().waiting_count, core.channel().dropped_count) == (0, 10)
+
+
+def test_the_mean_size_of_pending_rows_is_that_of_several() -> None:
+    core = bounded(max_bytes=40 * FRAME)
+    core.put(b"x" * (33 * FRAME - BODY_AT), *[BODY] * 7, delay_ms=1000 * SECONDS_LATER)
+    core.put(BODY)
+    reader = core.reader(ready=1)
+    reader.finish(*[message.id for message in reader.read()])
+    core.save()
+    core.crash()
+    core.wait(0.01)
+    assert refused(core, BODY) == MAX_BYTES
+
+
 @pytest.mark.plain  # what is replaced is a method of the core
 def test_a_medium_that_fails_is_tried_again() -> None:
     core = dropping(max_depth=2)
