@@ -14,14 +14,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, repeat
 from operator import attrgetter
+from typing import NamedTuple
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import Waiting
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic_log import TopicLog
-from nsqtw.errors import BackendError
+
+
+class Direction(NamedTuple):
+    """The only channel that gets a run, "" for all; `is_deferred`: a channel skips its messages in the log."""
+
+    channel: str
+    is_deferred: bool
 
 
 class Backlog:
@@ -72,18 +79,25 @@ class Backlog:
         self.waiting.clear()
         self._may_be_directed = False
 
-    def hold_back(self, channels: Iterable[Channel], now: float, *, since_publish: bool = False) -> None:
+    def directions(self) -> list[Direction]:
         """
-        It is released: every durable channel gets the deferred messages. Their delay counts from now, or
-        `since_publish`, which is long ago for what a process before this one took.
+        Return the direction of each run; nothing when no run is for one channel only. BackendError: nothing can be
+        released then, because channels would get messages of others, or the same one twice.
+        """
+        return [self._direction(waiting) for waiting in self.waiting] if self._may_be_directed else []
+
+    def hold_back(
+        self, channels: Iterable[Channel], directions: list[Direction], now: float, *, since_publish: bool = False
+    ) -> None:
+        """
+        It is released: every durable channel gets the deferred messages that its `directions` let it have. Their delay
+        counts from now, or `since_publish`, which is long ago for what a process before this one took.
         """
         timers = self._topic.context.timers
-        for waiting in self.waiting:
+        for waiting, (only, is_deferred) in zip(self.waiting, directions or repeat(_TO_ALL), strict=False):
             due = (self._published(waiting, now) if since_publish else now) + waiting.delay_ms / 1000
-            segment = self._segment_of(waiting) if self._may_be_directed else None
-            is_deferred = bool(waiting.delay_ms or segment is None or segment.delay_ms)
             for channel in channels:
-                is_for_it = segment is None or segment.is_for(channel.name)
+                is_for_it = only in ("", channel.name)
                 if not is_for_it:
                     channel.joined_total += waiting.count
                 if channel.cursor is None:
@@ -143,14 +157,13 @@ class Backlog:
 
     # -- inside
 
-    def _segment_of(self, waiting: Waiting) -> Segment | None:
-        """Return the segment of a run, which may have been saved; None when it cannot be read."""
-        try:
-            record = self._topic.log.find(waiting.first)
-        except BackendError as error:
-            self._topic.read_failed(error)
-            record = None
-        return None if record is None else record[0]
+    def _direction(self, waiting: Waiting) -> Direction:
+        """Return the direction of a run, which may have been saved. BackendError."""
+        record = self._topic.log.find(waiting.first)
+        if record is None:
+            return _TO_ALL
+        segment = record[0]
+        return Direction(segment.channel, bool(waiting.delay_ms or segment.delay_ms))
 
     def _not_cancelled(self, segment: Segment, index: int) -> Iterator[tuple[int, int]]:
         """Iterate over the runs of messages (indexes) from `index` on; of deferred ones, over those that still wait."""
@@ -173,6 +186,7 @@ class Backlog:
 
 
 _first = attrgetter("first")
+_TO_ALL = Direction("", is_deferred=True)
 
 
 def _end(run: Waiting) -> int:

@@ -253,7 +253,9 @@ class Topic(ReleasingTopic):
         if self.ephemeral and not is_ephemeral(name):
             self._owner.move_out_of_memory(self)
         channel = Channel(self, name)
-        kept = self._backlog.segments() if channel.ephemeral and not self.is_paused_or_pending else []
+        is_waiting = self.is_paused_or_pending
+        kept = self._backlog.segments() if channel.ephemeral and not is_waiting else []
+        directions = [] if is_waiting else self._backlog.directions()
         if (start or self._owner.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
             try:
                 channel.seek(self.reader.kept_from)
@@ -263,7 +265,7 @@ class Topic(ReleasingTopic):
         self.channels[name] = channel
         self._owner.quotas.channel_count += 1
         self._owner.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
-        self._release_kept(kept, now)
+        self._release_kept(kept, directions, now)
         self.touch()
         if not channel.ephemeral:
             self.change_names()
@@ -301,11 +303,15 @@ class Topic(ReleasingTopic):
         self.change_names(at_once=True)
 
     def unpause(self, now: float) -> None:
-        """Release what was kept. BackendError when ephemeral channels cannot be given it; the topic stays paused."""
+        """
+        Release what was kept. BackendError when it cannot be read, and ephemeral channels are to have it, or a part of
+        it is for one channel only; the topic stays paused.
+        """
         kept = self._backlog.for_ephemeral(self.channels.values())
+        directions = self._backlog.directions()
         self.paused = False
         self._tell_paused()
-        self._release_kept(kept, now)
+        self._release_kept(kept, directions, now)
         self.touch()
         self.change_names(at_once=True)
 
@@ -518,7 +524,8 @@ class Topic(ReleasingTopic):
             if channel.cursor is not None:
                 channel.cursor.restore(cursor)
         if self.is_flowing:
-            self._backlog.hold_back(self.channels.values(), now, since_publish=True)
+            directions = self._backlog.directions()
+            self._backlog.hold_back(self.channels.values(), directions, now, since_publish=True)
             self.released, self.released_total = self.log.end, self.put_total
         for channel in self.channels.values():
             channel.joined_total = self.released_total

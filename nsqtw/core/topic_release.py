@@ -10,12 +10,14 @@ Performance: `_release` is called once per commit.
 
 from __future__ import annotations
 
-from nsqtw.core.backlog import Backlog
+from nsqtw.core.backlog import Backlog, Direction
 from nsqtw.core.channel import Channel
 from nsqtw.core.channel_base import ChannelBase
 from nsqtw.core.context import Context
+from nsqtw.core.cursor import RETRY_READ_SECONDS
 from nsqtw.core.log import Log
 from nsqtw.core.segment import Segment
+from nsqtw.core.timers import Timer
 from nsqtw.core.topic_policy import PolicyTopic
 from nsqtw.errors import BackendError
 
@@ -44,14 +46,23 @@ class ReleasingTopic(PolicyTopic):
         self.is_awaiting_channels = True
 
     def start(self, now: float) -> None:
-        """The channels a new topic should have are there: release what was kept for them."""
+        """
+        The channels a new topic should have are there: release what was kept for them. When the medium fails, ephemeral
+        channels get none of it; and when some of it is for one channel only, all wait until it can be read.
+        """
         kept: list[Segment] = []
+        try:
+            directions = self._backlog.directions()
+        except BackendError as error:
+            self.read_failed(error)
+            self.context.timers.schedule(now + RETRY_READ_SECONDS, _StartAgain(self))
+            return
         try:
             kept = self._backlog.for_ephemeral(self.channels.values())
         except BackendError as error:  # durable channels read it later
             self.read_failed(error)
         self.is_awaiting_channels = False
-        self._release_kept(kept, now)
+        self._release_kept(kept, directions, now)
         self.touch()
 
     def unfinished(self) -> tuple[int, list[int]]:
@@ -101,11 +112,11 @@ class ReleasingTopic(PolicyTopic):
             if channel.cursor is not None:
                 channel.cursor.pass_directed(segments, start)
 
-    def _release_kept(self, kept: list[Segment], now: float) -> None:
-        """The topic flows again: release what it kept. Ephemeral channels get `kept`."""
+    def _release_kept(self, kept: list[Segment], directions: list[Direction], now: float) -> None:
+        """The topic flows again: release what it kept, to whom `directions` say. Ephemeral channels get `kept`."""
         if not self.is_flowing or self.released >= self.log.end:
             return
-        self._backlog.hold_back(self.channels.values(), now)
+        self._backlog.hold_back(self.channels.values(), directions, now)
         count = self.depth
         self.released, self.released_total = self.log.end, self.put_total
         self.released_in_memory = min(self.released_in_memory + count, self.mem_queue_size)
@@ -116,3 +127,17 @@ class ReleasingTopic(PolicyTopic):
         if self.bounds is not None:
             self.bounds.on_append([], now)
         self.reader.notify()
+
+
+class _StartAgain(Timer):
+    """Starts a topic that could not read what it kept."""
+
+    def __init__(self, topic: ReleasingTopic) -> None:
+        super().__init__()
+        self._topic = topic
+
+    def on_timer(self, now: float) -> float | None:
+        """Timer API"""
+        if self._topic.is_awaiting_channels and not self._topic.exiting:
+            self._topic.start(now)
+        return None

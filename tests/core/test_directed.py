@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nsqtw.core.cursor import RETRY_READ_SECONDS
 from nsqtw.core.oldest import OldestMessages
 from nsqtw.core.peek import peek_channel
-from nsqtw.errors import ChannelNotFound
+from nsqtw.core.segment import Segment
+from nsqtw.errors import BackendError, ChannelNotFound
 from tests.core.harness import BrokerHarness
 
 
@@ -198,6 +200,73 @@ def test_what_a_paused_topic_kept_for_one_channel_survives_a_start(core: BrokerH
     assert core.reader("b").bodies() == [b"1"]
     assert core.reader("a").bodies() == [b"1", b"2", b"3"]
     assert depths(core) == {"a": (0, 1), "b": (0, 0)}
+
+
+def kept_in_files_only(core: BrokerHarness, delay_ms: int) -> None:
+    """A paused topic keeps a message for channel a, one for all, and one for b, and has none of them in memory."""
+    core.topic().pause()
+    put(core, b"1", channel="a", delay_ms=delay_ms)
+    core.put(b"2", delay_ms=delay_ms)
+    put(core, b"3", channel="b", delay_ms=delay_ms)
+    core.save()
+    core.crash()
+
+
+def let_reading_fail(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(sequence: int, limit: int) -> list[Segment]:
+        raise BackendError("EIO")
+
+    log = core.topic().log
+    log._cache.forget_blocks(log)
+    monkeypatch.setattr(log.queue, "read", fail)
+
+
+def assert_each_got_its_own(core: BrokerHarness, delay_ms: int) -> None:
+    core.wait(delay_ms / 1000)
+    assert core.reader("a").bodies() == [b"1", b"2"]
+    assert core.reader("b").bodies() == [b"2", b"3"]
+    assert depths(core) == {"a": (0, 0), "b": (0, 0)}
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1000])
+def test_a_topic_stays_paused_when_it_cannot_read_whom_its_messages_are_for(
+    core: BrokerHarness, delay_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_in_files_only(core, delay_ms)
+    with monkeypatch.context() as failing, pytest.raises(BackendError):
+        let_reading_fail(core, failing)
+        core.topic().unpause(core.now)
+    assert core.topic().paused
+    core.topic().unpause(core.now)
+    assert_each_got_its_own(core, delay_ms)
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1000])
+def test_a_topic_that_waits_for_its_channels_waits_until_it_can_read_whom_its_messages_are_for(
+    core: BrokerHarness, delay_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_in_files_only(core, delay_ms)
+    core.topic().hold()
+    core.topic().unpause(core.now)
+    with monkeypatch.context() as failing:
+        let_reading_fail(core, failing)
+        core.topic().start(core.now)
+        core.wait(RETRY_READ_SECONDS)
+        assert core.topic().is_awaiting_channels
+    core.wait(RETRY_READ_SECONDS)
+    assert_each_got_its_own(core, delay_ms)
+
+
+def test_no_channel_is_made_while_that_cannot_be_read(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_in_files_only(core, 0)
+    for name in "ab":
+        core.topic().delete_channel(name)
+    core.topic().unpause(core.now)
+    with monkeypatch.context() as failing, pytest.raises(BackendError):
+        let_reading_fail(core, failing)
+        core.channel("a")
+    assert core.topic().channels == {}
+    assert core.reader("a").bodies() == [b"1", b"2"]
 
 
 def test_a_seek_counts_them_until_it_has_passed_them(core: BrokerHarness) -> None:
