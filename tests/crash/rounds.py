@@ -153,6 +153,7 @@ class Campaign:
         self._end = self._chance.choice(self._ends)
         self._launch()
         self._recount()
+        self._raise_for([*self._rows.started()])
         if self._chance.random() < self._drains:
             self._drain()
         self.harness.assert_no_traceback()
@@ -253,6 +254,7 @@ class Campaign:
         covers = len(self.journal.events)
         self.harness.store()
         self.journal.record(Stored(self.harness.life, covers))
+        self._rows.saved(self.harness.life)
 
     def _count(self, when: str, only: Channel | None = None, held: int = 0) -> list[Counted]:
         """Note what /stats says."""

@@ -42,6 +42,17 @@ OF_POLICIES = {
     "deliver_expired": ("expiring", MIDST),
     "store_refused": ("rejecting", MIDST),
     "drop_too_many": ("dropping", MIDST),
+    "forget_sizes": ("heavy", MIDST),
+    "keep_old": ("aging", UNREAD),
+    "drop_young": ("aging", MIDST),
+    "forget_rate": ("paced", MIDST),
+    "requeue_at_once": ("delayed", MIDST),
+    "restore_early": ("delayed", SETTLED),
+    "drop_expired": ("stale", MIDST),
+    "publish_to_all": ("directed", MIDST),
+    "release_to_all": ("directed", MIDST),
+    "forget_policies": ("live", MIDST),
+    "answer_policies_early": ("live", MIDST),
     "forget_ids": ("once", MIDST),
     "deliver_together": ("ordered", UNREAD),
     "forget_classes": ("urgent", MIDST),
@@ -71,7 +82,7 @@ def test_a_broken_promise_is_found(tmp_path: Path, sabotage: str) -> None:
 
 
 @pytest.mark.plain
-@pytest.mark.parametrize("sabotage", [*SABOTAGES_OF_POLICIES])
+@pytest.mark.parametrize("sabotage", sorted({*SABOTAGES_OF_POLICIES, *OF_POLICIES}))
 def test_a_broken_promise_of_a_policy_is_found(tmp_path: Path, sabotage: str) -> None:
     row, scene = OF_POLICIES[sabotage]
     campaign = Campaign(

@@ -1,6 +1,7 @@
 """
-Bounds of a backlog. With `reject` a refused message is not there, and no more wait than the bound says. With
-`drop_oldest` what is missing is older than what waits, as many wait as the bound says, and all others are counted.
+Bounds of a backlog. With `reject` a refused message is not there, and no more wait than the bound says, also after a
+start that finds messages waiting. With `drop_oldest` what is missing is older than what waits, as many wait as the
+bound says, and all others are counted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from tests.crash.policies.row import Row
 
 _MAX_DEPTH = 20
 _MORE = 15
+_FRAME_BYTES = 150
+"""Of a message of `Heavy`: its body and what the broker adds to it."""
+_ADDED_BYTES = 34
+_TURNS = 10
 
 
 class Rejecting(Row):
@@ -22,7 +27,26 @@ class Rejecting(Row):
 
     name = "rejecting"
     channel_policy = {"max_depth": _MAX_DEPTH}
-    requeues = 0.0
+    requeues = 0.3
+
+    def started(self) -> Iterator[str]:
+        for _ in range(_TURNS):  # a bound in bytes begins some turns after a start
+            before = self.stats(self.channels[0])
+        yield from self.fill(before["depth"] + before["deferred_count"], _MAX_DEPTH)
+
+    def fill(self, waiting: int, most: int) -> Iterator[str]:
+        """Publish until that is refused, while so many messages wait of the most that may."""
+        if self.notes.excused & self.notes.published.keys():
+            return  # how many messages are gone from the log is known only when they are read
+        outcomes = [STORED]
+        publisher = V3Publisher(self.house)
+        try:
+            while outcomes[-1] == STORED and len(outcomes) <= most + _MORE:
+                outcomes.append(self.publish_alone(publisher))
+        finally:
+            publisher.close()
+        if (accepted := outcomes.count(STORED) - 1) != max(0, most - waiting) or outcomes[-1] != OVER_BOUND:
+            yield f"bounds: {waiting} messages of {most} wait after a start, and {accepted} more were accepted"
 
     def probe(self) -> Iterator[str]:
         publisher = V3Publisher(self.house)
@@ -36,6 +60,18 @@ class Rejecting(Row):
             yield f"bounds: {outcomes.count(STORED)} messages were accepted, and {depth} wait"
             return
         self.take(V2Consumer, self.channels[0], outcomes.count(STORED))
+
+
+class Heavy(Rejecting):
+    """Publishes are refused when too many bytes wait. All messages have the same size."""
+
+    name = "heavy"
+    channel_policy = {"max_bytes": _MAX_DEPTH * _FRAME_BYTES}
+
+    def body(self) -> bytes:
+        body = super().body().ljust(_FRAME_BYTES - _ADDED_BYTES, b".")
+        assert len(body) == _FRAME_BYTES - _ADDED_BYTES, "a seed that is too long"
+        return body
 
 
 class Dropping(Row):

@@ -23,6 +23,7 @@ NEVER_MS = 900_000
 """A timeout that does not pass."""
 _HEADED = 3
 _SUBSCRIPTION = 1
+_NOTICES = ("PAUSED", "RESUMED")
 _BOUND = "has reached its"
 _OK, _TOO_MANY, _UNAVAILABLE = 200, 429, 503
 
@@ -103,13 +104,14 @@ class V3Connection:
         self._socket.sendall(data)
 
     def frame(self) -> v3_frames.Answer:
-        """The next frame that is no PING, which is answered."""
+        """The next frame that is no PING, which is answered, and no notice of a pause."""
         while True:
             (size,) = struct.unpack(">I", head := self._client._read(4))
             (answer,) = v3_frames.answers(head + self._client._read(size))
-            if answer.name != "PING":
+            if answer.name == "PING":
+                self.send(v3_frames.frame(17, answer.id))
+            elif answer.name not in _NOTICES:
                 return answer
-            self.send(v3_frames.frame(17, answer.id))
 
     def close(self) -> None:
         self._client.close()
@@ -181,10 +183,10 @@ class HttpPublisher:
         assert response.status in (_OK, _TOO_MANY, _UNAVAILABLE), (response.status, answer)
         return {_OK: STORED, _TOO_MANY: OVER_BOUND}.get(response.status, REFUSED), answer
 
-    def order(self, path: str) -> tuple[int, bytes]:
-        """POST. The status and what the broker answered."""
+    def order(self, path: str, method: str = "POST", body: bytes = b"") -> tuple[int, bytes]:
+        """The status and what the broker answered."""
         try:
-            self._connection.request("POST", path)
+            self._connection.request(method, path, body)
             response = self._connection.getresponse()
             return response.status, response.read()
         except http.client.HTTPException as failure:

@@ -5,7 +5,8 @@ its channel only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Mapping
 
 from tests.crash.checks import name as shown
 from tests.crash.history import Channel
@@ -76,3 +77,43 @@ class DeadLetters(Row):
         for body, ids in others.items():
             if len(ids) > 1 and body not in self.notes.excused:
                 yield f"dead letters: {shown(body)} was put back to {self.name}/other, too"
+
+
+_TTL = "ttl"
+_LONG = str(1000 * 86_400_000)
+"""Milliseconds, and longer than what the wall clock may be moved by."""
+_RENAMED = f"nsq-dead-header-{_TTL}"
+
+
+class ExpiredLetters(DeadLetters):
+    """Messages without a time to live of their own expire soon, and are dead letters then. The others do not."""
+
+    name = "stale"
+    topic_policy = {"message_ttl": "50ms"}
+    channel_policy = {"expired": "dead_letter", "dead_letter_topic": "stale.letters"}
+    requeues = 0.2
+    # Consumers begin when some have expired.
+    backlog = 20
+
+    @property
+    def letters(self) -> Channel:
+        return Channel(f"{self.name}.letters", "work")
+
+    def headers(self, chance: random.Random) -> dict[str, str]:
+        return {_TTL: _LONG} if chance.random() < 0.4 else {}
+
+    def own_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return super().own_headers({_TTL if name == _RENAMED else name: text for name, text in headers.items()})
+
+    def may_be_missing(self, body: bytes, channel: Channel) -> bool:
+        """The other channel has no dead letters: there, what has expired is gone."""
+        return super().may_be_missing(body, channel) or (channel.name == "other" and not self._is_lasting(body))
+
+    def broken(self) -> Iterator[str]:
+        yield from super().broken()
+        for _, event in self.notes.all(Delivered):
+            if event.channel == self.letters and self._is_lasting(event.body):
+                yield f"dead letters: {shown(event.body)} expired long before its time"
+
+    def _is_lasting(self, body: bytes) -> bool:
+        return _TTL in self.notes.published[body].headers

@@ -72,13 +72,15 @@ class Finished(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """A REQ is going to be sent."""
+    """A REQ without a delay is going to be sent, for the delivery with so many attempts."""
 
     channel: Channel
     id: bytes
     body: bytes
     connection: int
     life: int
+    attempts: int
+    when: Wall
 
 
 class Cancelling(NamedTuple):
@@ -96,13 +98,19 @@ class Cancelled(NamedTuple):
     life: int
 
 
+class Saved(NamedTuple):
+    """The broker knows in its next life all that consumers said before. All of them have left."""
+
+    life: int
+
+
 class Draining(NamedTuple):
     """From now on everything is finished as it comes, and nothing is published."""
 
     life: int
 
 
-Event = Published | Answered | Delivered | Finished | Requeued | Cancelling | Cancelled | Draining
+Event = Published | Answered | Delivered | Finished | Requeued | Cancelling | Cancelled | Saved | Draining
 
 
 class Notes:

@@ -24,7 +24,7 @@ class Order(Row):
     """A few keys, and two consumers. They keep messages of fewer keys than there are, and so some go on."""
 
     name = "ordered"
-    channel_policy = {"ordered_by": f"header:{_KEY}"}
+    channel_policy = {"ordered_by": f"header:{_KEY}", "order_window": 12}
     keeps = 0.3
     most_kept = 3
 

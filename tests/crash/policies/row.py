@@ -15,7 +15,7 @@ from tests.crash.checks import name as shown
 from tests.crash.harness import Harness
 from tests.crash.history import Channel
 from tests.crash.policies.clients import OVER_BOUND, PUBLISHERS, STORED, Got, HttpPublisher, Publisher, V3Publisher
-from tests.crash.policies.notes import Delivered, Draining, Notes, Published
+from tests.crash.policies.notes import Answered, Delivered, Draining, Notes, Published, now
 from tests.crash.policies.threads import FINISH, KEEP, Consuming, Publishing
 
 BROKERS_OWN = "nsq-"
@@ -108,6 +108,12 @@ class Row:
             return KEEP
         return 0 if share > 1 - self.requeues else FINISH
 
+    # -- the next life
+
+    def started(self) -> Iterator[str]:
+        """The broker runs again, nobody is connected, and messages may be left: tell what is wrong with that."""
+        return iter(())
+
     # -- the end of a chapter
 
     def drainers(self) -> list[Consuming]:
@@ -175,6 +181,15 @@ class Row:
         body = self.body()
         assert publisher.publish(self.name, body, headers or {}, 0) == STORED
         return body
+
+    def publish_alone(self, publisher: Publisher, headers: Mapping[str, str] | None = None) -> str:
+        """Publish a message that is noted, while no clients are there. The outcome."""
+        life, ahead = self.house.life, self.house.control.wall_offset_ns
+        message = Published(self.name, self.body(), headers or {}, 0, life, now(ahead))
+        self.notes.note(message)
+        outcome = publisher.publish(message.topic, message.body, message.headers, 0)
+        self.notes.note(Answered(message.body, outcome, life, now(ahead)))
+        return outcome
 
     def take(self, client: type, channel: Channel, number: int) -> list[Got]:
         """Consume and finish so many messages that are not noted, one at a time."""

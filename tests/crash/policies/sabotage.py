@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from attrs import evolve
+
+from nsqtw.api.policies import Policies
 from nsqtw.backends.disk import scan
+from nsqtw.backends.positions.policy_rows import PolicyRows
+from nsqtw.core.backlog import Backlog
 from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.policy import undelivered
@@ -17,11 +22,17 @@ from nsqtw.core.policy.letter import REDRIVES
 from nsqtw.core.policy.moves import Moves
 from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
+from nsqtw.core.policy.rate_limit import RateLimit
+from nsqtw.core.policy.requeue_delay import RequeueDelay
+from nsqtw.core.policy.sizes import Sizes
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Assigned, Waiter
+from nsqtw.options.policies import ChannelPolicy
 from nsqtw.protocols.v3.session import V3Session
 
 _EVERY = 5
+_TOO_SOON = 20
+"""Messages are dropped when they are so many times younger than they may be."""
 
 
 def forget_headers() -> None:
@@ -95,6 +106,83 @@ def drop_too_many() -> None:
     ChannelBounds._excess = wrong
 
 
+def forget_sizes() -> None:
+    """Messages that wait for another delivery have no bytes."""
+    Sizes.message_size = property(lambda self: 0.0)  # type: ignore[assignment]
+
+
+def keep_old() -> None:
+    """Messages that are too old are delivered."""
+    ChannelBounds._drop_old = lambda self, now: True
+
+
+def drop_young() -> None:
+    """Messages are dropped long before they are too old."""
+    follow = ChannelBounds.follow
+    ChannelBounds.follow = lambda self, policy: follow(self, evolve(policy, max_age=policy.max_age / _TOO_SOON))
+
+
+def forget_rate() -> None:
+    """A channel with a rate delivers as much as it can."""
+    RateLimit.spend = lambda self, count: None
+
+
+def requeue_at_once() -> None:
+    """A failed message is delivered again at once."""
+    RequeueDelay.due = lambda self, attempts, now: now
+
+
+def drop_expired() -> None:
+    """Expired messages are finished, and do not become dead letters."""
+    follow = DeadLetters.follow
+
+    def wrong(self: DeadLetters, policy: ChannelPolicy) -> None:
+        follow(self, policy)
+        self.takes_expired = False
+
+    DeadLetters.follow = wrong
+
+
+def publish_to_all() -> None:
+    """What is published for one channel goes to all."""
+    put = Topic.put
+
+    def wrong(
+        self: Topic,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        waiter: Waiter,
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
+        assigned: Assigned | None = None,
+    ) -> None:
+        put(self, bodies, delay_ms, waiter, headers, "", assigned)
+
+    Topic.put = wrong
+
+
+def release_to_all() -> None:
+    """What a paused topic kept for one channel goes to all, and to its own one twice."""
+    Backlog.directions = lambda self: []
+
+
+def forget_policies() -> None:
+    """What was set while a broker ran is not saved."""
+    put = PolicyRows._put
+    PolicyRows._put = lambda self, connection, key, text: put(self, connection, key, "")
+
+
+def answer_policies_early() -> None:
+    """What was set is answered before it is saved."""
+
+    def wrong(self: Policies, request: Any, owner: Any, given: Any, shown: Any, *, is_ephemeral: bool) -> Any:
+        owner.set_policy(given)
+        self._pump.wake()
+        return shown
+
+    Policies._set = wrong
+
+
 def forget_ids() -> None:
     """The ids of publishers that were not saved are lost in a crash."""
     Deduplication.restore = lambda self, segments, now: None
@@ -160,6 +248,16 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         deliver_expired,
         store_refused,
         drop_too_many,
+        forget_sizes,
+        keep_old,
+        drop_young,
+        forget_rate,
+        requeue_at_once,
+        drop_expired,
+        publish_to_all,
+        release_to_all,
+        forget_policies,
+        answer_policies_early,
         forget_ids,
         deliver_together,
         forget_classes,

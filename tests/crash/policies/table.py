@@ -8,23 +8,31 @@ from functools import partial
 
 from tests.crash.harness import Harness
 from tests.crash.history import Channel
-from tests.crash.policies.bounds import Dropping, Rejecting
-from tests.crash.policies.dead_letters import DeadLetters
+from tests.crash.policies.age import Aging
+from tests.crash.policies.bounds import Dropping, Heavy, Rejecting
+from tests.crash.policies.dead_letters import DeadLetters, ExpiredLetters
 from tests.crash.policies.deduplication import Deduplication
+from tests.crash.policies.delay import Delay
+from tests.crash.policies.directed import Directed
 from tests.crash.policies.expiry import Expiry
 from tests.crash.policies.headers import Headers
-from tests.crash.policies.notes import Delivered, Event
+from tests.crash.policies.live import Live
+from tests.crash.policies.notes import Delivered, Event, Saved
 from tests.crash.policies.order import Order
 from tests.crash.policies.priority import Priority
+from tests.crash.policies.rate import Rate
 from tests.crash.policies.row import Row
 from tests.crash.policies.schedule import Schedule
 from tests.crash.policies.threads import Consuming, Publishing
 
 ROWS: dict[str, type[Row]] = {
     row.name: row
-    for row in (Headers, DeadLetters, Expiry, Rejecting, Dropping, Deduplication, Order, Priority, Schedule)
+    for row in (
+        *(Headers, Directed, DeadLetters, ExpiredLetters, Expiry, Rejecting, Heavy, Dropping, Aging),
+        *(Rate, Delay, Deduplication, Order, Priority, Schedule, Live),
+    )
 }
-AT_ONCE = 2
+AT_ONCE = 3
 """Rows with traffic in a round: more would be work for this process, and not for the broker."""
 
 
@@ -69,6 +77,16 @@ class Rows:
         for row in self._all if self._durability != "fsync" else ():
             row.notes.excuse_all()
 
+    def saved(self, life: int) -> None:
+        """All that consumers said before is saved."""
+        for row in self._used:
+            row.notes.note(Saved(life))
+
+    def started(self) -> Iterator[str]:
+        """All that is wrong with what a new life has of the one before."""
+        for row in self._used:
+            yield from row.started()
+
     # -- the end of a chapter
 
     def drainers(self) -> list[Consuming]:
@@ -84,8 +102,7 @@ class Rows:
     def wrongs(self) -> Iterator[str]:
         """All that is wrong. Everything is drained, and nobody is connected."""
         for row in self._used:
-            yield from row.wrongs()
-            yield from row.probe()
+            yield from [*row.wrongs()] or row.probe()
 
     def archive(self) -> None:
         """A new chapter begins."""

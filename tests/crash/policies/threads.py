@@ -146,7 +146,10 @@ class Consuming(Client):
             self._finish(consumer, message)
         else:
             assert isinstance(fate, int)
-            self.row.notes.note(Requeued(self.channel, message.id, message.body, self._connection, self.life))
+            requeued = Requeued(
+                self.channel, message.id, message.body, self._connection, self.life, message.attempts, self.now()
+            )
+            self.row.notes.note(requeued)
             consumer.requeue(message, fate)
 
     def _finish_kept(self) -> None:

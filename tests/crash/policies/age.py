@@ -1,0 +1,91 @@
+"""
+Age of a backlog: what is delivered for the first time is not older than `max_age`, and what is dropped is.
+
+As for the time to live, a message is only said to be too old when even the shortest time between its publish and its
+delivery was too long. It is only said to be dropped too early when a message behind it was delivered, in the same life,
+before it can have been old enough: a message behind it is delivered only when it has been delivered or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.crash.checks import SLACK_SECONDS
+from tests.crash.checks import name as shown
+from tests.crash.history import Channel
+from tests.crash.policies.clients import V3Publisher
+from tests.crash.policies.notes import Delivered, Wall
+from tests.crash.policies.row import Row
+from tests.process import wait_until
+
+_MAX_AGE = 0.15
+_LOOK_SECONDS = 0.05
+"""The broker looks for old messages so often."""
+_PROBED = 3
+
+
+class Aging(Row):
+    """A backlog from which one consumer takes one message after the other."""
+
+    name = "aging"
+    channel_policy = {"max_age": f"{int(_MAX_AGE * 1000)}ms", "overflow": "drop_oldest"}
+    one_at_a_time = True
+    requeues = 0.0
+    backlog = 30
+
+    def may_be_missing(self, body: bytes, channel: Channel) -> bool:
+        """Whether it was old enough `broken` finds out."""
+        return True
+
+    def broken(self) -> Iterator[str]:
+        first = {e.body: e for _, e in self.notes.all(Delivered) if e.attempts == 1 and e.body in self.notes.published}
+        yield from self._too_old(first)
+        yield from self._too_young(first)
+
+    def _too_old(self, first: dict[bytes, Delivered]) -> Iterator[str]:
+        stored, published = self.notes.stored, self.notes.published
+        for body in first.keys() & stored.keys():
+            event, sent, answered = first[body], published[body].when, stored[body].when
+            age = _earliest(event.since, event.when) - _latest(sent, answered)
+            if age > _MAX_AGE + _LOOK_SECONDS + SLACK_SECONDS:
+                yield f"age: {shown(body)} was delivered when it was {age:.3f} s old, in life {event.life}"
+
+    def _too_young(self, first: dict[bytes, Delivered]) -> Iterator[str]:
+        stored, published = self.notes.stored, self.notes.published
+        delivered = {event.body for _, event in self.notes.all(Delivered)}
+        soonest: dict[int, tuple[float, bytes]] = {}
+        """For each life when a message behind the one that is looked at was delivered there."""
+        for body, message in reversed([*published.items()]):
+            event = first.get(body)
+            if body in stored and body not in delivered and body not in self.notes.excused:
+                moment, behind = soonest.get(message.life, (float("inf"), b""))
+                age = moment - _earliest(message.when, stored[body].when)
+                if age < _MAX_AGE - SLACK_SECONDS:
+                    yield f"age: {shown(body)} is missing, and {shown(behind)} was delivered {age:.3f} s after it"
+            if event is not None and event.life == message.life:
+                latest = _latest(event.since, event.when)
+                soonest[event.life] = min(soonest.get(event.life, (float("inf"), b"")), (latest, body))
+
+    def probe(self) -> Iterator[str]:
+        """Old messages go while nobody publishes and nobody consumes, and are counted."""
+        (channel,) = self.channels
+        before = self.stats(channel)["dropped_count"]
+        publisher = V3Publisher(self.house)
+        try:
+            for _ in range(_PROBED):
+                self.publish_quietly(publisher)
+        finally:
+            publisher.close()
+        wait_until(lambda: self.stats(channel)["depth"] == 0, "old messages are dropped")
+        if (dropped := self.stats(channel)["dropped_count"] - before) != _PROBED:
+            yield f"age: {_PROBED} messages were dropped, and {dropped} are counted"
+
+
+def _earliest(since: Wall, until: Wall) -> float:
+    """The wall clock at `since`, or less if it was put back until the other moment."""
+    return since.at + min(since.ahead, until.ahead)
+
+
+def _latest(since: Wall, until: Wall) -> float:
+    """The wall clock at `until`, or more if it was ahead at the other moment."""
+    return until.at + max(since.ahead, until.ahead)
