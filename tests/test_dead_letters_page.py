@@ -8,12 +8,13 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from nsqtw.core.policy.letter import DISCONNECTED, EXPIRED, REQUEUED, TIMED_OUT, TOO_MANY_ATTEMPTS
 from nsqtw.core.policy.redrive import STATES
 from nsqtw.options.policies import ChannelPolicy, TopicPolicy, read_policy
-from tests.core.policy.harness import put, settle, stored
+from tests.core.policy.harness import fail, put, settle, stored
 from tests.http.broker_fixture import Web
 
 PAGES = Path(__file__).parent.parent / "docs/how-to"
@@ -107,6 +108,34 @@ def test_messages_expire() -> None:
     assert web.core.channel("audit", "prices.eur").expired_count == 1
     assert web.post(publish, body.encode()).status == 200
     assert stored(web.core, "prices.eur")[body.encode()] == {"ttl": "90000"}
+
+
+def channel_tables(page: str) -> dict[str, dict[str, Any]]:
+    """The settings of channels in the config files of a page, by pattern."""
+    tables: dict[str, dict[str, Any]] = {}
+    for text in blocks(page, "toml"):
+        tables |= tomllib.loads(text).get("channel", {})
+    return tables
+
+
+def test_dead_letters_go_to_the_topic_that_a_table_names() -> None:
+    policy = read_policy(ChannelPolicy, channel_tables(LETTERS)["orders.*/billing"])
+    core = Web().core
+    core.channel("billing", "orders.eu").set_policy({**policy, "max_attempts": 1})
+    put(core, b"1", topic="orders.eu")
+    assert fail(core.reader("billing", "orders.eu")) == [b"1"]
+    settle(core)
+    assert stored(core, policy["dead_letter_topic"])[b"1"]["nsq-dead-topic"] == "orders.eu"
+
+
+def test_expired_messages_become_dead_letters_where_a_table_says_so() -> None:
+    core = Web().core
+    core.channel("audit", "prices.eur").set_policy(read_policy(ChannelPolicy, channel_tables(EXPIRY)["prices.*/audit"]))
+    put(core, b"1", topic="prices.eur", ttl="1000")
+    core.wait(1)
+    assert core.reader("audit", "prices.eur").bodies() == []
+    settle(core)
+    assert stored(core, "prices.eur.dead")[b"1"]["nsq-dead-reason"] == EXPIRED
 
 
 def test_every_word_is_on_the_page() -> None:

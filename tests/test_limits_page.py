@@ -52,6 +52,16 @@ def test_the_delays_of_the_page() -> None:
     assert ChannelPolicy().max_requeue_delay == 900
 
 
+def test_bytes_of_the_channel_of_the_page_that_drops() -> None:
+    core = BrokerHarness()
+    bounded = channel(core, "clicks/*")
+    table = tables()["clicks/*"]
+    bounded.set_policy({**table, "max_bytes": table["max_bytes"] // 2**20})  # a thousandth is enough to see
+    core.put(*[b"x" * (256 - BODY_AT)] * 6)
+    core.turn()
+    assert (bounded.depth, bounded.dropped_count) == (4, 2)
+
+
 def test_the_channel_of_the_page_that_drops() -> None:
     core = BrokerHarness()
     bounded = channel(core, "clicks/*")
