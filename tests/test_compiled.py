@@ -1,4 +1,4 @@
-"""The modules that may be compiled: nobody must, and compiled ones do the same. `make test-compiled` runs all tests."""
+"""The modules that may be compiled: nobody must. That compiled ones do the same is a matter of `test_wheels`."""
 
 from __future__ import annotations
 
@@ -41,19 +41,3 @@ def test_the_compiler_is_the_one_asked_for_or_pythons_own_or_a_packages(
     (tmp_path / "clang").touch(0o755)
     monkeypatch.setenv("CC", "clang -O1")
     assert compiler.command() == "clang -O1"
-
-
-@pytest.mark.plain  # it compiles, and would start itself again
-@pytest.mark.skipif(not compiler.has_headers(), reason="Python's headers are not installed (Debian: python3-dev)")
-@pytest.mark.timeout(1500)
-def test_compiled_modules_pass_the_tests_of_the_plain_ones(tmp_path: Path) -> None:
-    compiled.install(tmp_path)
-    assert compiled.origin(tmp_path).endswith(".so")
-    edges = [
-        *("tests/net/test_tcp.py", "tests/net/test_compressed.py", "tests/api/test_pub.py", "tests/api/test_mpub.py"),
-        *("tests/runtime/test_pump.py", "tests/runtime/test_pump_checkpoints.py"),
-    ]
-    chosen = ["tests/core", "tests/protocols", *edges]
-    # The same examples as the plain modules had: a red run is about the compiler.
-    words = ["--quiet", "-p", "no:cacheprovider", "--hypothesis-profile=same", *chosen]
-    assert compiled.run_tests(tmp_path, words) == 0

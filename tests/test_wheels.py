@@ -1,13 +1,19 @@
-"""What a release uploads: made, and installed."""
+"""
+What a release uploads: made once, and installed; and compiled modules do what plain ones do. `make test-compiled` runs
+all tests on compiled modules.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import platform
 import subprocess
 import sys
 import zipfile
+from contextlib import redirect_stderr
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,46 +22,88 @@ from contrib import wheels
 from tests import compiled, compiler
 
 VERSION = f"nsqtw-{nsqtw.__version__}"
+ARCHIVE, PLAIN = f"{VERSION}.tar.gz", f"{VERSION}-py3-none-any.whl"
+needs_headers = pytest.mark.skipif(
+    not compiler.has_headers(), reason="Python's headers are not installed (Debian: python3-dev)"
+)
 
 
-@pytest.mark.plain  # it compiles
-@pytest.mark.timeout(900)
-def test_a_release_has_the_source_a_wheel_for_everybody_and_a_compiled_one_that_runs_on_old_systems(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+class Release(NamedTuple):
+    """The exit status and the words of an error of the program that makes a release, and the files by name."""
+
+    status: int
+    error: str
+    made: dict[str, Path]
+
+    @property
+    def compiled(self) -> list[Path]:
+        """The wheels that are neither the source nor for everybody."""
+        return [path for name, path in self.made.items() if name not in (ARCHIVE, PLAIN)]
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    dist = tmp_path_factory.mktemp("dist")
+    error = io.StringIO()
+    with redirect_stderr(error):
+        status = wheels.main(["--out", str(dist)])
+    return Release(status, error.getvalue(), {path.name: path for path in dist.iterdir()})
+
+
+@pytest.fixture(scope="module")
+def installed(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the compiled wheel."""
+    [wheel] = release.compiled
+    place = tmp_path_factory.mktemp("installed")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place), str(wheel)]
+    subprocess.run(install, check=True)
+    return place
+
+
+@pytest.mark.plain
+@pytest.mark.timeout(1500)
+def test_a_release_has_the_source_a_wheel_for_everybody_and_a_compiled_one(release: Release) -> None:
     """Python's headers come with the system, not with pip: without them the compiled one is refused in one line."""
-    status = wheels.main(["--out", str(tmp_path / "dist")])
-    said = capsys.readouterr()
-    made = {path.name: path for path in (tmp_path / "dist").iterdir()}
-    archive, plain = f"{VERSION}.tar.gz", f"{VERSION}-py3-none-any.whl"
-    assert made.keys() >= {archive, plain}
-    assert [name for name in zipfile.ZipFile(made[plain]).namelist() if name.endswith(".so")] == []
-    rest = made.keys() - {archive, plain}
+    assert release.made.keys() >= {ARCHIVE, PLAIN}
+    assert [name for name in zipfile.ZipFile(release.made[PLAIN]).namelist() if name.endswith(".so")] == []
     if compiler.has_headers():
-        assert (status, said.err) == (0, "")
-        [fast] = rest
-        check_compiled(made[fast], tmp_path / "installed")
+        assert (release.status, release.error, len(release.compiled)) == (0, "", 1)
     else:
-        assert (status, rest) == (1, set())
-        assert "no headers" in said.err
+        assert (release.status, release.compiled) == (1, [])
+        assert "no headers" in release.error
 
 
-def check_compiled(wheel: Path, place: Path) -> None:
-    """It says for whom it is, can be installed, and is what it says."""
+@needs_headers
+@pytest.mark.plain
+@pytest.mark.timeout(1500)
+def test_the_compiled_wheel_runs_on_old_systems_and_says_what_it_is(release: Release, installed: Path) -> None:
+    [wheel] = release.compiled
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert wheel.name.startswith(f"{VERSION}-{python}-{python}-manylinux")
     assert f"manylinux_2_17_{platform.machine()}" in wheel.name
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place), str(wheel)]
-    subprocess.run(install, check=True)
-    assert compiled.origin(place).endswith(".so")
+    assert compiled.origin(installed).endswith(".so")
     said = subprocess.run(
         [sys.executable, "-P", "-c", "from nsqtw.cli.main import main; main()", "--version"],
-        env=os.environ | {"PYTHONPATH": str(place)},
+        env=os.environ | {"PYTHONPATH": str(installed)},
         check=True,
         capture_output=True,
         text=True,
     )
     assert said.stdout.endswith("hot modules compiled\n")
+
+
+@needs_headers
+@pytest.mark.plain
+@pytest.mark.timeout(1500)
+def test_compiled_modules_pass_the_tests_of_the_plain_ones(installed: Path) -> None:
+    edges = [
+        *("tests/net/test_tcp.py", "tests/net/test_compressed.py", "tests/api/test_pub.py", "tests/api/test_mpub.py"),
+        *("tests/runtime/test_pump.py", "tests/runtime/test_pump_checkpoints.py"),
+    ]
+    chosen = ["tests/core", "tests/protocols", *edges]
+    # The same examples as the plain modules had: a red run is about the compiler.
+    words = ["--quiet", "-p", "no:cacheprovider", "--hypothesis-profile=same", *chosen]
+    assert compiled.run_tests(installed, words) == 0
 
 
 @pytest.mark.parametrize(
