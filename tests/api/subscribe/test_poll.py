@@ -75,6 +75,30 @@ def test_a_poll_waits_for_a_message_or_the_end_of_its_time() -> None:
     assert usual.messages == []
 
 
+def test_a_pause_answers_the_polls_that_wait() -> None:
+    web = SubscribeWeb()
+    poll = web.poll("&wait=20s")
+    assert web.post(f"/channel/pause?{ABOUT}").outcome == DONE
+    assert (reply := poll.reply) is not None
+    assert reply.json == {"messages": [], "paused": True, "draining": False}
+    later = web.poll("&wait=20s")
+    web.publish(b"a")
+    web.wait(19)
+    assert later.reply is None
+    assert web.post(f"/channel/unpause?{ABOUT}").outcome == DONE
+    assert (reply := later.reply) is not None
+    assert (list(reply.json), later.bodies) == (["messages"], ["a"])
+
+
+def test_a_drain_answers_the_polls_that_wait() -> None:
+    web = SubscribeWeb()
+    poll = web.poll("&wait=20s")
+    web.broker.begin_drain()
+    web.turn()
+    assert (reply := poll.reply) is not None
+    assert reply.json == {"messages": [], "paused": False, "draining": True}
+
+
 def test_no_message_is_in_flight_while_nobody_waits() -> None:
     web = SubscribeWeb()
     (token,) = (message["token"] for message in (web.publish(b"a"), web.take())[1])
