@@ -30,6 +30,8 @@ _HEARTBEAT = b":\n\n"
 class EventStream(MessageStream):
     """A client that gets messages as events."""
 
+    kind = "events"
+
     def _answer(self) -> None:
         self._request.stream(CONTENT_TYPE, self, self.stop)
 

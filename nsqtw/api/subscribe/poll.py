@@ -28,6 +28,7 @@ from nsqtw.core.timers import Timer
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, document
 
+KIND = "poll"
 IDLE_SECONDS = 60.0
 """The time without a poll after which a subscription is left."""
 
@@ -51,7 +52,7 @@ class PollTable:
         key = _Key(wanted, request.identity)
         polls = self._polls.get(key)
         if polls is None or polls.is_polled:
-            self._subscribers.enter(request)
+            self._subscribers.enter(request, KIND)
         Poll(polls or self._new(key, request), request, count, seconds)
 
     def _new(self, key: _Key, request: HttpRequest) -> Polls:
@@ -60,7 +61,7 @@ class PollTable:
         try:
             polls.join()
         except Exception:
-            subscribers.leave()
+            subscribers.leave(KIND)
             raise
         self._polls[key] = polls
         return polls
@@ -117,7 +118,7 @@ class Polls(Timer):
         self._wanted_count -= poll.count
         now = self._last_poll = self.subscribers.pump.now()
         if self._waiting or self._is_closed:
-            self.subscribers.leave()
+            self.subscribers.leave(KIND)
         else:
             self.subscribers.broker.timers.schedule(now + IDLE_SECONDS, self)
         self._adjust()
@@ -183,6 +184,7 @@ class Polls(Timer):
             elif arrived:
                 given, arrived = arrived[: poll.count], arrived[poll.count :]
                 poll.answer(self._document(given))
+                self.subscribers.count_delivered(KIND, len(given))
             elif self._end is not None:
                 poll.answer(self._end)
             elif poll.is_over and self._is_ready:
@@ -224,7 +226,7 @@ class Polls(Timer):
         self._end = self._end or INTERNAL_ERROR
         self._table.pop(self._key, None)
         if not self._waiting:
-            self.subscribers.leave()
+            self.subscribers.leave(KIND)
         self.subscribers.broker.timers.cancel(self)
         self._subscription.leave(now)
 

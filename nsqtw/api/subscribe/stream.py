@@ -27,6 +27,8 @@ class MessageStream(Timer):
     the format.
     """
 
+    kind = ""
+    """Its name in metrics."""
     heartbeat_seconds = 15.0
 
     def __init__(self, subscribers: Subscribers, request: HttpRequest, wanted: Wanted) -> None:
@@ -46,11 +48,11 @@ class MessageStream(Timer):
 
     def begin(self, max_in_flight: int) -> None:
         """Subscribe, and begin the answer. Refused."""
-        self._subscribers.enter(self._request)
+        self._subscribers.enter(self._request, self.kind)
         try:
             self._subscribers.join(self._subscription)
         except Exception:
-            self._subscribers.leave()
+            self._subscribers.leave(self.kind)
             raise
         self._subscription.set_credit(max_in_flight)
         now = self._last_output = self._pump.now()
@@ -150,6 +152,7 @@ class MessageStream(Timer):
         messages, self._messages = self._messages, []
         if messages:
             self._send(self._encode_messages(messages), now)
+            self._subscribers.count_delivered(self.kind, len(messages))
         if self._end is not None and not self._is_over:
             answer = self._end
             self._leave(now)
@@ -180,6 +183,6 @@ class MessageStream(Timer):
         self._broker.timers.cancel(self)
         if self._right is not None:
             self._right.leave()
-        self._subscribers.leave()
+        self._subscribers.leave(self.kind)
         self._subscription.leave(now)
         self._pump.wake()

@@ -48,6 +48,7 @@ _GOING_AWAY = ("EXITING", "CHANNEL_NOT_FOUND")
 class WebSocket(MessageStream):
     """A client on a WebSocket. Upgraded."""
 
+    kind = "websocket"
     heartbeat_seconds = 30.0
 
     def __init__(self, subscribers: Subscribers, request: HttpRequest, wanted: Wanted) -> None:
