@@ -147,11 +147,11 @@ class Cluster(Changes, Maintenance):
         return target.http_address
 
     async def publish_with_headers(
-        self, topic: str, messages: Sequence[tuple[bytes, Mapping[str, str]]], *, node: str = ""
+        self, topic: str, messages: Sequence[tuple[bytes, Mapping[str, str]]], *, delay_ms: int = 0, node: str = ""
     ) -> str:
         """
-        Publish messages that have headers, all or none, as `publish` does. Unsupported for a node that does not know
-        headers, ClusterError for headers that cannot be sent.
+        Publish messages that have headers, all or none, as `publish` does, delayed by `delay_ms`. Unsupported for a
+        node that does not know headers, ClusterError for headers that cannot be sent.
         """
         try:
             body = mpub_body(messages)
@@ -159,6 +159,8 @@ class Cluster(Changes, Maintenance):
             raise ClusterError(str(error)) from error
         target = await self._publisher(topic, node)
         parameters = {"topic": topic, "binary": "true", "headers": "true"}
+        if delay_ms:
+            parameters["defer"] = str(delay_ms)
         outcomes = await ask_all([self.requests.post(NSQD, self.request_address(target), "/mpub", parameters, body)])
         if isinstance(outcomes[0], ServerFailed) and outcomes[0].code == _IS_NO_BODY:
             raise Unsupported(f"{target.http_address} keeps no headers of messages; nsqd of a later nsqtw does")
