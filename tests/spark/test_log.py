@@ -71,8 +71,12 @@ def test_the_columns(spark: SparkSession, broker: NsqdProcess) -> None:
 
 
 def test_headers_are_written_and_read(spark: SparkSession, broker: NsqdProcess) -> None:
-    rows = [("1", {"tenant": "acme"}, "k", None, None), ("2", None, None, "o-2", None), ("3", {}, None, None, None)]
-    rows += [("4", {"tenant": "acme"}, None, None, 60_000)]
+    rows: list[tuple[object, ...]] = [
+        ("1", {"tenant": "acme"}, "k", None, None),
+        ("2", None, None, "o-2", None),
+        ("3", {}, None, None, None),
+        ("4", {"tenant": "acme"}, None, None, 60_000),
+    ]
     frame = spark.createDataFrame(rows, "value string, headers map<string,string>, key string, id string, defer long")
     writer = frame.write.format("nsq").mode("append").option("nsqdHttpAddresses", f"{HOST}:{broker.http_port}")
     writer.option("topic", "t").save()
