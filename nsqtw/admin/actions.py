@@ -21,9 +21,9 @@ from nsqtw.admin.audit import DONE, Audit, Target, refused
 from nsqtw.admin.notifications import Notifications
 from nsqtw.admin.server import WebRequest
 from nsqtw.admin.viewer import Role
-from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.cluster import CHANNEL_NOT_FOUND, Cluster
 from nsqtw.cluster.model import Partial, PolicyAnswer
-from nsqtw.errors import AccessDenied, ClusterError, InvalidName, InvalidPolicy, NsqtwError
+from nsqtw.errors import AccessDenied, ClusterError, InvalidName, InvalidPolicy, NsqtwError, UnknownObject
 from nsqtw.names import is_valid_name
 from nsqtw.options.policies import topics_named
 
@@ -88,11 +88,17 @@ async def _publish(cluster: Cluster, target: Target, arguments: Arguments) -> Pa
 
 
 async def _set_policy(cluster: Cluster, target: Target, arguments: Arguments) -> Partial[tuple[PolicyAnswer, ...]]:
-    """Set settings of a policy on all nodes, of which the user has seen `nodes`. InvalidPolicy when all refuse them."""
+    """
+    Set settings of a policy on all nodes, of which the user has seen `nodes`. InvalidPolicy when all refuse them,
+    UnknownObject for a channel that none has.
+    """
     answers = await cluster.policy_answers(target.topic, target.channel, arguments["settings"])
     refused = [answer for answer in answers.value if answer.refusal]
-    if refused and all(answer.is_invalid for answer in answers.value):
+    codes = {answer.code if answer.refusal else "" for answer in answers.value}
+    if codes == {"INVALID_POLICY"}:
         raise InvalidPolicy("; ".join(dict.fromkeys(answer.refusal for answer in refused)))
+    if codes == {CHANNEL_NOT_FOUND}:
+        raise UnknownObject("channel", target.channel)
     gone = [name for name in arguments.get("nodes", ()) if name not in {answer.node for answer in answers.value}]
     return Partial(
         tuple(answer for answer in answers.value if not answer.refusal),

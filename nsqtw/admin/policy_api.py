@@ -29,9 +29,9 @@ from nsqtw.admin.audit import Target
 from nsqtw.admin.documents import message_of
 from nsqtw.admin.routing import argument, route
 from nsqtw.admin.server import WebRequest
-from nsqtw.cluster.cluster import Cluster
+from nsqtw.cluster.cluster import CHANNEL_NOT_FOUND, Cluster
 from nsqtw.cluster.model import PolicyAnswer
-from nsqtw.errors import ApiError
+from nsqtw.errors import ApiError, NoServerAnswered, UnknownObject
 from nsqtw.options.policies import topics_named
 
 _DRY_RUN = "dry_run"
@@ -68,7 +68,13 @@ class PolicyApi:
     # -- inside
 
     async def _shown(self, target: Target) -> object:
-        found = await self._cluster.policy(target.topic, target.channel)
+        try:
+            found = await self._cluster.policy(target.topic, target.channel)
+        except NoServerAnswered as error:
+            codes = {getattr(one, "code", "") for one in error.errors}
+            if codes == {CHANNEL_NOT_FOUND}:
+                raise UnknownObject("channel", target.channel) from error
+            raise error if codes else UnknownObject("topic", target.topic) from error
         nodes = [
             {"node": node.node, "settings": node.settings, "set": node.given, "unused": list(node.unused)}
             for node in found.value
@@ -87,7 +93,7 @@ class PolicyApi:
         done = await self._performer.perform(request, name, target, {"settings": settings})
         if not done.value:
             failed = ApiError(502, f"UPSTREAM_ERROR: {why_not_done(done)}")
-            raise failed if done.warnings else ApiError(404, "TOPIC_NOT_FOUND")
+            raise failed if done.warnings else UnknownObject("topic", target.topic)
         return {"nodes": [_row(answer) for answer in done.value], "message": message_of(done.warnings)}
 
 

@@ -39,12 +39,12 @@ MAX_MESSAGES = 1000
 _SEEK = "/v2/channel/seek"
 _REDRIVE = "/v2/channel/redrive"
 _CANCEL = "/v2/topic/cancel"
-_INVALID_POLICY = "INVALID_POLICY"
 _HAS_NO_POLICIES = "has no policies; only nsqd of nsqtw has them"
 _IS_NO_BODY = "BAD_BODY"
 """The answer of a node that takes a body with headers for one with an impossible count."""
+CHANNEL_NOT_FOUND = "CHANNEL_NOT_FOUND"
 _ELSEWHERE = (
-    *("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND", "MESSAGE_NOT_DEFERRED"),
+    *(CHANNEL_NOT_FOUND, "MESSAGE_NOT_FOUND", "MESSAGE_NOT_DEFERRED"),
     *("DEAD_LETTERS_NOT_FOUND", "REDRIVE_NOT_FOUND"),
 )
 """Answers of a node that does not have what another node has."""
@@ -287,6 +287,6 @@ def _policy_answer(node: str, failure: ServerFailed | None) -> PolicyAnswer:
     return PolicyAnswer(
         node=node,
         refusal=" ".join(text.split()),
-        is_invalid=failure.code == _INVALID_POLICY,
+        code=failure.code,
         is_outcome_unknown=failure.is_outcome_unknown,
     )

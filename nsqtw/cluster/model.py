@@ -369,8 +369,8 @@ class PolicyAnswer:
 
     node: str
     refusal: str = ""
-    is_invalid: bool = False
-    """The settings are refused: the change is wrong, not the node."""
+    code: str = ""
+    """The word of the refusal, such as INVALID_POLICY; empty without one."""
     is_outcome_unknown: bool = False
 
 

@@ -88,9 +88,15 @@ def test_a_node_that_did_not_do_it_is_named(nodes: Nodes, start: StartAdmin, top
     assert reply.message == f"WARNING: {nodes.addresses[1]}: The topic has no channel of this name."
 
 
-def test_a_topic_that_no_node_has(nodes: Nodes, start: StartAdmin) -> None:
-    reply = put(start(*nodes.nsqd_flags), "nothing", {"message_ttl": "1h"})
-    assert (reply.status, reply.message) == (404, "TOPIC_NOT_FOUND")
+def test_a_topic_or_channel_that_no_node_has(nodes: Nodes, start: StartAdmin, topic: str) -> None:
+    nodes.prepare(topic)
+    admin = start(*nodes.nsqd_flags)
+    for path, message in (("nothing", "TOPIC_NOT_FOUND"), (f"{topic}/nobody", "CHANNEL_NOT_FOUND")):
+        assert (admin.get(f"/api/policies/{path}").status, put(admin, path, {}).status) == (404, 400)
+        reply = put(admin, path, {"max_attempts": 5})
+        assert (reply.status, reply.message) == (404, message)
+    assert admin.get(f"/actions/set_policy_channel?topic={topic}&channel=nobody").status == 404
+    assert admin.get("/actions/set_policy_topic?topic=nothing").status == 404
 
 
 def test_only_an_admin_changes_and_none_sends_messages_to_a_topic_of_others(

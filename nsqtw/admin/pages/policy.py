@@ -42,7 +42,11 @@ def form_name(target: Target) -> str:
 
 
 async def content(page_request: PageRequest, target: Target, fields: Fields) -> Content:
-    """Return the settings of a policy, and the answers of the nodes to a change that `fields` has."""
+    """Return the settings of a policy, and the answers of the nodes to a change that `fields` has. PageNotFound."""
+    if target.channel:
+        await page_request.channel(target.topic, target.channel)
+    else:
+        await page_request.topic(target.topic)
     check_url = page_request.links.action(form_name(target))
     shown: dict[str, object] = {"check_url": check_url, "rows": [], "change": {}, "answers": [], "node_count": 0}
     try:
