@@ -93,10 +93,10 @@ async def _set_policy(cluster: Cluster, target: Target, arguments: Arguments) ->
     UnknownObject for a channel that none has.
     """
     answers = await cluster.policy_answers(target.topic, target.channel, arguments["settings"])
-    refused = [answer for answer in answers.value if answer.refusal]
+    refusing = [answer for answer in answers.value if answer.refusal]
     codes = {answer.code if answer.refusal else "" for answer in answers.value}
     if codes == {"INVALID_POLICY"}:
-        raise InvalidPolicy("; ".join(dict.fromkeys(answer.refusal for answer in refused)))
+        raise InvalidPolicy("; ".join(dict.fromkeys(answer.refusal for answer in refusing)))
     if codes == {CHANNEL_NOT_FOUND}:
         raise UnknownObject("channel", target.channel)
     gone = [name for name in arguments.get("nodes", ()) if name not in {answer.node for answer in answers.value}]
@@ -104,10 +104,10 @@ async def _set_policy(cluster: Cluster, target: Target, arguments: Arguments) ->
         tuple(answer for answer in answers.value if not answer.refusal),
         (
             *answers.warnings,
-            *(f"{answer.node}: {answer.refusal}" for answer in refused),
+            *(f"{answer.node}: {answer.refusal}" for answer in refusing),
             *(f"{name}: was not asked: it is not found any more" for name in gone),
         ),
-        any(answer.is_outcome_unknown for answer in refused),
+        any(answer.is_outcome_unknown for answer in refusing),
     )
 
 
