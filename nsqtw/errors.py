@@ -305,7 +305,7 @@ class NoServerAnswered(ClusterError):
 
 
 class UnknownObject(ClusterError):
-    """A node or channel does not exist. `kind` is node or channel."""
+    """A node, topic or channel does not exist. `kind` is node, topic or channel."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"there is no {kind} {name}")

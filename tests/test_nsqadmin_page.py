@@ -16,6 +16,7 @@ from nsqtw.admin.api import Api
 from nsqtw.admin.config import Config
 from nsqtw.admin.graphite import Graphite
 from nsqtw.admin.health import HealthPages
+from nsqtw.admin.policy_api import PolicyApi
 from nsqtw.admin.viewer import Role, viewer_with
 from nsqtw.auth.grants_file import read_grants
 from nsqtw.auth.secret_hash import read_line
@@ -92,7 +93,7 @@ def test_the_secrets_are_those_of_the_commands() -> None:
 def test_every_route_is_in_the_table() -> None:
     declared = {
         (route.method, re.sub(r"<(\w+)>", r":\1", route.path))
-        for section in (Api, Config, Graphite, HealthPages)
+        for section in (Api, PolicyApi, Config, Graphite, HealthPages)
         for name in dir(section)
         for route in getattr(getattr(section, name), "nsqadmin_routes", ())
     }

@@ -361,6 +361,17 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel("Connections", ((f"nsq_connections{{{_NODE}}}", "{{instance}} {{listener}}"),)),
             Panel(
+                "Consumers over HTTP",
+                (
+                    (f"nsq_http_subscribers{{{_NODE}}} > 0", "{{instance}} {{kind}}"),
+                    (
+                        f"rate(nsq_http_delivered_total{{{_NODE}}}[$__rate_interval]) > 0",
+                        "{{instance}} {{kind}}: messages a second",
+                    ),
+                ),
+                about="Empty without --http-subscribe.",
+            ),
+            Panel(
                 "Refused connections and commands",
                 (
                     (

@@ -21,10 +21,11 @@ from nsqtw.admin.audit import DONE, Audit, Target, refused
 from nsqtw.admin.notifications import Notifications
 from nsqtw.admin.server import WebRequest
 from nsqtw.admin.viewer import Role
-from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.model import Partial
-from nsqtw.errors import AccessDenied, ClusterError, InvalidName, NsqtwError
+from nsqtw.cluster.cluster import CHANNEL_NOT_FOUND, Cluster
+from nsqtw.cluster.model import Partial, PolicyAnswer
+from nsqtw.errors import AccessDenied, ClusterError, InvalidName, InvalidPolicy, NsqtwError, UnknownObject
 from nsqtw.names import is_valid_name
+from nsqtw.options.policies import topics_named
 
 Arguments = Mapping[str, Any]
 Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]
@@ -54,6 +55,8 @@ class Action:
     """Names must be valid: the action creates them."""
     notifies: tuple[str, ...] = ()
     is_notified_always: bool = False
+    topics_named: Callable[[Arguments], tuple[str, ...]] = lambda arguments: ()
+    """The topics beside the target for which the user needs the role, too."""
     api_word: str = ""
     """The word for the action in a POST to the API; empty for an action with a route of its own."""
 
@@ -82,6 +85,30 @@ async def _publish(cluster: Cluster, target: Target, arguments: Arguments) -> Pa
     if headers:
         return Partial(await cluster.publish_with_headers(target.topic, [(body, headers)], node=target.node))
     return Partial(await cluster.publish(target.topic, body, node=target.node))
+
+
+async def _set_policy(cluster: Cluster, target: Target, arguments: Arguments) -> Partial[tuple[PolicyAnswer, ...]]:
+    """
+    Set settings of a policy on all nodes, of which the user has seen `nodes`. InvalidPolicy when all refuse them,
+    UnknownObject for a channel that none has.
+    """
+    answers = await cluster.policy_answers(target.topic, target.channel, arguments["settings"])
+    refusing = [answer for answer in answers.value if answer.refusal]
+    codes = {answer.code if answer.refusal else "" for answer in answers.value}
+    if codes == {"INVALID_POLICY"}:
+        raise InvalidPolicy("; ".join(dict.fromkeys(answer.refusal for answer in refusing)))
+    if codes == {CHANNEL_NOT_FOUND}:
+        raise UnknownObject("channel", target.channel)
+    gone = [name for name in arguments.get("nodes", ()) if name not in {answer.node for answer in answers.value}]
+    return Partial(
+        tuple(answer for answer in answers.value if not answer.refusal),
+        (
+            *answers.warnings,
+            *(f"{answer.node}: {answer.refusal}" for answer in refusing),
+            *(f"{name}: was not asked: it is not found any more" for name in gone),
+        ),
+        any(answer.is_outcome_unknown for answer in refusing),
+    )
 
 
 def _create(cluster: Cluster, target: Target, arguments: Arguments) -> Awaitable[Partial[Any]]:
@@ -162,6 +189,16 @@ ACTIONS: dict[str, Action] = {
             ),
             notifies=("set_retention",),
         ),
+        *(
+            Action(
+                name=name,
+                role=Role.ADMIN,
+                perform=_set_policy,
+                notifies=(name,),
+                topics_named=lambda arguments: topics_named(arguments["settings"]),
+            )
+            for name in ("set_policy_topic", "set_policy_channel")
+        ),
     )
 }
 """All actions by name."""
@@ -217,6 +254,8 @@ class Performer:
         kind, outcome, is_notified = _FAILED, _UNFORESEEN, False
         try:
             self._access.check(viewer, action.role, target.topic, target.channel)
+            for topic in action.topics_named(arguments):
+                self._access.check(viewer, action.role, topic)
             _check_names(action, target)
             result = await action.perform(self._cluster, target, arguments)
             if result.value:

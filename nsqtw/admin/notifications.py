@@ -26,7 +26,7 @@ from nsqtw.gocompat.text import json_text
 from nsqtw.http.client import BytesBody, make_client, read_body
 from nsqtw.options.addresses import join_host_port
 from nsqtw.options.admin import AdminOptions
-from nsqtw.options.broker import hostname
+from nsqtw.options.broker_address import hostname
 from nsqtw.options.redaction import without_password
 from nsqtw.runtime.waiting import in_time
 

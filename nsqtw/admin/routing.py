@@ -24,7 +24,16 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
 from nsqtw.admin.server import WebRequest
-from nsqtw.errors import AccessDenied, ApiError, AuthError, ClusterError, InvalidName, NsqtwError, UnknownObject
+from nsqtw.errors import (
+    AccessDenied,
+    ApiError,
+    AuthError,
+    ClusterError,
+    InvalidName,
+    InvalidPolicy,
+    NsqtwError,
+    UnknownObject,
+)
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.query import parameters
 from nsqtw.http.responses import Refused
@@ -185,6 +194,8 @@ def answer_to(error: BaseException) -> tuple[int, str]:
             return 404, f"{error.kind.upper()}_NOT_FOUND"
         case ClusterError():
             return 502, f"UPSTREAM_ERROR: {error}"
+        case InvalidPolicy():
+            return 400, f"INVALID_POLICY: {error}"
         case InvalidName():
             return 400, "INVALID_TOPIC"
         case HTTPException():

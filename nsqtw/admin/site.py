@@ -18,6 +18,7 @@ from nsqtw.admin.health import HealthPages
 from nsqtw.admin.login import Login
 from nsqtw.admin.notifications import Notifications
 from nsqtw.admin.pages.mount import mount
+from nsqtw.admin.policy_api import PolicyApi
 from nsqtw.admin.routing import ErrorAnswers, mount_routes
 from nsqtw.admin.server import AdminSite
 from nsqtw.cluster.cluster import Cluster
@@ -51,7 +52,8 @@ class AdminWeb:
             SiteContext(reactor=reactor, base_path=base_path, cluster=cluster, access=access, performer=performer),
         )
         login = Login(access, audit, base_path, self._pages.login_page)
-        sections = (Api(cluster, performer), Config(options, cluster, access, audit), graphite, login)
+        apis = (Api(cluster, performer), PolicyApi(cluster, performer))
+        sections = (*apis, Config(options, cluster, access, audit), graphite, login)
         for section in (*sections, self._health):
             mount_routes(app, base_path, section)
         if options.proxy_graphite:

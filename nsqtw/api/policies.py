@@ -61,6 +61,7 @@ from nsqtw.options.policies import (
     read_setting,
     setting_named,
     settings_of,
+    topics_named,
 )
 from nsqtw.rights import ADMIN
 
@@ -70,7 +71,6 @@ Owner = Topic | Channel
 _TOPIC_WORDS = ("INVALID_REQUEST", "MISSING_ARG_TOPIC")
 _TOO_BIG = failure(413, "BODY_TOO_BIG")
 _NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
-_DEAD_LETTER_TOPIC = "dead_letter_topic"
 
 _log = Logger()
 
@@ -184,9 +184,9 @@ class Policies(Section):
         if is_dry_run:
             return shown
         change = partial(self._set, request, owner, given, shown, is_ephemeral=is_ephemeral)
-        letters = given.get(_DEAD_LETTER_TOPIC, "")
-        if letters and letters != owner.given_policy.get(_DEAD_LETTER_TOPIC):
-            return request.require(ADMIN, letters, "", change)
+        for name in topics_named(given):
+            if name not in topics_named(owner.given_policy):
+                return request.require(ADMIN, name, "", change)
         return change()
 
     def _set(

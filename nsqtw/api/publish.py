@@ -67,10 +67,13 @@ _ID_OF_MANY = failure(
 )
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 _INVALID_DELIVER_AT = failure(400, "INVALID_DELIVER_AT")
-_DELIVER_AT_OF_MANY = failure(400, "INVALID_DELIVER_AT", detail="/mpub delivers at once: use /pub for each message.")
+_NO_DELIVER_AT = failure(400, "INVALID_DELIVER_AT", detail="/mpub without headers=true delivers at once.")
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _DELIVER_AT = Parameter("deliver_at", TIME)
+_WITH_HEADERS = "only with headers=true"
+_DEFER_OF_MANY = Parameter("defer", {"type": "integer", "minimum": 0, "description": f"milliseconds; {_WITH_HEADERS}"})
+_DELIVER_AT_OF_MANY = Parameter("deliver_at", {**TIME, "description": f"{TIME['description']}; {_WITH_HEADERS}"})
 _IDS = Parameter("ids", {"type": "boolean", "default": False, "description": "answer the ids of the messages"})
 _IS_BINARY = Parameter("binary", {"type": "string", "enum": ["true", "false"]})
 _HAS_HEADERS = Parameter(
@@ -165,13 +168,13 @@ class Publishing(Section):
         "/mpub",
         "Publish messages",
         required=(TOPIC,),
-        optional=(_IS_BINARY, CHANNEL, _HAS_HEADERS, _TTL, _PRIORITY, _IDS),
+        optional=(_IS_BINARY, CHANNEL, _HAS_HEADERS, _DEFER_OF_MANY, _DELIVER_AT_OF_MANY, _TTL, _PRIORITY, _IDS),
         body="a message a line; with binary=true int32 count, and int32 size before each; with headers=true, too, NSQH,"
         " int32 count, and before each message its headers, with int32 size before both",
         max_body="max_body_size",
         success=_OK_OR_IDS,
         errors={
-            400: [*_BAD_PUBLISH, "INVALID_HEADERS", "INVALID_DELIVER_AT"],
+            400: [*_BAD_PUBLISH, "INVALID_HEADERS", "INVALID_DEFER", "INVALID_DELIVER_AT"],
             413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
             **_NOT_TAKEN,
         },
@@ -214,7 +217,7 @@ class Publishing(Section):
             messages, headers = messages_with_headers(request.body[: limits.max_body_size], limits, common)
         except ClientError as error:
             raise _refused(error, request.body, limits) from None
-        self._put_as_asked(request, topic, messages, params, headers if any(headers) else None)
+        self._put_as_asked(request, topic, messages, params, headers if any(headers) else None, self._delay_ms(params))
         return None
 
     def handler_of_head(self, endpoint: Endpoint) -> HandlerOfHead:
@@ -242,11 +245,11 @@ class Publishing(Section):
     def _for_many(self, headers: Mapping[str, str], params: Mapping[str, str]) -> Handler | None:
         if ID in headers:
             raise Refused(_ID_OF_MANY)
-        if _DELIVER_AT.name in params:
-            raise Refused(_DELIVER_AT_OF_MANY)
         encoded = encode(headers)
         if truth(params, _HAS_HEADERS.name):
             return partial(self._publish_with_headers, common=headers)
+        if _DELIVER_AT.name in params:
+            raise Refused(_NO_DELIVER_AT)
         if not headers and params.keys().isdisjoint((_IDS.name, CHANNEL.name)):
             return None
         return partial(self.publish_many, headers=encoded or None, is_plain=False)

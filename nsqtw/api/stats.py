@@ -21,7 +21,7 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, plain, text
 from nsqtw.http.routes import ANY_RIGHT, FREE
 from nsqtw.http.version import HEADER, versioned
-from nsqtw.options.broker import hostname
+from nsqtw.options.broker_address import hostname
 from nsqtw.runtime.memory import undisturbed
 from nsqtw.runtime.process_memory import memory
 from nsqtw.stats.document import document as stats_document

@@ -27,6 +27,7 @@ _DIALED = re.compile(r"^dial tcp (?P<server>\S+): (?:connect: )?(?P<why>.*)$", r
 _ASKED = re.compile(r"^https?://(?P<server>[^/\s]+)/\S*: (?:dial tcp \S+: )?(?P<why>.*)$", re.DOTALL)
 _NO_HTTP_START = "the answer is no HTTP"
 _NO_CONNECTION = re.compile(r'^(?:Get|Post|Put) "(?P<url>[^"]*)": (?:dial tcp \S+ )?(?P<why>.*)$', re.DOTALL)
+_DEFER_LIMIT = "--defer is at most nsqd's --max-req-timeout, which is 1h by default"
 _REMEDIES = {
     "CREDENTIAL_REQUIRED": "the node wants a secret: give it with --secret-file, or in a context",
     "CREDENTIAL_REFUSED": "the node does not know the secret",
@@ -37,6 +38,7 @@ _REMEDIES = {
     "MESSAGE_NOT_FOUND": "the message does not exist, or is not kept any more",
     "MESSAGE_NOT_DEFERRED": "no deferred message has this id: it was delivered or cancelled, or is unknown",
     "INVALID_ID": "ID must be the 16 hex digits of a message's id; with --publisher-id, what its publisher gave it",
+    "INVALID_DEFER": _DEFER_LIMIT,
     "DEDUPE_WINDOW_REQUIRED": "the topic knows no publishers' ids: it has no dedupe_window",
     "INVALID_TO": "TO must be earliest, latest, a duration (1h: an hour ago), a time (2026-01-31T08:00)"
     " or the id of a message",
@@ -55,7 +57,7 @@ _REFUSALS_OF_NSQD = (
 _LIMITS_OF_NSQD = (
     (re.compile(r"^E_BAD_MESSAGE .*too big"), "nsqd's --max-msg-size limits it"),
     (re.compile(r"^E_BAD_BODY .*too big"), "nsqd's --max-body-size limits it"),
-    (re.compile(r"^E_INVALID DPUB .*timeout"), "--defer is at most nsqd's --max-req-timeout, which is 1h by default"),
+    (re.compile(r"^E_INVALID DPUB .*timeout"), _DEFER_LIMIT),
 )
 _USAGE = ("INVALID_ID", "INVALID_POLICY", "INVALID_TO")
 """Words of answers to a wrong argument."""

@@ -9,6 +9,7 @@ from nsqtw.cli.actions import run_change
 from nsqtw.cli.failures import topic_not_found
 from nsqtw.cli.output import Column, Document, Table
 from nsqtw.cli.session import Session
+from nsqtw.cluster.merge import setting_values
 from nsqtw.cluster.model import NodePolicy
 from nsqtw.errors import InvalidPolicy, OptionError
 from nsqtw.options.policies import ChannelPolicy, PolicyClass, Setting, TopicPolicy, setting_named, settings_of
@@ -36,21 +37,14 @@ async def show(session: Session, topic: str, channel: str | None) -> Document:
 
 def _rows(nodes: Sequence[NodePolicy]) -> list[dict[str, Any]]:
     """Return a row for each setting, several where nodes differ."""
-    rows: dict[tuple[str, str, str], list[str]] = {}
-    for node in nodes:
-        for name, setting in node.settings.items():
-            value = setting.get("value")
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            rows.setdefault((name, text, setting.get("source", "")), []).append(node.node)
-    order = list(dict.fromkeys(name for name, _, _ in rows))
     return [
         {
-            "setting": name,
-            "value": value,
-            "source": source,
-            "nodes": _ALL if len(having) == len(nodes) else ", ".join(having),
+            "setting": found.name,
+            "value": found.value,
+            "source": found.source,
+            "nodes": _ALL if len(found.nodes) == len(nodes) else ", ".join(found.nodes),
         }
-        for (name, value, source), having in sorted(rows.items(), key=lambda row: order.index(row[0][0]))
+        for found in setting_values(nodes)
     ]
 
 

@@ -65,16 +65,17 @@ async def publish(
     if delay < 0:
         raise OptionError("--defer must not be negative")
     headers = headers_of(header, ttl, message_id)
-    if headers and (delay or nsqd_tcp_address):
-        other = "--defer" if delay else "--nsqd-tcp-address"
-        raise OptionError(f"{other} cannot be given with headers, which are published over HTTP")
+    if headers and nsqd_tcp_address:
+        raise OptionError("--nsqd-tcp-address cannot be given with headers, which are published over HTTP")
     if "id" in headers and (len(bodies) > 1 or count > 1):
         raise OptionError("an id is that of one message")
     if not bodies and is_terminal(sys.stdin):
         session.say("a message on each line; Ctrl-D ends")
     source = StdinMessages(session.reactor, delimiter_of(delimiter)) if not bodies else None
     if headers:
-        published = await publish_with_headers(session, topic, source or _each(bodies), headers, count)
+        published = await publish_with_headers(
+            session, topic, source or _each(bodies), headers, count, delay_ms=round(delay * 1000)
+        )
         return _published(session, topic, published)
     access = session.usable_access()
     if nsqd_tcp_address:

@@ -43,7 +43,13 @@ def _add(headers: dict[str, str], name: str, value: str) -> None:
 
 
 async def publish_with_headers(
-    session: Session, topic: str, messages: AsyncIterable[bytes], headers: Mapping[str, str], count: int
+    session: Session,
+    topic: str,
+    messages: AsyncIterable[bytes],
+    headers: Mapping[str, str],
+    count: int,
+    *,
+    delay_ms: int = 0,
 ) -> int:
     """Publish each message `count` times. Return how many were published. OptionError, ClusterError."""
     published = 0
@@ -55,7 +61,7 @@ async def publish_with_headers(
         async def flush() -> None:
             nonlocal published, size
             if waiting:
-                await cluster.publish_with_headers(topic, waiting)
+                await cluster.publish_with_headers(topic, waiting, delay_ms=delay_ms)
                 published += len(waiting)
                 size = 0
                 waiting.clear()

@@ -17,7 +17,16 @@ from nsqtw.cluster.answers import cancelled_in, messages_in, policy_in, redrive_
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
-from nsqtw.cluster.model import Cancelled, Node, NodeMessages, NodePolicy, Partial, RedriveProgress, Seek
+from nsqtw.cluster.model import (
+    Cancelled,
+    Node,
+    NodeMessages,
+    NodePolicy,
+    Partial,
+    PolicyAnswer,
+    RedriveProgress,
+    Seek,
+)
 from nsqtw.errors import ClusterError, InvalidHeaders, NoServerAnswered, ServerFailed, UnknownObject, Unsupported
 
 V = TypeVar("V")
@@ -30,10 +39,12 @@ MAX_MESSAGES = 1000
 _SEEK = "/v2/channel/seek"
 _REDRIVE = "/v2/channel/redrive"
 _CANCEL = "/v2/topic/cancel"
+_HAS_NO_POLICIES = "has no policies; only nsqd of nsqtw has them"
 _IS_NO_BODY = "BAD_BODY"
 """The answer of a node that takes a body with headers for one with an impossible count."""
+CHANNEL_NOT_FOUND = "CHANNEL_NOT_FOUND"
 _ELSEWHERE = (
-    *("CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND", "MESSAGE_NOT_DEFERRED"),
+    *(CHANNEL_NOT_FOUND, "MESSAGE_NOT_FOUND", "MESSAGE_NOT_DEFERRED"),
     *("DEAD_LETTERS_NOT_FOUND", "REDRIVE_NOT_FOUND"),
 )
 """Answers of a node that does not have what another node has."""
@@ -136,11 +147,11 @@ class Cluster(Changes, Maintenance):
         return target.http_address
 
     async def publish_with_headers(
-        self, topic: str, messages: Sequence[tuple[bytes, Mapping[str, str]]], *, node: str = ""
+        self, topic: str, messages: Sequence[tuple[bytes, Mapping[str, str]]], *, delay_ms: int = 0, node: str = ""
     ) -> str:
         """
-        Publish messages that have headers, all or none, as `publish` does. Unsupported for a node that does not know
-        headers, ClusterError for headers that cannot be sent.
+        Publish messages that have headers, all or none, as `publish` does, delayed by `delay_ms`. Unsupported for a
+        node that does not know headers, ClusterError for headers that cannot be sent.
         """
         try:
             body = mpub_body(messages)
@@ -148,6 +159,8 @@ class Cluster(Changes, Maintenance):
             raise ClusterError(str(error)) from error
         target = await self._publisher(topic, node)
         parameters = {"topic": topic, "binary": "true", "headers": "true"}
+        if delay_ms:
+            parameters["defer"] = str(delay_ms)
         outcomes = await ask_all([self.requests.post(NSQD, self.request_address(target), "/mpub", parameters, body)])
         if isinstance(outcomes[0], ServerFailed) and outcomes[0].code == _IS_NO_BODY:
             raise Unsupported(f"{target.http_address} keeps no headers of messages; nsqd of a later nsqtw does")
@@ -180,16 +193,40 @@ class Cluster(Changes, Maintenance):
 
     async def set_policy(self, topic: str, channel: str, settings: Mapping[str, Any]) -> Done:
         """Set settings of a policy, each with a JSON value; None removes what was set. Unsupported."""
+        return await self._on_nodes(topic, "", self._putting_policy(topic, channel, settings))
+
+    async def policy_answers(
+        self, topic: str, channel: str, settings: Mapping[str, Any], *, is_dry_run: bool = False
+    ) -> Partial[tuple[PolicyAnswer, ...]]:
+        """
+        Set settings of a policy as `set_policy` does, and return the answer of each node of the topic, also of those
+        that did not do it. A dry run changes nothing: the nodes answer whether they would.
+        """
+        nodes = await self.topic_nodes(topic)
+        put = self._putting_policy(topic, channel, settings, is_dry_run=is_dry_run)
+        outcomes = await ask_all([put(target) for target in nodes.value])
+        answers = [
+            _policy_answer(target.http_address, outcome if isinstance(outcome, ServerFailed) else None)
+            for target, outcome in zip(nodes.value, outcomes, strict=True)
+        ]
+        return Partial(tuple(answers), nodes.warnings)
+
+    # -- inside
+
+    def _putting_policy(
+        self, topic: str, channel: str, settings: Mapping[str, Any], *, is_dry_run: bool = False
+    ) -> Callable[[Node], Coroutine[Any, Any, str]]:
+        """Return what sets settings of a policy on a node, and returns the node."""
         path, parameters = _policy_of(topic, channel)
+        if is_dry_run:
+            parameters["dry_run"] = "true"
         body = json.dumps(settings).encode()
 
-        async def ask(target: Node) -> str:
+        async def put(target: Node) -> str:
             await self.requests.put(NSQD, self.request_address(target), path, parameters, body)
             return target.http_address
 
-        return await self._on_nodes(topic, "", ask)
-
-    # -- inside
+        return put
 
     async def _set(self, topic: str, path: str, parameters: Mapping[str, str]) -> Done:
         async def ask(target: Node) -> str:
@@ -240,3 +277,16 @@ def _policy_of(topic: str, channel: str) -> tuple[str, dict[str, str]]:
     if channel:
         return "/v2/channel/policy", {"topic": topic, "channel": channel}
     return "/v2/topic/policy", {"topic": topic}
+
+
+def _policy_answer(node: str, failure: ServerFailed | None) -> PolicyAnswer:
+    """Return the answer of a node that failed to set a policy, or did not fail."""
+    if failure is None:
+        return PolicyAnswer(node=node)
+    text = _HAS_NO_POLICIES if isinstance(failure, Unsupported) else failure.detail or failure.code or str(failure)
+    return PolicyAnswer(
+        node=node,
+        refusal=" ".join(text.split()),
+        code=failure.code,
+        is_outcome_unknown=failure.is_outcome_unknown,
+    )

@@ -12,7 +12,18 @@ from typing import Any, TypeVar
 
 import attrs
 
-from nsqtw.cluster.model import MERGED, ChannelStats, ConsumerStats, Counts, Latency, Percentile, Retention, TopicStats
+from nsqtw.cluster.model import (
+    MERGED,
+    ChannelStats,
+    ConsumerStats,
+    Counts,
+    Latency,
+    NodePolicy,
+    Percentile,
+    Retention,
+    SettingValue,
+    TopicStats,
+)
 
 V = TypeVar("V")
 Stats = TypeVar("Stats", TopicStats, ChannelStats)
@@ -97,6 +108,21 @@ def topology_order(client: ConsumerStats) -> tuple[Any, ...]:
     if is_near and zone == client.node_topology_zone:
         return (client.node, 0)
     return (client.node, 1) if is_near else (client.node, 2, region, zone)
+
+
+def setting_values(nodes: Sequence[NodePolicy]) -> list[SettingValue]:
+    """Return the values of the settings of a policy, in their order; several of one setting where nodes differ."""
+    having: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for node in nodes:
+        for name, setting in node.settings.items():
+            value = setting.get("value")
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            having.setdefault(name, {}).setdefault((text, setting.get("source", "")), []).append(node.node)
+    return [
+        SettingValue(name=name, value=value, source=source, nodes=tuple(names))
+        for name, values in having.items()
+        for (value, source), names in values.items()
+    ]
 
 
 def _merged_channels(topics: Sequence[TopicStats]) -> tuple[ChannelStats, ...]:

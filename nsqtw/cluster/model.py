@@ -361,3 +361,24 @@ class NodePolicy:
     settings: Mapping[str, Mapping[str, Any]]
     given: Mapping[str, Any]
     unused: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class PolicyAnswer:
+    """The answer of a node to a change of a policy. `refusal`: one line, why it was not made; empty when it was."""
+
+    node: str
+    refusal: str = ""
+    code: str = ""
+    """The word of the refusal, such as INVALID_POLICY; empty without one."""
+    is_outcome_unknown: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class SettingValue:
+    """A value of a setting of a policy as text, its source, and the nodes that have it."""
+
+    name: str
+    value: str
+    source: str
+    nodes: tuple[str, ...]

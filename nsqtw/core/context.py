@@ -51,9 +51,9 @@ class Context:
         self.pending_clock = PendingClock()
         self.stopping = False
         self.is_taking_publishes = True
+        """Whether publishes are taken; not while the broker drains or stops."""
         self.drain_listeners: dict[int, Callable[[], None]] = {}
         """Connections that are told of the beginning of a drain, by a number of their own."""
-        """Whether publishes are taken; not while the broker drains or stops."""
         self.wall_offset_ns = 0
         """Wall clock minus the clock of `now`; the server keeps it right with `follow_wall`."""
         self.publish_ack = Histogram(COMMIT_BOUNDS)

@@ -33,7 +33,8 @@ from nsqtw.discovery.protocol import ANSWER_SECONDS, IdentifyPayload, LookupdPro
 from nsqtw.discovery.tls import SECRET_FLAG, endpoint_to
 from nsqtw.errors import OptionError
 from nsqtw.interfaces import OperatorLog
-from nsqtw.options.broker import Options, hostname
+from nsqtw.options.broker import Options
+from nsqtw.options.broker_address import hostname
 from nsqtw.options.files import read_secret
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor import Reactor

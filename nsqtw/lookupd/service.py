@@ -43,7 +43,7 @@ from nsqtw.lookupd.watchers import Watchers
 from nsqtw.net.descriptors import Descriptors, raise_limit
 from nsqtw.net.limits import Limits
 from nsqtw.net.listen import Listener, open_listeners
-from nsqtw.options.broker import hostname
+from nsqtw.options.broker_address import hostname
 from nsqtw.options.files import exposures, read_secret
 from nsqtw.options.lookupd import ALL, CHANGES, NSQLOOKUPD, OFF, LookupdOptions
 from nsqtw.options.protection import tls_protection

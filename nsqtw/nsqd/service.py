@@ -30,7 +30,8 @@ from nsqtw.net.tcp import V2_MAGIC
 from nsqtw.nsqd.build import Parts, assemble, open_authorizer, open_storage, write_names
 from nsqtw.nsqd.reload import TOPIC_OPTIONS, file_readers
 from nsqtw.options.addresses import join_host_port
-from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, DRAIN, NSQD, Options, check
+from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, NSQD, Options, check
+from nsqtw.options.broker_limits import DRAIN
 from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols

@@ -16,7 +16,8 @@ import attrs
 
 from nsqtw.errors import OptionError
 from nsqtw.options.addresses import is_host_port
-from nsqtw.options.broker import LISTEN_ADDRESS, Options
+from nsqtw.options.broker import Options
+from nsqtw.options.broker_address import LISTEN_ADDRESS
 from nsqtw.options.command_line import CommandLine, OptionReader
 from nsqtw.options.fields import ABOVE_ZERO, NOT_NEGATIVE, OURS_ABOVE_ZERO, OptionTable, live, option, same, while_set
 from nsqtw.options.redaction import without_password

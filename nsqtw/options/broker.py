@@ -5,13 +5,15 @@ Flags, environment variables, config keys, defaults, bounds, help, pages of docu
 answers all come from this table. Names, defaults and meanings are nsqd's (nsqd specification 4.2); the last
 group is ours. Durations are seconds, as floats.
 
+The first options are in `broker_address` and `broker_limits`; a class has those of the one before it and its own, so
+the order of all is that of --help.
+
 `nsqtw.options.fields` says what an option is, `nsqtw.options.command_line` reads the options of a start,
 `nsqtw.options.help` shows the table to people, single values are read by `nsqtw.options.types`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
@@ -19,7 +21,9 @@ from typing import Any
 import attrs
 
 from nsqtw.gocompat.values import quoted, shown
-from nsqtw.options.addresses import MAX_PORT, is_host_port, is_listen_address, is_lookupd_address
+from nsqtw.options.addresses import is_host_port
+from nsqtw.options.broker_address import not_an_address
+from nsqtw.options.broker_limits import LimitOptions
 from nsqtw.options.channels import ChannelRule
 from nsqtw.options.fields import (
     ABOVE_ZERO,
@@ -36,15 +40,12 @@ from nsqtw.options.fields import (
 from nsqtw.options.policies import NOTHING_GIVEN, ChannelPolicy, Resolution, TopicPolicy, resolve
 from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
 from nsqtw.options.types import (
-    ADDRESSES,
     AUTHORIZER,
     BOOLEAN,
     CLIENT_AUTH_POLICIES,
     DURATION,
     FRACTIONS,
     INTEGER,
-    LEVEL,
-    LEVELS,
     NAMES,
     SIZE,
     TEXT,
@@ -61,34 +62,12 @@ from nsqtw.options.types import (
 CHECKS_BEFORE_TLS = range(3, 5)
 CHECKS_AFTER_TLS = range(8, 20)
 
-
-def hostname() -> str:
-    """Return the host name of this machine."""
-    return os.uname().nodename
-
-
-def default_node_id() -> int:
-    """CRC-32 of the MD5 of the host name, modulo 1024: nsqd's own choice, so ids look the same on a host."""
-    from hashlib import md5
-    from zlib import crc32
-
-    return crc32(md5(hostname().encode(), usedforsecurity=False).digest()) % 1024
-
-
 NSQ_COMPAT: dict[str, Any] = {
     "durability": "memory",
     "keep_deferred": False,
     "tls_min_version": TLS_VERSIONS["tls1.0"],
 }
 """The defaults of --nsq-compat. An option that was given keeps its value."""
-
-
-def _not_an_address(value: str) -> str:
-    return f"{quoted(value)} is no address" if ":" in value else f"{quoted(value)} has no port"
-
-
-def _lookupd_complaint(values: tuple[str, ...]) -> str:
-    return _not_an_address(next(value for value in values if not is_lookupd_address(value)))
 
 
 def _policy_complaint(value: str) -> str:
@@ -100,15 +79,7 @@ def _experiment_complaint(values: tuple[str, ...]) -> str:
     return f"unknown experiment {quoted(unknown)}"
 
 
-STOP, DRAIN = "stop", "drain"
-"""The values of --sigterm."""
 EXPERIMENT = "topology-aware-consumption"
-PORT = Limit(f"0 to {MAX_PORT}", lambda value: 0 <= value <= MAX_PORT, is_ours=True)
-_LISTEN_TEXT = "host:port, or the path of a unix socket, which has a /"
-LISTEN_ADDRESS = Limit(_LISTEN_TEXT, is_listen_address, complaint=_not_an_address)
-OPTIONAL_LISTEN_ADDRESS = attrs.evolve(
-    LISTEN_ADDRESS, text=f"{_LISTEN_TEXT}, or empty", allows=lambda value: not value or is_listen_address(value)
-)
 
 
 def _is_percentile(value: float) -> bool:
@@ -121,7 +92,7 @@ def _percentile_complaint(values: tuple[float, ...]) -> str:
 
 
 @attrs.define(kw_only=True)
-class Options:
+class Options(LimitOptions):
     """
     The options of one broker; without arguments, nsqd's defaults.
 
@@ -129,303 +100,13 @@ class Options:
     broker changes some of them (`log_level`, `lookupd_tcp_address`, the broadcast ports once they are known).
     """
 
-    # Who we are
-    node_id: int = option(
-        INTEGER,
-        attrs.Factory(default_node_id),
-        "unique part of message ids; unless given, from the host name",
-        key="id",
-        limit=Limit("[0,1024)", lambda value: 0 <= value < 1024, step=4),
-    )
-    log_level: int = option(
-        LEVEL, LEVELS["info"], "lowest level to log: debug, info, warn, error or fatal", reload=live
-    )
-    log_prefix: str = option(TEXT, "[nsqd] ", "what every log line starts with", reload=live)
-
-    # Where we are reached
-    tcp_address: str = option(
-        TEXT,
-        "0.0.0.0:4150",
-        "address for TCP clients",
-        limit=LISTEN_ADDRESS,
-    )
-    http_address: str = option(
-        TEXT, "0.0.0.0:4151", "address for HTTP clients; empty for no HTTP", limit=OPTIONAL_LISTEN_ADDRESS
-    )
-    https_address: str = option(
-        TEXT,
-        "0.0.0.0:4152",
-        "address for HTTPS clients, used when there is a certificate; empty for no HTTPS",
-        limit=OPTIONAL_LISTEN_ADDRESS,
-    )
-    broadcast_address: str = option(
-        TEXT, attrs.Factory(hostname), "address told to nsqlookupd; unless given, the host name"
-    )
-    broadcast_tcp_port: int = option(INTEGER, 0, "TCP port told to nsqlookupd; 0 for the real one", limit=PORT)
-    broadcast_http_port: int = option(INTEGER, 0, "HTTP port told to nsqlookupd; 0 for the real one", limit=PORT)
-    lookupd_tcp_address: tuple[str, ...] = option(
-        TEXTS,
-        (),
-        "address of an nsqlookupd, or with dns:// of one at each address of a name, with dns+srv:// of one for each of "
-        "its SRV records; may be repeated",
-        key="nsqlookupd_tcp_addresses",
-        limit=Limit(
-            "host:port, dns://host:port or dns+srv://name",
-            lambda values: all(map(is_lookupd_address, values)),
-            complaint=_lookupd_complaint,
-            is_ours=True,
-        ),
-        reload=live,
-    )
-    lookupd_tls: bool = option(BOOLEAN, False, "speak TLS, from the first byte on, to every nsqlookupd", reload=live)
-    lookupd_tls_root_ca_file: str = option(
-        TEXT,
-        "",
-        "certificate authorities for nsqlookupd (PEM); empty for those of the system",
-        reload=live,
-    )
-    lookupd_tls_cert: str = option(TEXT, "", "certificate shown to nsqlookupd (PEM)", reload=live)
-    lookupd_tls_key: str = option(TEXT, "", "key of that certificate (PEM)", reload=live)
-    lookupd_secret_file: str = option(
-        TEXT, "", "file with the secret an nsqlookupd asks for; empty for none", reload=live
-    )
-    auth_http_address: tuple[str, ...] = option(
-        ADDRESSES, (), "host:port or URL of an auth server, for --auth=http; may be repeated", key="auth_http_addresses"
-    )
-    auth_http_request_method: str = option(
-        TEXT,
-        "get",
-        "HTTP method for the auth server",
-        limit=Limit("post or get", lambda value: value in ("post", "get"), step=8),
-    )
-    http_client_connect_timeout: float = option(
-        DURATION, 2.0, "for connecting to nsqlookupd and auth servers over HTTP", limit=OURS_NOT_NEGATIVE
-    )
-    http_client_request_timeout: float = option(
-        DURATION, 5.0, "for a whole HTTP request to nsqlookupd and auth servers", limit=OURS_NOT_NEGATIVE
-    )
-    topology_region: str = option(TEXT, "", "region of this broker, for topology-aware consumption")
-    topology_zone: str = option(TEXT, "", "zone of this broker, for topology-aware consumption")
-
-    # Where messages are kept
-    data_path: str = option(TEXT, "", "directory for everything that is stored; empty for the current one")
-    mem_queue_size: int = option(
-        INTEGER,
-        10_000,
-        "messages of a topic or channel counted as in memory, and kept of an ephemeral one",
-        limit=NOT_NEGATIVE,
-    )
-    max_bytes_per_file: int = option(
-        SIZE, 104_857_600, "size at which a log file is closed and the next begun", limit=OURS_ABOVE_ZERO
-    )
-    sync_every: int = option(
-        INTEGER, 2_500, "accepted; what is stored is synced every --sync-timeout", limit=OURS_NOT_NEGATIVE
-    )
-    sync_timeout: float = option(
-        DURATION, 2.0, "longest time between syncs of stored files", limit=ABOVE_ZERO, reload=live
-    )
-    queue_scan_selection_count: int = option(
-        INTEGER, 20, "accepted; every due timeout is noticed in time", limit=NOT_NEGATIVE
-    )
-    queue_scan_worker_pool_max: int = option(
-        INTEGER, 4, "accepted; every due timeout is noticed in time", limit=OURS_NOT_NEGATIVE
-    )
-
-    # Messages and commands
-    msg_timeout: float = option(
-        DURATION,
-        60.0,
-        "time a consumer has for a message unless it asks for another",
-        limit=OURS_ABOVE_ZERO,
-        reload=live,
-    )
-    max_msg_timeout: float = option(
-        DURATION,
-        900.0,
-        "longest msg_timeout a consumer may ask for, and TOUCH may reach",
-        limit=OURS_ABOVE_ZERO,
-        reload=live,
-    )
-    max_msg_size: int = option(SIZE, 1_048_576, "bytes of the largest message", limit=OURS_ABOVE_ZERO)
-    max_body_size: int = option(
-        SIZE,
-        5_242_880,
-        "bytes of the largest command body (MPUB, IDENTIFY, AUTH)",
-        limit=Limit(
-            "greater than 0 and at least --max-msg-size",
-            lambda value: value > 0,
-            not_below="max_msg_size",
-            is_ours=True,
-        ),
-    )
-    max_req_timeout: float = option(
-        DURATION,
-        3_600.0,
-        "longest delay of REQ, and of DPUB unless that has its own",
-        limit=OURS_NOT_NEGATIVE,
-        reload=live,
-    )
-
-    # What a client may ask for
-    max_heartbeat_interval: float = option(
-        DURATION,
-        60.0,
-        "longest heartbeat interval a client may ask for",
-        limit=OURS_NOT_NEGATIVE,
-        reload=live,
-    )
-    max_rdy_count: int = option(INTEGER, 2_500, "largest RDY count of a client", limit=OURS_NOT_NEGATIVE, reload=live)
-    max_output_buffer_size: int = option(
-        SIZE,
-        65_536,
-        "largest output buffer, in bytes, a client may ask for",
-        limit=OURS_NOT_NEGATIVE,
-        reload=live,
-    )
-    max_output_buffer_timeout: float = option(
-        DURATION,
-        30.0,
-        "longest time between flushes of the output buffer a client may ask for",
-        limit=OURS_NOT_NEGATIVE,
-        reload=live,
-    )
-    min_output_buffer_timeout: float = option(
-        DURATION,
-        0.025,
-        "shortest time between flushes of the output buffer a client may ask for",
-        limit=OURS_NOT_NEGATIVE,
-        reload=live,
-    )
-    output_buffer_timeout: float = option(
-        DURATION,
-        0.25,
-        "time between flushes of the output buffer unless a client asks for another",
-        limit=ABOVE_ZERO,
-        reload=live,
-    )
-    max_channel_consumers: int = option(
-        INTEGER,
-        0,
-        "consumers of one channel; 0 for any number",
-        limit=OURS_NOT_NEGATIVE,
-        reload=live,
-    )
-
-    # What all clients together may take, and how long one may (ours)
-    max_topics: int = option(
-        INTEGER,
-        0,
-        "topics clients may make the broker have; 0 for any number",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    max_channels: int = option(
-        INTEGER,
-        0,
-        "channels, of all topics, clients may make the broker have; 0 for any number",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    max_connections: int = option(
-        INTEGER,
-        0,
-        "connections over TCP, HTTP and HTTPS together; 0 for as many as open files allow",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    max_connections_per_address: int = option(
-        INTEGER,
-        0,
-        "connections, of any kind, of one IP address; 0 for any number",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    max_unfinished_size: int = option(
-        SIZE,
-        268_435_456,
-        "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    max_idle_commands: int = option(
-        INTEGER,
-        10_000,
-        "commands without effect (NOP, RDY, failed FIN) in a row after which a client is slowed, and after twice as "
-        "many disconnected; 0 for any number",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    magic_timeout: float = option(
-        DURATION,
-        10.0,
-        "time a TCP client has to say which protocol it speaks; 0 for any",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    http_header_timeout: float = option(
-        DURATION,
-        10.0,
-        "time for the head of an HTTP request; 0 for any",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    http_idle_timeout: float = option(
-        DURATION,
-        600.0,
-        "time between two HTTP requests on a connection; 0 for any",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    body_timeout: float = option(
-        DURATION,
-        30.0,
-        "time in which a body must arrive, or --min-body-rate go on arriving; 0 for any",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    min_body_rate: int = option(
-        SIZE,
-        256,
-        "bytes a second of a body that are enough to go on waiting for it",
-        limit=ABOVE_ZERO,
-        reload=live,
-    )
-    write_timeout: float = option(
-        DURATION,
-        120.0,
-        "time in which a client must read something of what waits for it; 0 for any",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    stop_timeout: float = option(
-        DURATION,
-        4.0,
-        "time a stop waits for the disk; what is not stored then comes again, as after a crash; 0 for any",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-    sigterm: str = option(
-        choice(STOP, DRAIN),
-        STOP,
-        "what SIGTERM does: stop; or drain, that is refuse publishes, leave the nsqlookupds, deliver what there is and "
-        "then stop; a second SIGTERM stops at once",
-        reload=live,
-    )
-    drain_timeout: float = option(
-        DURATION,
-        30.0,
-        "time a drain has to deliver what there is; what is left then stays in the data path; 0 for any",
-        limit=NOT_NEGATIVE,
-        reload=live,
-    )
-
     # Statistics
     statsd_address: str = option(
         TEXT,
         "",
         "address of a statsd, over UDP; empty for none",
         limit=Limit(
-            "host:port", lambda value: not value or is_host_port(value), complaint=_not_an_address, is_ours=True
+            "host:port", lambda value: not value or is_host_port(value), complaint=not_an_address, is_ours=True
         ),
     )
     statsd_prefix: str = option(TEXT, "nsq.%s", "prefix of statsd keys, %s standing for the host")

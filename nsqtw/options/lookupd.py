@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import attrs
 
-from nsqtw.options.broker import LISTEN_ADDRESS, Options, hostname
+from nsqtw.options.broker import Options
+from nsqtw.options.broker_address import LISTEN_ADDRESS, hostname
 from nsqtw.options.command_line import CommandLine, OptionReader
 from nsqtw.options.fields import (
     NOT_NEGATIVE,

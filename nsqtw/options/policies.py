@@ -41,6 +41,7 @@ from nsqtw.options.types import (
 DROP, DEAD_LETTER = "drop", "dead_letter"
 REJECT, DROP_OLDEST = "reject", "drop_oldest"
 
+_DEAD_LETTER_TOPIC = "dead_letter_topic"
 _MAX = 2**53
 _MAX_SECONDS = 10.0 * 365 * 86_400
 
@@ -270,6 +271,12 @@ def setting_named(policy: PolicyClass, name: str) -> Setting:
     if is_setting(name):
         raise InvalidPolicy(f"{name} is a setting of {_OTHERS[policy]}")
     raise InvalidPolicy(f"unknown setting {name[:_MAX_NAME_SHOWN]!a}{did_you_mean(name, settings)}")
+
+
+def topics_named(values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the topics that settings name and that need a right of their own, in values as they were given."""
+    name = values.get(_DEAD_LETTER_TOPIC)
+    return (name,) if name and isinstance(name, str) else ()
 
 
 def is_setting(name: str) -> bool:

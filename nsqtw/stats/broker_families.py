@@ -18,6 +18,7 @@ from nsqtw.core.oldest import OldestMessages
 from nsqtw.core.topic import Topic
 from nsqtw.stats.daemon_families import DaemonView
 from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
+from nsqtw.stats.http_consumers import HttpConsumers
 
 
 @attrs.frozen(kw_only=True)
@@ -31,6 +32,7 @@ class BrokerView(DaemonView):
     lookupds: Callable[[], Mapping[str, bool]] = dict
     """Whether each nsqlookupd knows this broker, by its address."""
     oldest: OldestMessages = attrs.field(factory=OldestMessages)
+    http_consumers: HttpConsumers = attrs.field(factory=HttpConsumers)
 
 
 @attrs.define
@@ -103,6 +105,20 @@ BROKER_FAMILIES: tuple[Family[BrokerTotals], ...] = (
         "TCP commands that were refused, by the code of the error.",
         lambda totals: dict(totals.broker.protocol_errors),
         ("reason",),
+    ),
+    Family(
+        "nsq_http_subscribers",
+        GAUGE,
+        "Consumers over HTTP, as --max-http-subscribers counts them, by kind: poll, events or websocket.",
+        lambda totals: dict(totals.view.http_consumers.subscribers),
+        ("kind",),
+    ),
+    Family(
+        "nsq_http_delivered_total",
+        COUNTER,
+        "Messages that were sent to consumers over HTTP, by kind.",
+        lambda totals: dict(totals.view.http_consumers.delivered),
+        ("kind",),
     ),
     Family(
         "nsq_store_bytes",

@@ -104,6 +104,18 @@ def test_a_redrive_may_have_a_rate() -> None:
             fields.redrive({"rate": rate})
 
 
+def test_a_policy_is_changed_where_a_field_is_filled_in() -> None:
+    form = {"topic": "t", "set.max_attempts": " 5 ", "set.max_age": "", "unset.priority": "yes", "nodes": "a:1 b:2"}
+    assert fields.policy("set_policy_channel")(form) == (
+        "set_policy_channel",
+        {"settings": {"max_attempts": "5", "priority": None}, "nodes": ["a:1", "b:2"]},
+    )
+    with pytest.raises(FormError, match="max_age is to be set and to be unset"):
+        fields.changed_settings({"set.max_age": "1h", "unset.max_age": "yes"})
+    with pytest.raises(FormError, match="Enter a new value"):
+        fields.policy("set_policy_topic")({"set.message_ttl": " "})
+
+
 @pytest.mark.parametrize(
     ("page", "names"),
     [

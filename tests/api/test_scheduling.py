@@ -63,11 +63,36 @@ def test_a_message_is_delivered_at_its_time(when: str) -> None:
     assert reader.bodies() == [b"a"]
 
 
+@pytest.mark.parametrize("when", ["defer=60000", f"deliver_at={NOW_S + 60}"])
+def test_a_batch_with_headers_is_deferred(when: str) -> None:
+    one = web()
+    body = b"NSQH\0\0\0\2" + b"\0\0\0\6\x02id\x00\x01a\0\0\0\1a" + b"\0\0\0\0\0\0\0\1b"
+    assert one.post(f"/mpub?topic=t&binary=true&headers=true&{when}", body).outcome == OK
+    reader = one.core.reader()
+    one.core.wait(59.999)
+    assert reader.bodies() == []
+    one.core.wait(0.001)
+    assert reader.bodies() == [b"a", b"b"]
+
+
+def test_a_delay_of_a_batch_with_headers_has_a_limit() -> None:
+    reply = web().post(
+        "/mpub?topic=t&binary=true&headers=true&defer=999999999", b"NSQH\0\0\0\1" + bytes(4) + b"\0\0\0\1a"
+    )
+    assert reply.outcome == (400, "INVALID_DEFER")
+
+
+def test_a_batch_without_headers_has_no_delay() -> None:
+    one = web()
+    assert one.post("/mpub?topic=t&defer=60000", b"a\nb").outcome == OK
+    assert one.core.reader().bodies() == [b"a", b"b"]
+
+
 def test_a_batch_with_a_time_is_refused() -> None:
     one = web()
     reply = one.post(f"/mpub?topic=t&deliver_at={NOW_S + 60}", b"a\nb")
     assert reply.outcome == (400, "INVALID_DELIVER_AT")
-    assert "use /pub" in reply.headers["x-nsqtw-detail"]
+    assert "headers=true" in reply.headers["x-nsqtw-detail"]
     assert one.bodies() == []
 
 

@@ -70,7 +70,7 @@ def server() -> Iterator[ThreadingHTTPServer]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_GET
+        do_POST = do_PUT = do_GET
 
         def log_message(self, format: str, *values: object) -> None:
             """Say nothing."""
@@ -110,6 +110,14 @@ def test_what_nsqd_lacks_is_absent_and_nothing_is_broken(foreign: Window) -> Non
         assert foreign.page.locator(".tabs").count() == 0
     foreign.go("/topics/orders")
     assert foreign.page.locator(".actions .button").all_inner_texts() == ["Publish", "Pause", "Empty", "Delete"]
+
+
+def test_a_node_without_policies_says_so(foreign: Window) -> None:
+    foreign.go("/topics/orders/worker")
+    assert foreign.page.locator("#policy").count() == 0
+    foreign.go("/actions/set_policy_channel?topic=orders&channel=worker&set.max_attempts=5")
+    assert foreign.text("#error") == "No node of this topic has policies: only nsqd of nsqtw has them."
+    assert foreign.page.locator("#settings, #preview").count() == 0
 
 
 def test_messages_that_cannot_be_shown_are_no_error(foreign: Window) -> None:

@@ -27,6 +27,10 @@ STILL = {
     "publish": ("/actions/publish?topic=orders", "Publish a message to orders"),
     "settings": ("/actions/settings?topic=orders", "Durability and retention of orders"),
     "delete": ("/actions/delete_topic?topic=orders", "Delete the topic orders"),
+    "policy": (
+        "/actions/set_policy_channel?topic=orders&channel=billing&set.max_attempts=5",
+        "Policy of billing of orders",
+    ),
     "replay": (
         "/actions/seek_channel?topic=orders&channel=billing&kind=earliest",
         "Replay messages of orders to billing",

@@ -24,6 +24,11 @@ PICTURES = {
     "nsqadmin-channel": ("/topics/orders/billing", False, "light"),
     "nsqadmin-messages": (f"/topics/{NOTES}/desk?view=messages", False, "light"),
     "nsqadmin-replay": ("/actions/seek_channel?topic=orders&channel=billing&kind=earliest", False, "light"),
+    "nsqadmin-policy": (
+        "/actions/set_policy_channel?topic=orders&channel=billing&set.max_attempts=5&set.requeue_delay=2s",
+        False,
+        "light",
+    ),
     "nsqadmin-phone": ("/", True, "light"),
 }
 

@@ -68,6 +68,14 @@ def test_deferred_messages_wait(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> Non
     assert table.splitlines()[0].split() == ["ID", "PUBLISHED", "ATTEMPTS", "NODE", "DUE", "BODY"]
 
 
+def test_a_deferred_message_may_have_headers(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    assert on_nsqd("pub", topic, "--defer", "30m", "--header", "tenant=acme", "later").code == 0
+    [row] = on_nsqd("peek", topic, "c", "--state", "deferred", "-o", "json").json
+    assert (row["body"], row["headers"]) == ("later", {"tenant": "acme"})
+    assert row["due"] - row["timestamp"] == pytest.approx(1800 * 10**9, rel=0.01)
+
+
 def test_headers_are_published_and_shown(on_nsqd: Nsqtw, topic: str) -> None:
     make(on_nsqd, topic)
     done = on_nsqd("pub", topic, "--header", "Tenant=acme", "--header", "note=a=b", "--ttl", "1h", "one", "two")
@@ -97,7 +105,7 @@ def test_headers_are_published_and_shown(on_nsqd: Nsqtw, topic: str) -> None:
         (["--ttl", "0s", "x"], "at least 1ms"),
         (["--id", "7", "x", "y"], "an id is that of one message"),
         (["--header", "ttl=5", "--ttl", "1s", "x"], "the header ttl is given twice"),
-        (["--id", "7", "--defer", "1s", "x"], "--defer cannot be given with headers"),
+        (["--id", "7", "--defer", "2h", "x"], "--defer is at most nsqd's --max-req-timeout"),
         (["--id", "7", "--nsqd-tcp-address", "127.0.0.1:1", "x"], "--nsqd-tcp-address cannot be given with headers"),
     ],
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from nsqtw.cluster.merge import merged_channel, merged_latency, merged_topic, topology_order
+from nsqtw.cluster.merge import merged_channel, merged_latency, merged_topic, setting_values, topology_order
 from nsqtw.cluster.model import (
     MERGED,
     ChannelStats,
     ConsumerStats,
     Latency,
+    NodePolicy,
     Percentile,
     Retention,
     TopicStats,
@@ -94,6 +95,19 @@ def test_a_policy_where_all_nodes_agree() -> None:
     assert same.policy == {"message_ttl": "1h"}
     assert merged_topic("t", [topic("a"), topic("b")]).policy == {}
     assert merged_topic("t", [topic("a", policy={"message_ttl": "1h"}), topic("b")]).policy is None
+
+
+def test_the_values_of_settings_have_the_nodes_that_differ() -> None:
+    def node(name: str, rate: object, source: str) -> NodePolicy:
+        settings = {"priority": {"value": True, "source": "set"}, "max_rate": {"value": rate, "source": source}}
+        return NodePolicy(node=name, settings=settings, given={}, unused=())
+
+    found = setting_values([node("a", 0, "default"), node("b", 5, "set"), node("c", 5, "set")])
+    assert [(one.name, one.value, one.source, one.nodes) for one in found] == [
+        ("priority", "true", "set", ("a", "b", "c")),
+        ("max_rate", "0", "default", ("a",)),
+        ("max_rate", "5", "set", ("b", "c")),
+    ]
 
 
 def test_what_only_some_nodes_know() -> None:

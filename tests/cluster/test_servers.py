@@ -141,9 +141,12 @@ def test_what_another_nsqd_cannot_do() -> None:
             ("seek", ("t", "c", "earliest")),
             ("cancel", ("t", "0" * 16)),
             ("set_durability", ("t", "os")),
+            ("policy", ("t",)),
         ):
             with pytest.raises(Unsupported, match="only nsqd of nsqtw can do this"):
                 ask(address, method, *arguments)
+        [refused] = ask(address, "policy_answers", "t", "", {"message_ttl": "1h"}, is_dry_run=True).value
+        assert refused.refusal == "has no policies; only nsqd of nsqtw has them"
         topic = ask(address, "topic", "t").value
     assert (topic.durability, topic.retention, topic.oldest_message_age) == (None, None, None)
 

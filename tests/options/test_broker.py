@@ -20,8 +20,8 @@ from nsqtw.options.broker import (
     Options,
     check,
     config_value,
-    hostname,
 )
+from nsqtw.options.broker_address import hostname
 from nsqtw.options.command_line import read_command_line, resolve
 from nsqtw.options.lookupd import NSQLOOKUPD
 from nsqtw.options.types import DURATION, INTEGER, SIZE
@@ -147,7 +147,7 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
 
 
 def test_the_node_id_comes_from_the_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsqtw.options.broker.hostname", lambda: "vm")
+    monkeypatch.setattr("nsqtw.options.broker_address.hostname", lambda: "vm")
     assert Options().node_id == 617
     assert BY_FLAG["node-id"].key == "id"
 

@@ -71,14 +71,23 @@ def test_the_columns(spark: SparkSession, broker: NsqdProcess) -> None:
 
 
 def test_headers_are_written_and_read(spark: SparkSession, broker: NsqdProcess) -> None:
-    rows = [("1", {"tenant": "acme"}, "k", None), ("2", None, None, "o-2"), ("3", {}, None, None)]
-    frame = spark.createDataFrame(rows, "value string, headers map<string,string>, key string, id string")
+    rows: list[tuple[object, ...]] = [
+        ("1", {"tenant": "acme"}, "k", None, None),
+        ("2", None, None, "o-2", None),
+        ("3", {}, None, None, None),
+        ("4", {"tenant": "acme"}, None, None, 60_000),
+    ]
+    frame = spark.createDataFrame(rows, "value string, headers map<string,string>, key string, id string, defer long")
     writer = frame.write.format("nsq").mode("append").option("nsqdHttpAddresses", f"{HOST}:{broker.http_port}")
     writer.option("topic", "t").save()
-    found = read(spark, broker, includeHeaders="true", columns="value,headers").collect()
-    assert {b"1": {"tenant": "acme", "key": "k"}, b"2": {"id": "o-2"}, b"3": None} == {
-        bytes(row.value): row.headers for row in found
-    }
+    found = read(spark, broker, includeHeaders="true", columns="value,headers,due").collect()
+    assert {
+        b"1": {"tenant": "acme", "key": "k"},
+        b"2": {"id": "o-2"},
+        b"3": None,
+        b"4": {"tenant": "acme"},
+    } == {bytes(row.value): row.headers for row in found}
+    assert [b"4"] == [bytes(row.value) for row in found if row.due is not None]
     assert "headers" in read(spark, broker, includeHeaders="true").columns
     assert "headers" not in read(spark, broker).columns
 

@@ -58,6 +58,12 @@ def test_a_deferred_message_travels_alone() -> None:
     assert Request("/pub?topic=t%23ephemeral&defer=1500", b"later", "t#ephemeral", 1) == request
 
 
+def test_a_deferred_message_with_headers_is_a_body_of_one() -> None:
+    request = deferred_request("t", b"later", 1500, "c", b"\x02id\x00\x01a")
+    assert request.path == "/mpub?binary=true&headers=true&topic=t&channel=c&defer=1500"
+    assert request.body == b"NSQH\0\0\0\1\0\0\0\6\x02id\x00\x01a\0\0\0\5later"
+
+
 def test_nothing_to_send() -> None:
     assert [] == packed(TopicPacker("t", 10, 1000), [])
 

@@ -30,7 +30,7 @@ def reader(batch: pa.RecordBatch, options: SinkOptions) -> RowReader:
     return RowReader(Columns(**places), options, partition=7)  # type: ignore[arg-type]
 
 
-Read = tuple[dict[str, list[bytes]], list[tuple[str, bytes, int]]]
+Read = tuple[dict[str, list[bytes]], list[tuple[str, bytes, int, bytes]]]
 
 
 def read(options: SinkOptions = ONE_TOPIC, **columns: pa.Array | list[object]) -> Read:
@@ -58,7 +58,6 @@ def test_where_the_columns_are() -> None:
         ({"value": "string", "defer": "string"}, '"defer" is string, but must be'),
         ({"value": "string", "headers": "string"}, '"headers" is string, but must be map'),
         ({"value": "string", "key": "binary"}, '"key" is binary, but must be string'),
-        ({"value": "string", "defer": "long", "id": "string"}, "a deferred message has no headers; leave one out"),
     ],
 )
 def test_a_schema_that_does_not_fit(columns: dict[str, str], said: str) -> None:
@@ -122,7 +121,14 @@ def test_the_column_topic() -> None:
 
 def test_null_and_zero_defer_nothing() -> None:
     messages = read(value=["1", "2", "3", "4"], defer=[None, 250, 0, 1])
-    assert ({"t": [b"1", b"3"]}, [("t", b"2", 250), ("t", b"4", 1)]) == messages
+    assert ({"t": [b"1", b"3"]}, [("t", b"2", 250, b""), ("t", b"4", 1, b"")]) == messages
+
+
+def test_deferred_rows_have_their_headers() -> None:
+    batch = pa.record_batch({"value": ["1", "2", "3"], "defer": [5, None, 6], "id": ["a", "b", None]})
+    messages = reader(batch, ONE_TOPIC).read(batch)
+    assert messages.later == [("t", b"1", 5, b"\x02id\x00\x01a"), ("t", b"3", 6, b"")]
+    assert [(topic, len(entries)) for topic, entries in messages.now] == [("t", 1)]
 
 
 def test_columns_become_headers_of_their_rows() -> None:
@@ -175,7 +181,7 @@ def test_an_empty_value_is_named_by_its_row(empty: str | None) -> None:
 
 def test_empty_values_are_skipped_on_demand_and_the_other_columns_stay_beside_theirs() -> None:
     messages = read(SKIPPING, value=["1", None, "", "4"], defer=[0, 7, 8, 9])
-    assert ({"t": [b"1"]}, [("t", b"4", 9)]) == messages
+    assert ({"t": [b"1"]}, [("t", b"4", 9, b"")]) == messages
     assert ({}, []) == read(SKIPPING, value=pa.array([None, ""], pa.string()))
 
 

@@ -15,7 +15,7 @@ import attrs
 
 from nsqtw.admin.actions import ACTIONS
 from nsqtw.admin.audit import Target
-from nsqtw.admin.pages import consequences, fields
+from nsqtw.admin.pages import consequences, fields, policy
 from nsqtw.admin.pages.fields import ActionCall, Fields
 from nsqtw.admin.pages.page import Content
 from nsqtw.admin.pages.page_request import PageRequest
@@ -162,6 +162,20 @@ FORMS: dict[str, ActionForm] = {
             content=consequences.settings,
             needs_nsqtw=True,
         ),
+        *(
+            ActionForm(
+                name=f"set_policy_{kind}",
+                action=f"set_policy_{kind}",
+                label="Policy",
+                title=title,
+                done="The policy of {name} is changed.",
+                button="Set on all nodes",
+                template="policy.html",
+                read=fields.policy(f"set_policy_{kind}"),
+                content=policy.content,
+            )
+            for kind, title in ((TOPIC_PAGE, "Policy of {topic}"), (CHANNEL_PAGE, "Policy of {channel} of {topic}"))
+        ),
         ActionForm(
             name="seek_channel",
             action="seek_channel",
@@ -288,3 +302,11 @@ def buttons(
         and (has_letters or not form.needs_letters)
         and form.wanted_pause in (None, is_paused)
     ]
+
+
+def policy_url(page_request: PageRequest, target: Target) -> str:
+    """Return the URL of the form of a policy; empty when the viewer may not change it."""
+    form = FORMS[policy.form_name(target)]
+    if not form.may(page_request, target):
+        return ""
+    return page_request.links.action(form.name, topic=target.topic, channel=target.channel)

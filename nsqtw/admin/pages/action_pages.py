@@ -16,7 +16,7 @@ from nsqtw.admin.pages.action_forms import FORMS, ActionForm, target_url
 from nsqtw.admin.pages.fields import Fields
 from nsqtw.admin.pages.page import TOPICS
 from nsqtw.admin.pages.page_request import PageRequest
-from nsqtw.errors import AccessDenied, ClusterError, FormError, InvalidName, PageNotFound
+from nsqtw.errors import AccessDenied, ClusterError, FormError, InvalidName, InvalidPolicy, PageNotFound
 
 _INVALID_NAME = "A name has up to 64 letters, digits, dots, dashes and underscores, and perhaps #ephemeral at the end."
 
@@ -86,7 +86,7 @@ async def perform(
     try:
         action, arguments = form.read(fields)
         result = await performer.perform(request, action, target, arguments)
-    except FormError as error:
+    except (FormError, InvalidPolicy) as error:
         return await show(page_request, form, fields, str(error), 400)
     except InvalidName:
         return await show(page_request, form, fields, _INVALID_NAME, 400)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons
+from nsqtw.admin.audit import Target
+from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons, policy_url
 from nsqtw.admin.pages.charts import Line
 from nsqtw.admin.pages.letters import letters_of, letters_panel
 from nsqtw.admin.pages.listing import listing
@@ -45,12 +46,13 @@ async def channel(page_request: PageRequest) -> Content:
     subject = ("channel", topic_name, name)
     url = partial(page_request.links.channel, topic_name, name)
     nodes = found.nodes or (found,)
+    has_policies = is_nsqtw(page_request, topic)
     shared: dict[str, Any] = {
         "title": f"{name} of {topic_name}",
         "channel": found,
         "topic_name": topic_name,
         "channel_name": name,
-        "is_nsqtw": is_nsqtw(page_request, topic) and not name.endswith("#ephemeral"),
+        "is_nsqtw": has_policies and not name.endswith("#ephemeral"),
         "may_look": page_request.viewer.may(Role.READ, topic_name, name),
     }
     letters = letters_of(page_request, found) if shared["is_nsqtw"] else None
@@ -80,6 +82,7 @@ async def channel(page_request: PageRequest) -> Content:
             sorted(found.clients, key=topology_order), {"name": _order}, page_request.query, url, name=_client_name
         ),
         "channel_nodes": nodes,
+        "policy_url": policy_url(page_request, Target(topic=topic_name, channel=name)) if has_policies else "",
         "letters": await letters_panel(page_request, found, letters) if letters else None,
         "deliveries": _deliveries(found) if _has_topology(page_request) else [],
     }

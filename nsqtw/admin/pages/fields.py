@@ -17,6 +17,8 @@ UNITS = {"minutes": 60, "hours": 3600, "days": 86_400}
 """The units of a time, in seconds."""
 BYTES_IN_MEGABYTE = 1 << 20
 _RATE_DIGITS = 10
+SET, UNSET = "set.", "unset."
+"""What the fields of a policy begin with, before the name of the setting."""
 NODE_DEFAULT = "default"
 """The setting of a topic that leaves the decision to the options of each node."""
 
@@ -89,6 +91,34 @@ def _size_limit(fields: Fields) -> str:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise FormError("The size must be a whole number of megabytes; 0 is no limit.")
     return str(int(text) * BYTES_IN_MEGABYTE)
+
+
+def policy(name: str) -> Callable[[Fields], ActionCall]:
+    """Return a reader of the form of a policy, which raises FormError."""
+
+    def read(fields: Fields) -> ActionCall:
+        settings = changed_settings(fields)
+        if not settings:
+            raise FormError("Enter a new value, or choose a setting to unset.")
+        return name, {"settings": settings, "nodes": fields.get("nodes", "").split()}
+
+    return read
+
+
+def changed_settings(fields: Fields) -> dict[str, str | None]:
+    """Return the settings that a form changes, None for one to unset. Their values are for nsqd to read. FormError."""
+    changed: dict[str, str | None] = {
+        field.removeprefix(SET): text.strip()
+        for field, text in fields.items()
+        if field.startswith(SET) and text.strip()
+    }
+    for field in fields:
+        name = field.removeprefix(UNSET)
+        if field.startswith(UNSET):
+            if name in changed:
+                raise FormError(f"{name} is to be set and to be unset: choose one.")
+            changed[name] = None
+    return changed
 
 
 def position(fields: Fields) -> str:

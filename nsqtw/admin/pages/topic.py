@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from nsqtw.admin.audit import Target
 from nsqtw.admin.pages import formats
-from nsqtw.admin.pages.action_forms import TOPIC_PAGE, buttons
+from nsqtw.admin.pages.action_forms import TOPIC_PAGE, buttons, policy_url
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.messages import message_content
 from nsqtw.admin.pages.nodes import LEVELS, RATES
@@ -74,6 +75,7 @@ async def topic(page_request: PageRequest) -> Content:
         "listing": listing(rows, CHANNEL_SORTS, page_request.query, url, name=channel_name),
         "durability_text": DURABILITY_TEXTS.get(found.durability or "", "differently on its nodes"),
         "retention_text": retention_text(found.retention),
+        "policy_url": policy_url(page_request, Target(topic=name)) if shared["is_nsqtw"] else "",
         "all_paused": all(node.is_paused for node in found.nodes),
         "may_set": page_request.viewer.may(Role.ADMIN, name),
         "may_tombstone": page_request.viewer.may(Role.ADMIN, name) and bool(page_request.cluster.lookupds),

@@ -18,8 +18,8 @@ Last-Event-ID, which is ignored: the messages that it had not finished are deliv
 
 from __future__ import annotations
 
-from nsqtw.api.subscribe.stream import MessageStream, State
-from nsqtw.api.subscribe.subscription import Message
+from nsqtw.api.subscribe.stream import MessageStream
+from nsqtw.api.subscribe.subscription import Message, State
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.responses import Answer
 
@@ -29,6 +29,8 @@ _HEARTBEAT = b":\n\n"
 
 class EventStream(MessageStream):
     """A client that gets messages as events."""
+
+    kind = "events"
 
     def _answer(self) -> None:
         self._request.stream(CONTENT_TYPE, self, self.stop)

@@ -2,11 +2,13 @@
 POST /v2/subscribe/poll: requests that wait for messages.
 
     {"messages": [{"id", "timestamp", "attempts", "body", "encoding", "token", "headers"}, ...]}
+    {"messages": [], "paused": true, "draining": false}                 where one of the two is true
 
 Theory of operation. The polls of a channel share one subscription, `Polls`. Its credit is the
 number of messages in flight plus the number that the waiting polls want, so a message is delivered only when a poll
 waits for it. The messages of a turn are divided at its end: the oldest poll gets as many as it wants, then the next
-one. A poll without messages is answered when its time is over.
+one. A poll without messages is answered when its time is over, or when a pause or drain begins, of which its client
+learns so; a poll that comes later waits as usual.
 
 A client that leaves while it waits wants nothing any more. Messages for which no poll is left, because its client has
 left in the same turn, are requeued at once.
@@ -21,11 +23,12 @@ from typing import NamedTuple
 
 from nsqtw.api.subscribe.right import StandingRight
 from nsqtw.api.subscribe.subscribers import Subscribers
-from nsqtw.api.subscribe.subscription import Message, Wanted
+from nsqtw.api.subscribe.subscription import USUAL, Message, Wanted
 from nsqtw.core.timers import Timer
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, document
 
+KIND = "poll"
 IDLE_SECONDS = 60.0
 """The time without a poll after which a subscription is left."""
 
@@ -49,7 +52,7 @@ class PollTable:
         key = _Key(wanted, request.identity)
         polls = self._polls.get(key)
         if polls is None or polls.is_polled:
-            self._subscribers.enter(request)
+            self._subscribers.enter(request, KIND)
         Poll(polls or self._new(key, request), request, count, seconds)
 
     def _new(self, key: _Key, request: HttpRequest) -> Polls:
@@ -58,7 +61,7 @@ class PollTable:
         try:
             polls.join()
         except Exception:
-            subscribers.leave()
+            subscribers.leave(KIND)
             raise
         self._polls[key] = polls
         return polls
@@ -82,6 +85,7 @@ class Polls(Timer):
         """Messages that the waiting polls want."""
         self._arrived: list[Message] = []
         self._is_ready = False
+        self._state = USUAL
         self._end: Answer | None = None
         self._last_poll = 0.0
         self._is_closed = False
@@ -89,6 +93,7 @@ class Polls(Timer):
     def join(self) -> None:
         """Subscribe to the channel. Refused."""
         self.subscribers.join(self._subscription)
+        self._state = self._subscription.state
 
     @property
     def is_polled(self) -> bool:
@@ -113,7 +118,7 @@ class Polls(Timer):
         self._wanted_count -= poll.count
         now = self._last_poll = self.subscribers.pump.now()
         if self._waiting or self._is_closed:
-            self.subscribers.leave()
+            self.subscribers.leave(KIND)
         else:
             self.subscribers.broker.timers.schedule(now + IDLE_SECONDS, self)
         self._adjust()
@@ -141,6 +146,14 @@ class Polls(Timer):
     def freed(self) -> None:
         """Reader API"""
         self._adjust()
+
+    def state_changed(self) -> None:
+        """Reader API"""
+        before, self._state = self._state, self._subscription.state
+        if any(is_so and not before[name] for name, is_so in self._state.items()):
+            for poll in self._waiting:
+                poll.is_over = True
+            self.wake()
 
     def end(self, answer: Answer) -> None:
         """Reader API"""
@@ -170,11 +183,12 @@ class Polls(Timer):
                 poll.answer(poll.error)
             elif arrived:
                 given, arrived = arrived[: poll.count], arrived[poll.count :]
-                poll.answer(document({"messages": given}))
+                poll.answer(self._document(given))
+                self.subscribers.count_delivered(KIND, len(given))
             elif self._end is not None:
                 poll.answer(self._end)
             elif poll.is_over and self._is_ready:
-                poll.answer(document({"messages": []}))
+                poll.answer(self._document([]))
         if arrived:
             self.subscribers.requeue(
                 self.wanted.topic, self.wanted.channel, [message["token"] for message in arrived], 0.0
@@ -190,6 +204,9 @@ class Polls(Timer):
             poll.abort()
 
     # -- inside
+
+    def _document(self, messages: list[Message]) -> Answer:
+        return document({"messages": messages, **(self._state if self._state != USUAL else {})})
 
     def _adjust(self) -> None:
         """Set the credit to the messages in flight and those that the polls want."""
@@ -209,7 +226,7 @@ class Polls(Timer):
         self._end = self._end or INTERNAL_ERROR
         self._table.pop(self._key, None)
         if not self._waiting:
-            self.subscribers.leave()
+            self.subscribers.leave(KIND)
         self.subscribers.broker.timers.cancel(self)
         self._subscription.leave(now)
 
@@ -221,7 +238,7 @@ class Poll(Timer):
         super().__init__()
         self.count = count
         self.is_over = False
-        """Whether its time is over."""
+        """Whether it is answered even without messages."""
         self.error: Answer | None = None
         """Why it gets nothing any more."""
         self._polls = polls

@@ -68,7 +68,10 @@ _MESSAGE = {
 _MESSAGES = {
     JSON: {
         "type": "object",
-        "properties": {"messages": {"type": "array", "items": _MESSAGE}},
+        "properties": {
+            "messages": {"type": "array", "items": _MESSAGE},
+            **{name: {"type": "boolean", "description": "false where it is absent"} for name in ("paused", "draining")},
+        },
         "required": ["messages"],
     }
 }

@@ -2,32 +2,22 @@
 A stream of messages to one client: the common part of server-sent events and WebSocket.
 
 Theory of operation. A stream has a subscription of its own. The messages of a turn are written at its end, as one
-piece. While the client does not read, the consumer is blocked. Once in TICK_SECONDS the stream is looked at: a change
-of the channel's pause or of the broker's drain is told to the client, and after `heartbeat_seconds` without output a
-heartbeat is sent. The stream ends when the channel is deleted, the right to it is withdrawn, the broker stops, or the
-client leaves; then its messages in flight are requeued.
+piece, after a change of the channel's pause or of the broker's drain. While the client does not read, the consumer is
+blocked. After `heartbeat_seconds` without output a heartbeat is sent. The stream ends when the channel is deleted, the
+right to it is withdrawn, the broker stops, or the client leaves; then its messages in flight are requeued.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
 from nsqtw.api.subscribe.right import StandingRight
 from nsqtw.api.subscribe.subscribers import Subscribers
-from nsqtw.api.subscribe.subscription import Message, Wanted
+from nsqtw.api.subscribe.subscription import USUAL, Message, State, Wanted
 from nsqtw.core.timers import Timer
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, Answer
-
-TICK_SECONDS = 1.0
-
-State = dict[str, bool]
-"""`paused` and `draining`."""
-
-_USUAL: Final[State] = {"paused": False, "draining": False}
 
 
 @implementer(IPushProducer)
@@ -37,6 +27,8 @@ class MessageStream(Timer):
     the format.
     """
 
+    kind = ""
+    """Its name in metrics."""
     heartbeat_seconds = 15.0
 
     def __init__(self, subscribers: Subscribers, request: HttpRequest, wanted: Wanted) -> None:
@@ -49,24 +41,25 @@ class MessageStream(Timer):
         self._subscription = subscribers.new(wanted, request, self)
         self._right: StandingRight | None = None
         self._messages: list[Message] = []
-        self._state = _USUAL
+        self._state = USUAL
         self._last_output = 0.0
         self._end: Answer | None = None
         self._is_over = False
 
     def begin(self, max_in_flight: int) -> None:
         """Subscribe, and begin the answer. Refused."""
-        self._subscribers.enter(self._request)
+        self._subscribers.enter(self._request, self.kind)
         try:
             self._subscribers.join(self._subscription)
         except Exception:
-            self._subscribers.leave()
+            self._subscribers.leave(self.kind)
             raise
         self._subscription.set_credit(max_in_flight)
         now = self._last_output = self._pump.now()
-        self._broker.timers.schedule(now + TICK_SECONDS, self)
+        self._broker.timers.schedule(now + self.heartbeat_seconds, self)
         self._right = self._subscribers.standing_right(self._request, self._wanted, self.end)
         self._answer()
+        self.state_changed()
         if not self._request.is_patient:
             self.abort()
 
@@ -104,6 +97,10 @@ class MessageStream(Timer):
     def freed(self) -> None:
         """Reader API"""
 
+    def state_changed(self) -> None:
+        """Reader API"""
+        self._pump.changed(self)
+
     def end(self, answer: Answer) -> None:
         """Reader API. End the stream at the end of the turn; `answer` is what a request would be answered now."""
         self._end = self._end or answer
@@ -140,21 +137,22 @@ class MessageStream(Timer):
         """Timer API"""
         if self._is_over:
             return None
-        state: State = {"paused": self._subscription.is_paused, "draining": not self._broker.is_taking_publishes}
+        if now >= self._heartbeat_due:
+            self._send(self._encode_heartbeat(), now)
+        return self._heartbeat_due
+
+    def flush(self, now: float) -> None:
+        """Connection API of the pump: write a new state, the messages of the turn, or the end."""
+        if self._is_over:
+            return
+        state = self._subscription.state
         if state != self._state:
             self._state = state
             self._send(self._encode_state(state), now)
-        elif self._needs_heartbeat(now):
-            self._send(self._encode_heartbeat(), now)
-        return now + TICK_SECONDS
-
-    def flush(self, now: float) -> None:
-        """Connection API of the pump: write the messages of the turn, or the end."""
-        if self._is_over:
-            return
         messages, self._messages = self._messages, []
         if messages:
             self._send(self._encode_messages(messages), now)
+            self._subscribers.count_delivered(self.kind, len(messages))
         if self._end is not None and not self._is_over:
             answer = self._end
             self._leave(now)
@@ -167,8 +165,10 @@ class MessageStream(Timer):
 
     # -- inside
 
-    def _needs_heartbeat(self, now: float) -> bool:
-        return now - self._last_output >= self.heartbeat_seconds
+    @property
+    def _heartbeat_due(self) -> float:
+        """When the next heartbeat is to be sent, unless there is output before."""
+        return self._last_output + self.heartbeat_seconds
 
     def _send(self, data: bytes, now: float) -> None:
         self._last_output = now
@@ -183,6 +183,6 @@ class MessageStream(Timer):
         self._broker.timers.cancel(self)
         if self._right is not None:
             self._right.leave()
-        self._subscribers.leave()
+        self._subscribers.leave(self.kind)
         self._subscription.leave(now)
         self._pump.wake()

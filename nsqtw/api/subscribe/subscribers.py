@@ -36,18 +36,22 @@ class Subscribers:
         self._tokens = Tokens()
         self._subscriptions: dict[int, Subscription] = {}
         self._last = 0
-        self._count = 0
+        self._counts = context.view.http_consumers
 
-    def enter(self, request: HttpRequest) -> None:
-        """A subscriber comes, until `leave`. Refused."""
-        if self._count >= self.broker.options.max_http_subscribers:
+    def enter(self, request: HttpRequest, kind: str) -> None:
+        """A subscriber comes, until `leave`. `kind` is that of the metrics. Refused."""
+        if self._counts.count >= self.broker.options.max_http_subscribers:
             self.context.limits.rejections.record("max-http-subscribers", request.client)
             raise Refused(_TOO_MANY)
-        self._count += 1
+        self._counts.subscribers[kind] += 1
 
-    def leave(self) -> None:
+    def leave(self, kind: str) -> None:
         """A subscriber has left."""
-        self._count -= 1
+        self._counts.subscribers[kind] -= 1
+
+    def count_delivered(self, kind: str, count: int) -> None:
+        """Messages were sent to a subscriber."""
+        self._counts.delivered[kind] += count
 
     def new(self, wanted: Wanted, request: HttpRequest, reader: Reader) -> Subscription:
         """Return a subscription by the client of `request`, which is to `join`."""

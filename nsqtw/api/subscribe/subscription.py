@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
@@ -42,6 +42,9 @@ _FRAME = struct.Struct(">i4xqH16s")
 
 Message = dict[str, Any]
 """The JSON document of a delivery."""
+State = dict[str, bool]
+"""`paused` and `draining`."""
+USUAL: Final[State] = {"paused": False, "draining": False}
 
 
 @frozen
@@ -64,6 +67,9 @@ class Reader(Protocol):
 
     def freed(self) -> None:
         """Messages have left flight."""
+
+    def state_changed(self) -> None:
+        """The `state` of the subscription is another one."""
 
     def end(self, answer: Answer) -> None:
         """The channel is deleted: leave the subscription at the end of the turn. `answer` is for the client."""
@@ -110,6 +116,8 @@ class Subscription:
         self.client.state = SUBSCRIBED
         self._messages = MessageAccess(self._consumer, channel, self._broker.options)
         self._consumer.on_timeout = self._time_out
+        self._consumer.on_pause = self._pause_changed
+        self._broker.drain_listeners[id(self)] = self._reader.state_changed
         if channel.is_saved:
             self._saved(None)
         else:
@@ -118,9 +126,12 @@ class Subscription:
     # -- for readers
 
     @property
-    def is_paused(self) -> bool:
-        """Whether an operator paused the channel."""
-        return self._messages is not None and self._messages.channel.paused
+    def state(self) -> State:
+        """`paused`: an operator paused the channel or its topic. `draining`: the broker takes no publishes."""
+        if self._messages is None:
+            return USUAL
+        channel = self._messages.channel
+        return {"paused": channel.paused or channel.topic.paused, "draining": not self._broker.is_taking_publishes}
 
     @property
     def in_flight_count(self) -> int:
@@ -150,6 +161,8 @@ class Subscription:
         if messages is None or access is None:
             return
         access.leave()
+        self._broker.drain_listeners.pop(id(self), None)
+        self._consumer.on_pause = None
         self._left(self)
         self.client.state = CLOSING
         self._consumer.is_blocked = True
@@ -198,6 +211,9 @@ class Subscription:
 
     def _end(self) -> None:
         self._reader.end(CHANNEL_NOT_FOUND)
+
+    def _pause_changed(self, is_paused: bool) -> None:
+        self._reader.state_changed()
 
     def _time_out(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
         if self._messages is not None:

@@ -31,9 +31,9 @@ from wsproto.frame_protocol import CloseReason
 
 from nsqtw.api.subscribe.client_message import MAX_TEXT, Broken, read
 from nsqtw.api.subscribe.handshake import accept
-from nsqtw.api.subscribe.stream import MessageStream, State
+from nsqtw.api.subscribe.stream import MessageStream
 from nsqtw.api.subscribe.subscribers import Subscribers
-from nsqtw.api.subscribe.subscription import Message, Wanted
+from nsqtw.api.subscribe.subscription import Message, State, Wanted
 from nsqtw.core.timers import Timer
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.request import HttpRequest
@@ -48,6 +48,7 @@ _GOING_AWAY = ("EXITING", "CHANNEL_NOT_FOUND")
 class WebSocket(MessageStream):
     """A client on a WebSocket. Upgraded."""
 
+    kind = "websocket"
     heartbeat_seconds = 30.0
 
     def __init__(self, subscribers: Subscribers, request: HttpRequest, wanted: Wanted) -> None:
@@ -86,7 +87,7 @@ class WebSocket(MessageStream):
 
     def on_timer(self, now: float) -> float | None:
         """Timer API"""
-        if not self._is_over and now - self._last_input >= 2 * self.heartbeat_seconds:
+        if not self._is_over and self._is_pinged and now >= self._heartbeat_due:
             self.abort()
         return super().on_timer(now)
 
@@ -105,8 +106,10 @@ class WebSocket(MessageStream):
         self._is_pinged = True
         return self._frames.send(Ping())
 
-    def _needs_heartbeat(self, now: float) -> bool:
-        return not self._is_pinged and now - self._last_input >= self.heartbeat_seconds
+    @property
+    def _heartbeat_due(self) -> float:
+        """When the next ping is to be sent, or after one the connection given up, unless there is input before."""
+        return self._last_input + self.heartbeat_seconds * (2 if self._is_pinged else 1)
 
     def _finish(self, answer: Answer) -> None:
         if answer.word in _GOING_AWAY:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.api.subscribe.harness import ABOUT, EventSource, SubscribeWeb
 from tests.http.broker_fixture import DONE, chunked
 
@@ -84,19 +86,43 @@ def test_heartbeats() -> None:
     assert stream.read() == b":\n\n"
 
 
-def test_a_pause_and_a_drain_are_told() -> None:
+def state(*, paused: bool = False, draining: bool = False) -> bytes:
+    """Return the event of a state."""
+    text = json.dumps({"paused": paused, "draining": draining}, separators=(",", ":"))
+    return b"event: state\ndata: %b\n\n" % text.encode()
+
+
+@pytest.mark.parametrize("paused", [f"/channel/%s?{ABOUT}", "/topic/%s?topic=t"])
+def test_a_pause_and_a_drain_are_told_at_once(paused: str) -> None:
     web = SubscribeWeb()
     stream = EventSource(web)
-    for path, state in (
-        (f"/channel/pause?{ABOUT}", {"paused": True, "draining": False}),
-        (f"/channel/unpause?{ABOUT}", {"paused": False, "draining": False}),
-    ):
-        assert web.post(path).outcome == DONE
-        web.wait(1)
-        assert stream.read() == b"event: state\ndata: %b\n\n" % json.dumps(state, separators=(",", ":")).encode()
+    assert web.post(paused % "pause").outcome == DONE
+    assert stream.read() == state(paused=True)
+    assert web.post(paused % "unpause").outcome == DONE
+    assert stream.read() == state()
     web.broker.begin_drain()
-    web.wait(1)
-    assert stream.read() == b'event: state\ndata: {"paused":false,"draining":true}\n\n'
+    web.turn()
+    assert stream.read() == state(draining=True)
+
+
+def test_a_stream_of_a_paused_channel_begins_with_its_state() -> None:
+    web = SubscribeWeb()
+    web.publish(b"a")
+    assert web.post(f"/channel/pause?{ABOUT}").outcome == DONE
+    stream = EventSource(web)
+    assert stream.read() == state(paused=True)
+    assert web.post(f"/channel/unpause?{ABOUT}").outcome == DONE
+    unpaused, _, message = stream.read().partition(b"id: ")
+    assert unpaused == state()
+    assert b'"body":"a"' in message
+
+
+def test_who_has_left_is_told_nothing() -> None:
+    web = SubscribeWeb()
+    EventSource(web).browser.lose()
+    web.turn()
+    assert not web.broker.drain_listeners
+    web.broker.begin_drain()
 
 
 def test_a_stream_ends_with_its_channel() -> None:

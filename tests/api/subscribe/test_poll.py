@@ -6,7 +6,7 @@ import pytest
 
 from nsqtw.api.openapi import described
 from nsqtw.api.site import endpoints
-from tests.api.subscribe.harness import ABOUT, HANDSHAKE, EventSource, Message, SubscribeWeb
+from tests.api.subscribe.harness import ABOUT, HANDSHAKE, EventSource, Message, SubscribeWeb, WebSocketClient
 from tests.http.broker_fixture import DONE, Log, Web, request
 
 
@@ -73,6 +73,48 @@ def test_a_poll_waits_for_a_message_or_the_end_of_its_time() -> None:
     assert usual.reply is None
     web.wait(0.2)
     assert usual.messages == []
+
+
+def test_a_pause_answers_the_polls_that_wait() -> None:
+    web = SubscribeWeb()
+    poll = web.poll("&wait=20s")
+    assert web.post(f"/channel/pause?{ABOUT}").outcome == DONE
+    assert (reply := poll.reply) is not None
+    assert reply.json == {"messages": [], "paused": True, "draining": False}
+    later = web.poll("&wait=20s")
+    web.publish(b"a")
+    web.wait(19)
+    assert later.reply is None
+    assert web.post(f"/channel/unpause?{ABOUT}").outcome == DONE
+    assert (reply := later.reply) is not None
+    assert (list(reply.json), later.bodies) == (["messages"], ["a"])
+
+
+def test_a_drain_answers_the_polls_that_wait() -> None:
+    web = SubscribeWeb()
+    poll = web.poll("&wait=20s")
+    web.broker.begin_drain()
+    web.turn()
+    assert (reply := poll.reply) is not None
+    assert reply.json == {"messages": [], "paused": False, "draining": True}
+
+
+def test_consumers_are_counted_by_kind() -> None:
+    web = SubscribeWeb()
+    counts = web.view.http_consumers
+    assert (counts.subscribers, counts.delivered) == ({}, {})
+    stream, socket, poll = EventSource(web), WebSocketClient(web, "&max_in_flight=0"), web.poll("&wait=20s")
+    assert counts.subscribers == {"events": 1, "websocket": 1, "poll": 1}
+    web.publish(b"a", b"b")
+    assert len(stream.messages()) == len(poll.messages or ()) == 1
+    assert counts.delivered == {"events": 1, "poll": 1}
+    for client in (stream, socket):
+        client.browser.lose()
+    web.turn()
+    text = web.get("/metrics").body.decode()
+    assert 'nsq_http_subscribers{kind="events"} 0.0' in text
+    assert 'nsq_http_subscribers{kind="poll"} 1.0' in text  # its subscription stays for a while
+    assert 'nsq_http_delivered_total{kind="poll"} 1.0' in text
 
 
 def test_no_message_is_in_flight_while_nobody_waits() -> None:

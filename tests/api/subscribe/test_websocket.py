@@ -216,7 +216,6 @@ def test_a_pause_is_told_and_a_deleted_channel_ends_it() -> None:
     web = SubscribeWeb()
     client = WebSocketClient(web)
     assert web.post(f"/channel/pause?{ABOUT}").outcome == DONE
-    web.wait(1)
     assert client.read() == [{"paused": True, "draining": False}]
     assert web.post(f"/channel/delete?{ABOUT}").outcome == DONE
     assert client.close_code() == (1001, "CHANNEL_NOT_FOUND")

@@ -34,8 +34,16 @@ class Request:
     rows: int
 
 
-def deferred_request(topic: str, message: bytes, defer_ms: int, channel: str | None = None) -> Request:
-    """Return the request of one deferred message: /mpub does not accept a delay."""
+def deferred_request(
+    topic: str, message: bytes, defer_ms: int, channel: str | None = None, headers: bytes = b""
+) -> Request:
+    """Return the request of one deferred message, with its encoded headers: a request has one delay for all."""
+    if headers:
+        body = b"".join(
+            (_MAGIC, _INT32.pack(1), _INT32.pack(len(headers)), headers, _INT32.pack(len(message)), message)
+        )
+        path = f"/mpub?binary=true&headers=true&topic={_target(topic, channel)}&defer={defer_ms}"
+        return Request(path, body, topic, 1)
     return Request(f"/pub?topic={_target(topic, channel)}&defer={defer_ms}", message, topic, 1)
 
 

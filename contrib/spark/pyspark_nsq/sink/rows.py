@@ -9,15 +9,15 @@
 | key     | string                  | optional: the header ``key``                                          |
 | id      | string                  | optional: the header ``id``, by which nsqd recognises repeats         |
 
-Any other column is an error. `defer` and columns of headers exclude each other. A task publishes to at most `maxTopics`
-topics, so that a wrong column does not create a topic for each of its values. Columns are processed as Arrow data; only
-deferred rows are processed one by one.
+Any other column is an error. A task publishes to at most `maxTopics` topics, so that a wrong column does not create a
+topic for each of its values. Columns are processed as Arrow data; only deferred rows are processed one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TYPE_CHECKING, Self
 
 from pyspark.sql.types import (
@@ -49,7 +49,6 @@ _ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
     "key": (StringType,),
     "id": (StringType,),
 }
-_OF_HEADERS = ("headers", "key", "id")
 
 
 @dataclass(frozen=True)
@@ -87,11 +86,6 @@ class Columns:
             raise SchemaError(f'column "value" is missing; {_HOW}')
         if "topic" not in places and options.topic is None:
             raise SchemaError('no topic: set the option "topic" or add a column "topic"')
-        of_headers = [name for name in _OF_HEADERS if name in places]
-        if of_headers and "defer" in places:
-            raise SchemaError(
-                f'columns "defer" and "{of_headers[0]}": a deferred message has no headers; leave one out'
-            )
         return cls(places.pop("value"), places.pop("topic", None), places.pop("defer", None), **places)
 
 
@@ -120,8 +114,8 @@ class Messages:
 
     #: (topic, messages), those of one topic in the order of the rows.
     now: list[tuple[str, Entries]] = field(default_factory=list)
-    #: (topic, message, milliseconds), in the order of the rows.
-    later: list[tuple[str, bytes, int]] = field(default_factory=list)
+    #: (topic, message, milliseconds, encoded headers), in the order of the rows.
+    later: list[tuple[str, bytes, int, bytes]] = field(default_factory=list)
 
 
 class RowReader:
@@ -187,7 +181,9 @@ class RowReader:
         later = batch.filter(is_later)
         bodies = later.column(self._columns.value).cast(pa.large_binary()).to_pylist()
         milliseconds = later.column(self._columns.defer).to_pylist()
-        messages.later += zip(self._topics(later).to_pylist(), bodies, milliseconds, strict=True)
+        encoded = self._headers(later)
+        headers = repeat(b"", later.num_rows) if encoded is None else encoded.to_pylist()
+        messages.later += zip(self._topics(later).to_pylist(), bodies, milliseconds, headers, strict=True)
         return batch.filter(pc.invert(is_later))
 
     def _topics(self, batch: pa.RecordBatch) -> pa.Array:

@@ -54,8 +54,8 @@ def requests_of(
         messages = reader.read(batch)
         for topic, entries in messages.now:
             yield from packer.extend(topic, entries)
-        for topic, body, defer_ms in messages.later:
-            yield deferred_request(topic, body, defer_ms, options.channel)
+        for topic, body, defer_ms, headers in messages.later:
+            yield deferred_request(topic, body, defer_ms, options.channel, headers)
     yield from packer.flush()
 
 
