@@ -6,11 +6,11 @@ together: a header in a cache of encoded headers, a value in a body by parsing i
 
 A key in a body is the JSON text of its value: `"a"`, `7`, `true`. null, objects and arrays are no keys. Where the path
 is the plain name of a member, most bodies are not parsed. A regular expression walks from string to string up to the
-member and its value, and finds no other object and no array before it. So the member is one of the outermost object. It
-is the last one of its name, as the parser takes it, if the name with its quotation marks occurs only once and is not
-written in another way: with a plain name only `\\u` could do that. These two conditions are looked up in all bodies of a
-segment at once. Where the search finds nothing, or a condition is not met, the body is parsed. Both give the same key
-for valid JSON. A body that is no valid JSON has a key if it looks like JSON up to there.
+member and its value, and finds no other object and no array before it: so the member is one of the outermost object.
+It is the last one of its name, as the parser takes it, if the name with its quotation marks occurs only once, and is
+not written in another way; in a plain name only `\\u` could do that. Both are looked up in all bodies of a segment at
+once. Where the search finds nothing, or a condition is not met, the body is parsed. Both give the same key for valid
+JSON. A body that is no valid JSON may have a key, always the same, if it looks like JSON up to there.
 
 Performance: called once per segment, the inner functions once per message.
 """
@@ -37,8 +37,6 @@ _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _OUTSIDE: Final = rb'[^"\[{]*+'
 """The text between two strings, without the begin of an array or object."""
 _VALUE: Final = rb'("[^"\\\x00-\x1f]*+"|0|-?+[1-9][0-9]{0,18}+|true|false)'
-
-
 _text_of: Final = json.JSONEncoder(ensure_ascii=False).encode
 """Returns the JSON text of a value."""
 
@@ -57,29 +55,30 @@ class HeaderKeys:
     """Keys that are the values of one header."""
 
     def __init__(self, name: str) -> None:
-        self._start = bytes((len(name),)) + name.encode()
-        self._cache: dict[bytes, Key | None] = {}
+        self._values = _Values(bytes((len(name),)) + name.encode())
 
     def of_segment(self, segment: Segment) -> Keys | None:
         """MessageKeys API"""
         headers = segment.headers
-        if headers is None:
-            return None
-        try:
-            return [*map(self._cache.__getitem__, headers)]
-        except KeyError:
-            return [self._key(encoded) for encoded in headers]
+        return None if headers is None else [*map(self._values.__getitem__, headers)]
 
     def of_message(self, segment: Segment, index: int) -> Key | None:
         """MessageKeys API"""
-        return self._key(segment.headers_of(index))
+        return self._values[segment.headers_of(index)]
 
-    def _key(self, encoded: bytes) -> Key | None:
-        if encoded not in self._cache:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            self._cache[encoded] = _value(encoded, self._start)
-        return self._cache[encoded]
+
+class _Values(dict[bytes, Key | None]):
+    """The value of one header by the encoded headers. `start` is what the encoding of the header begins with."""
+
+    def __init__(self, start: bytes) -> None:
+        super().__init__()
+        self._start = start
+
+    def __missing__(self, encoded: bytes) -> Key | None:
+        if len(self) >= _MAX_CACHED:
+            self.clear()
+        value = self[encoded] = _value(encoded, self._start)
+        return value
 
 
 class BodyKeys:

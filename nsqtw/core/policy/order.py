@@ -256,8 +256,8 @@ class OrderedPosition:
     # -- dropping, for the bounds of a channel
 
     def requeued_sequences(self) -> list[int]:
-        """Return the sequences of some of the messages that `drop_requeued` would drop, the first ones."""
-        return [*islice(self._set_aside, _MAX_GATHERED)] or self.cursor.requeued_sequences()
+        """Return the sequences of some messages that were set aside, or wait for another delivery, the first ones."""
+        return [*islice(self._set_aside, _MAX_GATHERED), *self.cursor.requeued_sequences()]
 
     def drop_requeued(self, count: int) -> list[int]:
         """

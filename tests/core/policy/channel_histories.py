@@ -157,10 +157,8 @@ class ChannelHistories(RuleBasedStateMachine):
     @rule(data=st.data(), previews=st.booleans())
     def seek(self, data: st.DataObject, previews: bool) -> None:
         self.save()
-        extract = self.core.topic().reader.read(0, 1 << 40)
-        first = extract.parts[0].first
         place = data.draw(st.integers(0, len(self.model.history)))
-        sequences = [first + index for part in extract.parts for index in range(part.first - first, part.end - first)]
+        sequences = self.sequences()
         sequence = sequences[place] if place < len(sequences) else self.core.topic().released
         is_forwards = sequence >= self.channel.cursor.next
         preview = self.channel.preview_seek(sequence) if previews else None
@@ -229,6 +227,11 @@ class ChannelHistories(RuleBasedStateMachine):
         self.save()
 
     # -- the model's side
+
+    def sequences(self) -> list[int]:
+        """The sequences that the broker has given to the messages of the history."""
+        extract = self.core.topic().reader.read(0, 1 << 40)
+        return [sequence for part in extract.parts for sequence in range(part.first, part.end)]
 
     def deliver(self) -> None:
         self.core.turn()

@@ -41,6 +41,18 @@ class Orders(ChannelHistories):
         assert self.core.put(*bodies, delay_ms=int(delay * 1000)) == []
         self.deliver()
 
+    @rule(count=st.integers(1, 4), is_deferred=st.booleans())
+    def drop(self, count: int, is_deferred: bool) -> None:
+        """As the bounds of a channel do."""
+        droppable = self.channel.droppable
+        dropped = droppable.drop_deferred(count) if is_deferred else droppable.drop_requeued(count)
+        places = {sequence: place for place, sequence in enumerate(self.sequences())} if dropped else {}
+        bodies = {message.sequence: body for body, message in self.model.unfinished.items()}
+        for sequence in dropped:
+            message = self.model.unfinished.pop(bodies[places[sequence]])
+            assert message.reader is None, "it is in flight"
+        self.deliver()
+
     def check_delivery(self, message: ModelMessage) -> None:
         if not self.is_on or message.tag is None:
             return
