@@ -280,11 +280,12 @@ class OrderedPosition:
 
     def drop_these(self, sequences: set[int]) -> None:
         """Drop messages that were set aside, or wait for another delivery."""
-        self.cursor.drop_these(sequences)
-        self.end_each([sequence for sequence in sequences if sequence not in self._set_aside])
         self._from_ready = None
-        for sequence in sorted(sequences & self._set_aside.keys()):
+        here = sequences & self._set_aside.keys()
+        for sequence in sorted(here):
             self._remove(sequence)
+        self.end_each([*(sequences - here)])
+        self.cursor.drop_these(sequences)
 
     # -- inside: the choice of what is delivered
 
