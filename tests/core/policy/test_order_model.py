@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant
 
 from tests.core.policy.channel_histories import DELAYS, ChannelHistories, ModelMessage
 
-KEYS = st.sampled_from(["a", "b", "c", None])
+KEYS = ["a", "a", "b", "b", "c", "d", "e", None]
 
 
 class Orders(ChannelHistories):
@@ -30,8 +30,9 @@ class Orders(ChannelHistories):
         self.window = self.policy["order_window"] = window
         self.begin(page_rows, requeue_on_disconnect=requeue_on_disconnect)
 
-    @rule(keys=st.lists(KEYS, min_size=1, max_size=8), delay=DELAYS)
-    def publish(self, keys: list[str | None], delay: float) -> None:
+    def publish(self) -> None:
+        random = self.random
+        keys, delay = [random.choice(KEYS) for _ in range(random.randint(1, 8))], random.choice(DELAYS)
         first = len(self.model.history)
         bodies = [
             b'{"n":%d,"key":"%s"}' % (number, key.encode()) if key else b"%d" % number
@@ -41,11 +42,11 @@ class Orders(ChannelHistories):
         assert self.core.put(*bodies, delay_ms=int(delay * 1000)) == []
         self.deliver()
 
-    @rule(count=st.integers(1, 4), is_deferred=st.booleans())
-    def drop(self, count: int, is_deferred: bool) -> None:
-        """As the bounds of a channel do."""
-        droppable = self.channel.droppable
-        dropped = droppable.drop_deferred(count) if is_deferred else droppable.drop_requeued(count)
+    def extra(self) -> None:
+        """The bounds of the channel drop something."""
+        droppable, count = self.channel.droppable, self.random.randint(1, 4)
+        drop = self.random.choice([droppable.drop_deferred, droppable.drop_requeued, droppable.drop_requeued])
+        dropped = drop(count)
         places = {sequence: place for place, sequence in enumerate(self.sequences())} if dropped else {}
         bodies = {message.sequence: body for body, message in self.model.unfinished.items()}
         for sequence in dropped:
