@@ -365,6 +365,24 @@ def test_a_dropped_message_frees_its_key(core: BrokerHarness) -> None:
     assert channel.dropped_count == 4
 
 
+def test_what_is_too_old_frees_its_key() -> None:
+    core = BrokerHarness(mem_queue_size=1)
+    channel = ordered(core, max_age=10.0, overflow="drop_oldest")
+    reader = core.reader()
+    put(core, "a1", "b1", "a2")
+    messages = got(reader)
+    channel.set_ready(reader.consumer, 0)
+    reader.requeue(messages["a1"])
+    reader.finish(messages["b1"])
+    core.wait(8.0)
+    put(core, "a3", "b2")
+    core.wait(3.0)
+    core.turn()
+    assert channel.dropped_count == 2
+    channel.set_ready(reader.consumer, 9)
+    assert sorted(got(reader)) == ["a3", "b2"]
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

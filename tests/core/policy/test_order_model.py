@@ -45,8 +45,12 @@ class Orders(ChannelHistories):
     def extra(self) -> None:
         """The bounds of the channel drop something."""
         droppable, count = self.channel.droppable, self.random.randint(1, 4)
-        drop = self.random.choice([droppable.drop_deferred, droppable.drop_requeued, droppable.drop_requeued])
-        dropped = drop(count)
+        kind = self.random.choice(["depth", "age", "deferred"])
+        if kind == "age":
+            dropped = sorted(droppable.requeued_sequences())[:count]
+            droppable.drop_these({*dropped})
+        else:
+            dropped = droppable.drop_requeued(count) if kind == "depth" else droppable.drop_deferred(count)
         places = {sequence: place for place, sequence in enumerate(self.sequences())} if dropped else {}
         bodies = {message.sequence: body for body, message in self.model.unfinished.items()}
         for sequence in dropped:
