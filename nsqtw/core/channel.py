@@ -87,9 +87,8 @@ class Channel(PolicyChannel):
         """FIN for a run of ids. Returns those that could not be finished, each with the reason."""
         got = consumer.in_flight.take(ids)
         if self.ordered is not None:
-            for message_id, delivery in zip(ids, got, strict=True):
-                if delivery is not None:
-                    self.ordered.end(sequence_of(message_id))
+            found = [sequence_of(message_id) for message_id, delivery in zip(ids, got, strict=True) if delivery]
+            self.ordered.end_each(found)
         failed: list[tuple[bytes, str]] = []
         if None in got:
             failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
@@ -101,8 +100,8 @@ class Channel(PolicyChannel):
     def finish_next(self, consumer: Consumer, count: int, now: float) -> None:
         """FIN for the first `count` ids of `consumer.in_flight.next_ids`."""
         if self.ordered is not None:
-            for first, run in consumer.in_flight.next_runs(count):
-                self.ordered.end_run(first, run)
+            for sequences in consumer.in_flight.next_runs(count):
+                self.ordered.end_run(sequences)
         deliveries = consumer.in_flight.finish_next(count)
         if self.position.holds or self.latencies is not None:
             self._record_finished(deliveries, now)

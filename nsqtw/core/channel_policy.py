@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nsqtw.core.delivery import DeliveringChannel
-from nsqtw.core.policy.bounds import TopicBounds, bounds_of
+from nsqtw.core.policy.bounds import DroppableMessages, TopicBounds, bounds_of
 from nsqtw.core.policy.dead_letters import misfit, uses_dead_letters
 from nsqtw.core.policy.message_keys import message_keys
 from nsqtw.core.policy.order import OrderedPosition
@@ -100,6 +100,12 @@ class PolicyChannel(DeliveringChannel):
     def set_aside(self) -> Collection[int]:
         """See `OrderedPosition.set_aside`."""
         return () if self.ordered is None else self.ordered.set_aside
+
+    @property
+    def droppable(self) -> DroppableMessages:
+        """See `BoundedChannel.droppable`."""
+        assert self.cursor is not None, "an ephemeral channel has no bounds of a policy"
+        return self.ordered or self.cursor
 
     def ungroup(self) -> None:
         """Let an ordered position find out anew what is unfinished: the cursor is changed without it."""

@@ -35,7 +35,7 @@ trace in it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
@@ -255,18 +255,20 @@ class Cursor:
             self.finish(sequence)
         return None
 
-    def drop_requeued(self, count: int) -> int:
+    def drop_requeued(self, count: int) -> list[int]:
         """
-        Drop up to `count` messages that wait for another delivery, those first whose turn it is. Returns how many.
+        Drop up to `count` messages that wait for another delivery, those first whose turn it is. Returns them.
         BackendError.
         """
-        for dropped in range(count):
+        dropped: list[int] = []
+        while len(dropped) < count:
             self._read_due()
             if not self._requeued:  # or they are being saved
-                return dropped
-            self.finish(self._requeued.popleft()[1])
+                break
+            dropped.append(self._requeued.popleft()[1])
+            self.finish(dropped[-1])
             self._count_dropped(1)
-        return count
+        return dropped
 
     def drop_these(self, sequences: set[int]) -> None:
         """Drop messages that wait for another delivery."""
@@ -280,10 +282,10 @@ class Cursor:
         self.advance(count)
         self.dropped_count += count
 
-    def drop_deferred(self, count: int) -> int:
-        """Drop up to `count` deferred messages, those first that are due first. Returns how many. BackendError."""
+    def drop_deferred(self, count: int) -> list[int]:
+        """Drop up to `count` deferred messages, those first that are due first. Returns them. BackendError."""
         dropped = self._pending.drop_soonest(count)
-        self._count_dropped(dropped)
+        self._count_dropped(len(dropped))
         return dropped
 
     def first_requeued(self, *, at_once: bool = False) -> int | None:
@@ -307,9 +309,15 @@ class Cursor:
         """Return how often a message that was requeued or set aside was delivered."""
         return self._pending.attempts(sequence)
 
-    def set_aside(self, sequence: int) -> None:
-        """A message that `advance` passed was not delivered: it waits outside of the cursor."""
-        self._pending.hold(sequence, 0)
+    def set_aside(self, sequences: Sequence[int]) -> None:
+        """Messages that `advance` passed were not delivered: they wait outside of the cursor."""
+        self._pending.hold_new(sequences)
+
+    def take_set_aside(self, sequences: Sequence[int]) -> None:
+        """They are delivered for the first time. Until that fails they have no rows."""
+        for sequence in sequences:
+            self._pending.finish(sequence)
+        self._touch()
 
     def take_back(self, sequences: list[int]) -> None:
         """Deliver next what waits outside of the cursor."""

@@ -22,6 +22,7 @@ from nsqtw.core.channel_base import ChannelBase, ChannelOwner
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import RETRY_READ_SECONDS
 from nsqtw.core.in_flight import Delivery
+from nsqtw.core.policy.gathered import Gathered
 from nsqtw.core.policy.letter import DISCONNECTED
 from nsqtw.core.segment import Segment, timestamp_ns_of
 from nsqtw.errors import BackendError
@@ -136,7 +137,7 @@ class DeliveringChannel(ChannelBase):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
                     self._hand_over(consumer, segment, index, index + 1, now)
                 elif self.ordered is not None:
-                    self.ordered.end(segment.first + index)
+                    self.ordered.end(segment.sequence_at(index))
         else:
             self._hand_over(consumer, segment, start, stop, now)
 
@@ -146,7 +147,10 @@ class DeliveringChannel(ChannelBase):
             delivery = consumer.shared_delivery(now, timestamp_ns)
             if self.ephemeral:
                 delivery = Delivery(delivery.deadline, now, timestamp_ns, segment=segment)
-            consumer.in_flight.add(segment.number_at(first), end - first, delivery)
+            if self.ordered is not None and isinstance(segment, Gathered):
+                consumer.in_flight.add_gathered(segment.ids[first:end], segment.sequences[first:end], delivery)
+            else:
+                consumer.in_flight.add(segment.number_at(first), end - first, delivery)
         frames = segment.slice(start, stop)
         consumer.allowance -= len(frames)
         consumer.client.message_count += stop - start

@@ -7,6 +7,8 @@ ids that should come next are encoded as one text (`next_ids`), the received FIN
 then counted off (`finish_next`). No single message is looked at: 15 ns for each, where adding an entry to a table,
 finding it by the id of a FIN and removing it takes 190.
 
+A channel with an order delivers messages together whose ids are not consecutive: a run that has its ids in a list.
+
 Any other order, and each REQ and TOUCH, needs that table: then all runs are unfolded into it, id -> Delivery, every
 message at most once. Later deliveries are runs again, so everything in the table is older than all runs.
 
@@ -15,6 +17,7 @@ Performance: called once per span and per run of FINs.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import repeat
@@ -52,14 +55,45 @@ class Delivery:
 
 
 class _Run:
-    """`count` messages of one delivery; `number` is the id of the first one as a number, and the others follow it."""
+    """
+    `count` messages of one delivery. `number` is the id of the first one as a number, and the others follow it; if
+    `ids` is not None, the ids and sequences of all are in `ids` and `sequences`, from the index `taken` on.
+    """
 
-    __slots__ = ("count", "delivery", "number")
+    __slots__ = ("count", "delivery", "ids", "number", "sequences", "taken")
 
-    def __init__(self, number: int, count: int, delivery: Delivery) -> None:
+    def __init__(
+        self,
+        number: int,
+        count: int,
+        delivery: Delivery,
+        ids: list[bytes] | None = None,
+        sequences: Sequence[int] = (),
+    ) -> None:
         self.number = number
         self.count = count
         self.delivery = delivery
+        self.ids = ids
+        self.sequences = sequences
+        self.taken = 0
+
+    def first_ids(self, count: int) -> list[bytes]:
+        """Return the first `count` ids."""
+        ids = self.ids
+        return consecutive_ids(self.number, count) if ids is None else ids[self.taken : self.taken + count]
+
+    def first_sequences(self, count: int) -> Sequence[int]:
+        """Return the first `count` sequences."""
+        if self.ids is not None:
+            return self.sequences[self.taken : self.taken + count]
+        first = self.number & SEQUENCE_MASK
+        return range(first, first + count)
+
+    def joined(self, count: int, separator: bytes) -> bytes:
+        """Return the first `count` ids as one text."""
+        if self.ids is None:
+            return joined_ids(self.number, count, separator)
+        return separator.join(self.first_ids(count))
 
 
 class InFlight:
@@ -89,7 +123,7 @@ class InFlight:
         """Iterate over all messages in the order of delivery. The table must not change meanwhile."""
         yield from self._table.items()
         for run in self._runs:
-            for message_id in consecutive_ids(run.number, run.count):
+            for message_id in run.first_ids(run.count):
                 yield message_id, run.delivery
 
     def first_deliveries(self) -> list[int]:
@@ -99,15 +133,14 @@ class InFlight:
         ]
         for run in self._runs:
             if run.delivery.sequence == FIRST:
-                first = run.number & SEQUENCE_MASK
-                sequences += range(first, first + run.count)
+                sequences += run.first_sequences(run.count)
         return sequences
 
     def count_below(self, sequence: int) -> int:
         """Return how many messages lie before a sequence."""
         count = sum(sequence_of(message_id) < sequence for message_id in self._table)
         for run in self._runs:
-            count += max(0, min(run.count, sequence - (run.number & SEQUENCE_MASK)))
+            count += bisect_left(run.first_sequences(run.count), sequence)
         return count
 
     @property
@@ -122,10 +155,15 @@ class InFlight:
         self.count += count
         if self._runs:
             last = self._runs[-1]
-            if last.delivery is delivery and last.number + last.count == number:
+            if last.delivery is delivery and last.number + last.count == number and last.ids is None:
                 last.count += count
                 return
         self._runs.append(_Run(number, count, delivery))
+
+    def add_gathered(self, ids: list[bytes], sequences: Sequence[int], delivery: Delivery) -> None:
+        """Messages with these ascending ids and sequences are handed out."""
+        self.count += len(ids)
+        self._runs.append(_Run(int(ids[0], 16), len(ids), delivery, ids, sequences))
 
     def next_ids(self, limit: int, separator: bytes) -> bytes:
         """Return at most `limit` ids, those that come next if the client finishes in order."""
@@ -133,11 +171,11 @@ class InFlight:
             return b""
         first = self._runs[0]
         if limit <= first.count:
-            return joined_ids(first.number, limit, separator)
+            return joined_ids(first.number, limit, separator) if first.ids is None else first.joined(limit, separator)
         parts = []
         for run in self._runs:
             count = min(run.count, limit)
-            parts.append(joined_ids(run.number, count, separator))
+            parts.append(run.joined(count, separator))
             limit -= count
             if not limit:
                 break
@@ -145,13 +183,16 @@ class InFlight:
 
     def begins_with(self, number: int, count: int) -> bool:
         """Return whether `count` messages from the id `number` on are what `finish_next` would finish."""
-        return bool(self._runs) and self._runs[0].number == number and count <= self._runs[0].count
+        if not self._runs or self._runs[0].number != number or count > self._runs[0].count:
+            return False
+        run = self._runs[0]
+        return run.ids is None or count == 1 or int(run.ids[run.taken + count - 1], 16) == number + count - 1
 
-    def next_runs(self, limit: int) -> Iterator[tuple[int, int]]:
-        """Return the same messages as runs: the first sequence, and how many there are."""
+    def next_runs(self, limit: int) -> Iterator[Sequence[int]]:
+        """Return the sequences of the same messages, as they were delivered together."""
         for run in self._runs:
             count = min(run.count, limit)
-            yield run.number & SEQUENCE_MASK, count
+            yield run.first_sequences(count)
             limit -= count
             if not limit:
                 break
@@ -170,6 +211,9 @@ class InFlight:
             else:
                 run.number += part
                 run.count -= part
+                if run.ids is not None:
+                    run.taken += part
+                    run.number = int(run.ids[run.taken], 16)
         return finished
 
     def take(self, ids: Sequence[bytes]) -> list[Delivery | None]:
@@ -189,7 +233,7 @@ class InFlight:
         ]
         for run in self._runs:
             if run.delivery.deadline <= now:
-                deliveries += zip(consecutive_ids(run.number, run.count), repeat(run.delivery), strict=False)
+                deliveries += zip(run.first_ids(run.count), repeat(run.delivery), strict=False)
         if deliveries:
             self.take([message_id for message_id, _ in deliveries])
         return deliveries
@@ -209,5 +253,5 @@ class InFlight:
 
     def _unfold(self) -> None:
         for run in self._runs:
-            self._table.update(dict.fromkeys(consecutive_ids(run.number, run.count), run.delivery))
+            self._table.update(dict.fromkeys(run.first_ids(run.count), run.delivery))
         self._runs.clear()

@@ -43,6 +43,8 @@ Key = tuple[float, float]
 
 BEFORE_ALL: Key = (-1, -1)
 _BEHIND_ALL: Key = (inf, inf)
+_NEW_ROW = (0, 0)
+"""Never delivered, not deferred."""
 _LATE_MS = 100
 """The maximum delay until rows that become due are noticed while there is no room for them."""
 
@@ -151,6 +153,13 @@ class PendingStore:
         """A message is requeued, or in flight again."""
         self._put(sequence, attempts, 0)
 
+    def hold_new(self, sequences: Iterable[int]) -> None:
+        """Messages that were never delivered, and have no rows, are to wait."""
+        changed = self._changed
+        for sequence in sequences:
+            changed.setdefault(sequence, False)
+        self._rows.update(dict.fromkeys(sequences, _NEW_ROW))
+
     def defer(self, sequence: int, attempts: int, due_ms: int) -> None:
         """The message is to wait."""
         self._put(sequence, attempts, due_ms)
@@ -218,13 +227,15 @@ class PendingStore:
         """Like `take_due`, for rows that were counted as due while they were not in memory."""
         return self.take_due(self._counted_ms)
 
-    def drop_soonest(self, count: int) -> int:
-        """Remove up to `count` deferred rows, those first that are due first. Returns how many. BackendError."""
-        dropped = 0
-        while dropped < count and (self._soon or self.read_on()):
+    def drop_soonest(self, count: int) -> list[int]:
+        """
+        Remove up to `count` deferred rows, those first that are due first. Returns their sequences. BackendError.
+        """
+        dropped: list[int] = []
+        while len(dropped) < count and (self._soon or self.read_on()):
             if self._soon:
-                self.finish(heappop(self._soon)[1])
-                dropped += 1
+                dropped.append(heappop(self._soon)[1])
+                self.finish(dropped[-1])
         return dropped
 
     @property

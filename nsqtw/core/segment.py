@@ -160,6 +160,10 @@ class Segment:
         """The id of a message as a number."""
         return int(self.frames[ID_AT:BODY_AT], 16) + index
 
+    def sequence_at(self, index: int) -> int:
+        """The sequence of a message."""
+        return self.first + index
+
     @property
     def timestamp_ns(self) -> int:
         """Wall-clock time at which the first message was published."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from hypothesis import settings
@@ -67,6 +68,14 @@ class Table(RuleBasedStateMachine):
         self.known.update(dict.fromkeys(ids(self.end, count), self.last))
         self.end += count
 
+    @rule(gaps=st.lists(st.integers(0, 2), min_size=1, max_size=9), deadline=st.integers(0, 3))
+    def hand_out_gathered(self, gaps: list[int], deadline: int) -> None:
+        sequences = [NODE + sequence for sequence in accumulate([gap + 1 for gap in gaps], initial=self.end)]
+        self.end = sequences.pop() - NODE
+        gathered, self.last = [ids(sequence - NODE, 1)[0] for sequence in sequences], delivery(deadline)
+        self.flight.add_gathered(gathered, [sequence - NODE for sequence in sequences], self.last)
+        self.known.update(dict.fromkeys(gathered, self.last))
+
     @rule(back=st.integers(1, 30), deadline=st.integers(0, 3))
     def hand_out_again(self, back: int, deadline: int) -> None:
         (message_id,) = ids(self.end - back, 1)
@@ -79,6 +88,12 @@ class Table(RuleBasedStateMachine):
     def finish_in_order(self, most: int) -> None:
         told = self.flight.next_ids(most, b" ").split()
         assert len(told) <= most
+        runs = [[*run] for run in self.flight.next_runs(len(told))] if told else []
+        assert [sequence for run in runs for sequence in run] == [sequence_of(one) for one in told]
+        if told:
+            first, run = int(told[0], 16), runs[0]
+            begins = [self.flight.begins_with(first, count) for count in range(1, len(run) + 1)]
+            assert begins == [run[count - 1] - run[0] == count - 1 for count in range(1, len(run) + 1)]
         taken = [self.known.pop(message_id) for message_id in told]
         finished = self.flight.finish_next(len(told))
         assert [one for one, count in finished for _ in range(count)] == taken
@@ -123,6 +138,11 @@ class Table(RuleBasedStateMachine):
         first = [sequence_of(one) for one, found in self.known.items() if found.attempts == 1]
         assert self.flight.first_deliveries() == first
         assert self.flight.next_deadline == min((one.deadline for one in self.known.values()), default=None)
+
+    @rule(back=st.integers(0, 30))
+    def count_below(self, back: int) -> None:
+        start = self.end - back
+        assert self.flight.count_below(start) == sum(sequence_of(one) < start for one in self.known)
 
     @invariant()
     def the_next_are_the_youngest_in_order(self) -> None:

@@ -106,6 +106,24 @@ def test_a_fin_takes_the_time_since_the_publish() -> None:
     assert all(type(value) is int for value in values(harness))
 
 
+def test_messages_that_waited_for_their_keys_count_from_their_own_publishes() -> None:
+    harness = BrokerHarness(**{**MEASURED, "e2e_processing_latency_percentile": (1.0, 0.01)})
+    harness.channel().set_policy({"ordered_by": "json:k"})
+    reader = harness.reader()
+    harness.put(b'{"k":1,"n":1}', b'{"k":2,"n":1}', b'{"k":1,"n":2}')
+    heads = reader.read()
+    harness.wait(3.0)
+    harness.put(b'{"k":2,"n":2}')
+    assert reader.bodies() == []
+    assert reader.finish(*[message.id for message in heads]) == []
+    others = reader.read()
+    harness.wait(2.0)
+    assert reader.finish(*[message.id for message in others]) == []
+    assert [message.body for message in others] == [b'{"k":1,"n":2}', b'{"k":2,"n":2}']
+    assert count(harness) == 4
+    assert values(harness) == near([5.0, 2.0])
+
+
 def test_the_time_counts_from_the_publish_and_not_from_the_delivery() -> None:
     harness = BrokerHarness(**MEASURED)
     harness.channel()

@@ -64,6 +64,25 @@ def bounds_of(policy: ChannelPolicy) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
+class DroppableMessages(Protocol):
+    """The messages of a channel that its position in the log has passed, and that are not in flight."""
+
+    def requeued_sequences(self) -> list[int]:
+        """Return the sequences of some of those that wait and are not deferred."""
+
+    def drop_requeued(self, count: int) -> list[int]:
+        """
+        Drop up to `count` of those that wait and are not deferred, those first whose turn it is. Returns them.
+        BackendError.
+        """
+
+    def drop_these(self, sequences: set[int]) -> None:
+        """Drop messages that wait and are not deferred."""
+
+    def drop_deferred(self, count: int) -> list[int]:
+        """Drop up to `count` deferred messages, those first that are due first. Returns them. BackendError."""
+
+
 class BoundedChannel(Protocol):
     """A durable channel, as its bounds see it."""
 
@@ -81,8 +100,9 @@ class BoundedChannel(Protocol):
     def set_aside(self) -> Collection[int]:
         """The sequences of those that wait for their key, or have just become ready: its cursor does not count them."""
 
-    def ungroup(self) -> None:
-        """Find out again which messages wait for their key: the cursor is changed directly."""
+    @property
+    def droppable(self) -> DroppableMessages:
+        """Those that its cursor, or what stands before it, has passed."""
 
     @property
     def is_to_be_served(self) -> bool:
@@ -339,12 +359,11 @@ class ChannelBounds(Timer):
         """Drop messages that are too old, as many as a turn has time for. Returns whether there are no more."""
         if (oldest := self._oldest(now)) is None or not self._is_old(oldest, now):
             return True
-        self._channel.ungroup()
-        cursor, max_age = self._cursor, self._policy.max_age
-        requeued = sorted(cursor.requeued_sequences())
+        cursor, droppable, max_age = self._cursor, self._channel.droppable, self._policy.max_age
+        requeued = sorted(droppable.requeued_sequences())
         old_count = bisect_left(requeued, True, key=lambda sequence: not self._is_old(sequence, now))
         if old_count:
-            cursor.drop_these(set(requeued[:old_count]))
+            droppable.drop_these(set(requeued[:old_count]))
             if old_count == len(requeued):
                 return False
         reads = self._topic.log.reads
@@ -388,19 +407,16 @@ class ChannelBounds(Timer):
         Drop up to `count` messages, or up to `size` bytes where that is more. Returns whether any could be dropped:
         pending rows that are being saved cannot.
         """
-        cursor, sizes = self._cursor, self._sizes
+        cursor, droppable, sizes = self._cursor, self._channel.droppable, self._sizes
         mean = 0.0 if sizes is None else sizes.message_size
         rows = min(_ROWS, max(1, count, int(size / mean) if mean else 0))
-        if cursor.redelivery_count or self._channel.set_aside:
-            self._channel.ungroup()
-            if cursor.drop_requeued(rows):
-                return True
+        if droppable.drop_requeued(rows):
+            return True
         span = cursor.next_span(now)
         if span is not None:
             cursor.drop_unread(max(1, min(count, span.stop - span.start), _messages_of(span, size)))
             return True
-        self._channel.ungroup()
-        return bool(cursor.drop_deferred(rows))
+        return bool(droppable.drop_deferred(rows))
 
 
 def _size_of(bodies: Sequence[bytes]) -> int:

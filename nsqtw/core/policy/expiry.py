@@ -18,6 +18,8 @@ _NS_PER_MS = 10**6
 _MILLISECONDS = re.compile(r"[0-9]{1,18}")
 _MARK: Final = bytes((len(TTL),)) + TTL.encode()
 """Part of all encoded headers that have the time to live; others may have it by chance."""
+_BETWEEN: Final = b"\0"
+"""Not a part of it, so that two headers together do not have it."""
 
 
 def is_expired(segment: Segment, index: int, topic_ttl_ns: int, wall_ns: int) -> bool:
@@ -32,7 +34,7 @@ def leading_run(segment: Segment, start: int, stop: int, topic_ttl_ns: int, wall
     they have. A segment without headers is not looked through when all its messages were published together.
     """
     headers = segment.headers
-    if headers is not None and any(_MARK in encoded for encoded in headers[start:stop]):
+    if headers is not None and _MARK in _BETWEEN.join(headers[start:stop]):
         expired, end = is_expired(segment, start, topic_ttl_ns, wall_ns), start + 1
         while end < stop and is_expired(segment, end, topic_ttl_ns, wall_ns) == expired:
             end += 1

@@ -11,27 +11,36 @@ waits for it.
     log     a1 b1 a2 c1 a3 b2 | next            heads   a: a1   b: b1   c: c1
             -- --    --       | not read yet    lines   a: a2 a3        b: b2
 
-A span is not looked at message by message when its keys are all different and none has a head: two set operations find
-that out. Else it is cut before the first message that must wait. The keys of what `advance` passed stay lists (`_runs`)
-as long as the messages are finished in order, and are freed by one set operation. Any other order needs a table, into
-which all runs are unfolded then. At most `window` messages are set aside; then the cursor stands still until keys
-become free, and requeued heads are delivered without waiting for their turn.
+The messages of a segment are divided when the cursor comes to it: the first of each key that has no head is chosen, the
+others have to wait. If none has, which two set operations find out, the segment is delivered as it is, else what is
+chosen is copied together (`core.policy.gathered`). Nothing is changed before `advance`, and messages are chosen for
+later turns, too. Until then a key may become free: then the message that was to wait is the head of its key when the
+position passes it. A key that becomes busy in another way than by `advance` makes the choice void.
+
+The keys of what `advance` passed stay lists (`_runs`) as long as the messages are finished in order, and are freed by
+one set operation. Any other order needs a table, into which all runs are unfolded then. The next ones in the lines of
+these keys are ready. They are sorted and gathered before the log is read on. At most `window` messages are set aside;
+then the cursor stands still until keys become free, and requeued heads are delivered without waiting for their turn.
 
 Everything here is found again from what is in flight and from the pending rows (`_group`): after a start, a seek, and
 when the policy is switched on. Where several messages of a key were delivered, because there was no policy then, those
 in flight come first, and then the others of them. A deferred message that was due comes behind those that were set
 aside.
 
-Performance: called once per span and per run of FINs.
+Performance: called once per span and per run of FINs, with steps for each message that is set aside.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
+from typing import Final
 
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.in_flight import Delivery
+from nsqtw.core.policy.choice import Choice, KeyedRun, LogChoice
+from nsqtw.core.policy.gathered import gather_each
 from nsqtw.core.policy.message_keys import Key, Keys, MessageKeys
 from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span
@@ -39,6 +48,8 @@ from nsqtw.core.topic_log import TopicLog
 
 _IN_FLIGHT, _DELIVERED, _NEW = range(3)
 """Unfinished messages of a key in the order in which they are delivered."""
+_MAX_GATHERED: Final = 1024
+"""Ready messages that are sorted and gathered at once."""
 
 
 class OrderedPosition:
@@ -58,30 +69,32 @@ class OrderedPosition:
         self._is_grouped = False
         self._busy: set[Key | None] = set()
         """The keys that have a head."""
-        self._lines: dict[Key, deque[int]] = {}
+        self._lines: dict[Key | None, deque[int]] = {}
         self._entered: dict[int, Key | None] = {}
-        """The keys of what entered and is not finished: heads and lines, but for those in `_runs`."""
-        self._runs: dict[int, Keys] = {}
-        """Keys of heads with consecutive sequences, by the first sequence."""
+        """The keys of messages that entered and are not finished, but for those in `_runs` and those set aside."""
+        self._runs: dict[int, KeyedRun] = {}
+        """Heads that were delivered together, by the first sequence of those that are not finished."""
         self._extras: set[int] = set()
         """Messages in lines that are not set aside: in flight from before there was an order, or in the cursor."""
-        self._set_aside: set[int] = set()
+        self._set_aside: dict[int, Key | None] = {}
         """What is here and not in the cursor, of the messages that are ready or wait for their key."""
-        self._ready: deque[int] = deque()
+        self._ready: dict[int, Key | None] = {}
         self._ready_again: deque[int] = deque()
         """Those set aside whose turn has come: never delivered, and delivered before."""
+        self._from_ready: Choice | None = None
+        self._from_log: LogChoice | None = None
+        """What is chosen of the ready messages and of the log."""
+        self._last: Choice | None = None
+        """The one that the last span was of."""
         self._segment: Segment | None = None
         self._segment_keys: Keys | None = None
-        self._free_stop = 0  # the messages of the segment up to this index are known to be free, from `cursor.next` on
-        self._is_mixed = False  # whether the segment is looked at message by message
-        self._is_set_aside = False  # whether the last span was a message set aside
 
     # -- numbers
 
     @property
     def set_aside(self) -> Collection[int]:
         """The sequences of the messages that are here and not in the cursor, and are not in flight."""
-        return self._set_aside
+        return self._set_aside.keys()
 
     @property
     def set_aside_count(self) -> int:
@@ -136,46 +149,16 @@ class OrderedPosition:
         return self.cursor.release(segments, now)
 
     def next_span(self, now: float) -> Span | None:
-        while self._ready:
-            record = self._topic.log.find(self._ready[0])
-            if record is not None:
-                self._is_set_aside = True
-                segment, index = record
-                return Span(segment, index, index + 1)
-            self._lose(self._ready.popleft())
-        self._is_set_aside = False
-        while not self._is_full:
-            span = self.cursor.next_span(now)
-            if span is None:
-                return None
-            segment, start, stop = span
-            stop = self._free_until(segment, start, stop)
-            if start < stop:
-                return Span(segment, start, stop)
-            self._set_aside_next(segment.first + start)
-        return None
+        if self._ready:
+            self._choose_ready()
+        choice = self._last = self._from_ready or self._choose_from_log(now)
+        return None if choice is None else choice.span
 
     def advance(self, count: int) -> None:
-        if self._is_set_aside:
-            sequence = self._ready.popleft()
-            self._set_aside.remove(sequence)
-            self.cursor.finish(sequence)  # it has no row while it is on its first delivery
-            return
-        first = self.cursor.next
-        self.cursor.advance(count)
-        keys: Keys
-        if self._segment is None or self._segment_keys is None:
-            keys = (None,) * count
-        else:
-            start = first - self._segment.first
-            keys = self._segment_keys[start : start + count]
-            self._busy.update(keys)
-        self._runs[first] = keys
+        self._take(count)
 
     def pass_next(self, count: int) -> None:
-        first = self._ready[0] if self._is_set_aside else self.cursor.next
-        self.advance(count)
-        self.end_run(first, count)
+        self.end_run(self._take(count).sequences)
 
     def next_redelivery(self) -> Redelivery | None:
         if not self._is_grouped:
@@ -184,14 +167,17 @@ class OrderedPosition:
             while not self._ready_again:
                 ready_count = len(self._ready)
                 if not self._take_requeued() or len(self._ready) > ready_count:
+                    if self._ready:
+                        self._choose_ready()  # here, where reads of the medium are counted
                     return None
             sequence = self._ready_again[0]
             record = self._topic.log.find(sequence)
+            if record is None:
+                self._lose(sequence)
+                continue
             self._ready_again.popleft()
-            if record is not None:
-                self._set_aside.discard(sequence)
-                return Redelivery(sequence, self.cursor.attempts(sequence), *record)
-            self._lose(sequence)
+            self._entered[sequence] = self._set_aside.pop(sequence)
+            return Redelivery(sequence, self.cursor.attempts(sequence), *record)
 
     def redelivered(self, redelivery: Redelivery) -> None:
         self.cursor.redelivered(redelivery)
@@ -204,28 +190,37 @@ class OrderedPosition:
 
     def end(self, sequence: int) -> None:
         """A message is finished: free its key."""
-        if sequence not in self._entered:
-            self._unfold()
-        key = self._entered.pop(sequence, None)
-        if sequence in self._extras:
-            self._leave_line(sequence, key)
-        else:
-            self._free((key,))
+        self.end_each((sequence,))
 
-    def end_run(self, first: int, count: int) -> None:
-        """Consecutive messages are finished."""
-        while count:
-            if first in self._entered or (keys := self._runs.pop(first, None)) is None:
-                self.end(first)
-                ended = 1
+    def end_each(self, sequences: Sequence[int]) -> None:
+        """Messages are finished, in any order."""
+        entered = self._entered
+        if self._runs and not entered.keys() >= set(sequences):
+            self._unfold()
+        keys: list[Key | None] = []
+        for sequence in sequences:
+            key = entered.pop(sequence, None)
+            if sequence in self._extras:
+                self._leave_line(sequence, key)
+                self._extras.remove(sequence)
             else:
-                if len(keys) > count:
-                    self._runs[first + count] = keys[count:]
-                    keys = keys[:count]
-                self._free(keys)
-                ended = len(keys)
-            first += ended
-            count -= ended
+                keys.append(key)
+        self._free(keys)
+
+    def end_run(self, sequences: Sequence[int]) -> None:
+        """Messages are finished that were delivered one after another."""
+        start, stop = 0, len(sequences)
+        while start < stop:
+            run = self._runs.get(sequences[start])
+            count = 0 if run is None else min(run.count, stop - start)
+            if run is None or run.sequence_at(count - 1) != sequences[start + count - 1]:
+                self.end_each(sequences[start:])
+                break
+            del self._runs[sequences[start]]
+            self._free(run.take(count).keys)
+            if run.count:
+                self._runs[run.sequence_at(0)] = run
+            start += count
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         self.cursor.requeue(message_id, delivery)
@@ -258,94 +253,194 @@ class OrderedPosition:
         self.cursor.take_back(sorted(self._set_aside))
         self._forget()
 
-    # -- inside
+    # -- dropping, for the bounds of a channel
+
+    def requeued_sequences(self) -> list[int]:
+        """Return the sequences of some messages that were set aside, or wait for another delivery, the first ones."""
+        return [*islice(self._set_aside, _MAX_GATHERED), *self.cursor.requeued_sequences()]
+
+    def drop_requeued(self, count: int) -> list[int]:
+        """
+        Drop up to `count` messages that were set aside, those first that were first, or else that wait for another
+        delivery. Returns them. BackendError.
+        """
+        dropped = [*islice(self._set_aside, count)]
+        if dropped:
+            self.drop_these({*dropped})
+        else:
+            dropped = self.cursor.drop_requeued(count)
+            self.end_each(dropped)
+        return dropped
+
+    def drop_deferred(self, count: int) -> list[int]:
+        """Drop up to `count` deferred messages, those first that are due first. Returns them. BackendError."""
+        dropped = self.cursor.drop_deferred(count)
+        self.end_each(dropped)
+        return dropped
+
+    def drop_these(self, sequences: set[int]) -> None:
+        """Drop messages that were set aside, or wait for another delivery."""
+        self._from_ready = None
+        here = sequences & self._set_aside.keys()
+        for sequence in sorted(here):
+            self._remove(sequence)
+        self.end_each([*(sequences - here)])
+        self.cursor.drop_these(sequences)
+
+    # -- inside: the choice of what is delivered
+
+    def _choose_ready(self) -> None:
+        """Choose of the ready messages, unless there is a choice. BackendError."""
+        ready = self._ready
+        while ready and self._from_ready is None:
+            sequences = sorted(islice(ready, _MAX_GATHERED))
+            gathered, lost = gather_each(self._topic.log, sequences)
+            for sequence in lost:
+                self._lose(sequence)
+            if gathered is not None:
+                self._from_ready = Choice(*gathered, [ready[sequence] for sequence in gathered[2]])
+
+    def _choose_from_log(self, now: float) -> Choice | None:
+        """Return what may be delivered of the log. BackendError."""
+        while (room := self.window - len(self._set_aside)) > 0:
+            span = self.cursor.next_span(now)
+            if span is None:
+                return None
+            choice = self._from_log
+            if choice is None or not choice.is_of(span) or choice.waiting_count > room:
+                choice = self._from_log = self._divide(span, room)
+            if choice.count:
+                return choice
+            self._take_from_log(choice, 0)
+        return None
+
+    def _divide(self, span: Span, room: int) -> LogChoice:
+        """Choose of a span the first message of each key that is not busy. At most `room` messages have to wait."""
+        segment, start, stop = span
+        if segment is not self._segment:
+            self._segment, self._segment_keys = segment, self._keys.of_segment(segment)
+        keys = self._segment_keys
+        if keys is None:
+            return LogChoice(span, stop, (None,) * segment.count)
+        run, busy = keys[start:stop], self._busy
+        if busy.isdisjoint(run) and len(set(run)) == len(run):
+            return LogChoice(span, stop, keys)
+        waiting: list[int] = []
+        met: set[Key | None] = set()
+        for index, key in enumerate(run, start):
+            if key in met or key in busy:
+                if key is not None:
+                    waiting.append(index)
+                    if len(waiting) == room:
+                        stop = index + 1
+                        break
+            else:
+                met.add(key)
+        return LogChoice(span, stop, keys, waiting)
+
+    def _take(self, count: int) -> KeyedRun:
+        """Take the first `count` messages of the last span."""
+        choice = self._last
+        assert choice is not None
+        run = self._take_from_log(choice, count) if isinstance(choice, LogChoice) else self._take_ready(choice, count)
+        self._runs[run.sequence_at(0)] = run
+        return run
+
+    def _take_ready(self, choice: Choice, count: int) -> KeyedRun:
+        run = choice.take(count)
+        sequences = run.sequences
+        for sequence in sequences:
+            del self._ready[sequence], self._set_aside[sequence]
+        self.cursor.take_set_aside(sequences)
+        if not choice.count:
+            self._from_ready = None
+        return run
+
+    def _take_from_log(self, choice: LogChoice, count: int) -> KeyedRun:
+        passed, run, waiting = choice.take_from_log(count)
+        self.cursor.advance(passed)
+        self._busy.update(run.keys)
+        self._busy.discard(None)
+        if waiting.count:
+            self._enter(waiting.sequences, waiting.keys)
+        if not choice.count:
+            self._from_log = None
+        return run
+
+    def _enter(self, sequences: Sequence[int], keys: Keys) -> None:
+        """Set aside the next messages of the log, which have to wait unless their key has become free meanwhile."""
+        self.cursor.set_aside(sequences)
+        self._set_aside.update(zip(sequences, keys, strict=True))
+        busy = self._busy
+        for sequence, key in zip(sequences, keys, strict=True):
+            if key in busy:
+                self._wait(sequence, key)
+            else:
+                busy.add(key)
+                self._ready[sequence] = key
+
+    # -- inside: heads and lines
 
     def _forget(self) -> None:
-        for part in (self._busy, self._lines, self._entered, self._runs, self._extras, self._set_aside):
+        self._busy.clear()
+        self._extras.clear()
+        for part in (self._lines, self._entered, self._runs, self._set_aside, self._ready):
             part.clear()
-        self._ready.clear()
         self._ready_again.clear()
+        self._from_ready = self._from_log = self._last = None
         self._segment = self._segment_keys = None
         self._is_grouped = False
 
-    def _free_until(self, segment: Segment, start: int, stop: int) -> int:
-        """Return up to which index, at most `stop`, messages from `start` on may be delivered."""
-        if segment is not self._segment:
-            self._segment_keys = self._keys.of_segment(segment)
-            self._segment, self._free_stop, self._is_mixed = segment, start, False
-        keys = self._segment_keys
-        if keys is None:
-            return stop
-        if self._free_stop <= start:
-            self._free_stop = self._find_free(keys, start, stop)
-        return min(stop, self._free_stop)
-
-    def _find_free(self, keys: Keys, start: int, stop: int) -> int:
-        """
-        Return the end of the run of messages from `start` on that have different keys without a head. It stays right
-        until a key gets a head in another way than by `advance`.
-        """
-        busy = self._busy
-        if not self._is_mixed:
-            run = keys[start:stop]
-            if len(set(run)) == len(run) and busy.isdisjoint(run):
-                return stop
-            self._is_mixed = True
-        met: set[Key | None] = set()
-        for index in range(start, stop):
-            key = keys[index]
-            if key is not None and (key in busy or key in met):
-                return index
-            met.add(key)
-        return stop
-
-    def _set_aside_next(self, sequence: int) -> None:
-        """The next message of the log has to wait for its key."""
-        assert self._segment is not None and self._segment_keys is not None
-        key = self._segment_keys[sequence - self._segment.first]
-        assert key is not None
-        self.cursor.advance(1)
-        self.cursor.set_aside(sequence)
-        self._wait(sequence, key)
-
-    def _wait(self, sequence: int, key: Key) -> None:
-        self._entered[sequence] = key
-        self._set_aside.add(sequence)
+    def _wait(self, sequence: int, key: Key | None) -> None:
         line = self._lines.get(key)
         if line is None:
             self._lines[key] = deque((sequence,))
         else:
             line.append(sequence)
 
+    def _leave_line(self, sequence: int, key: Key | None) -> None:
+        line = self._lines[key]
+        line.remove(sequence)
+        if not line:
+            del self._lines[key]
+
     def _free(self, keys: Keys) -> None:
         """The heads of these keys are finished."""
-        waiting = self._lines.keys() & keys if self._lines else ()
         self._busy.difference_update(keys)
-        for key in waiting:
-            assert key is not None
-            line = self._lines[key]
+        lines = self._lines
+        if not lines:
+            return
+        for key in lines.keys() & keys:
+            line = lines[key]
             head = line.popleft()
             if not line:
-                del self._lines[key]
+                del lines[key]
             self._busy.add(key)
             self._extras.discard(head)
             if head in self._set_aside:
-                self._make_ready(head)
+                self._make_ready(head, key)
 
-    def _leave_line(self, sequence: int, key: Key | None) -> None:
-        assert key is not None
-        self._extras.remove(sequence)
-        self._lines[key].remove(sequence)
-        if not self._lines[key]:
-            del self._lines[key]
+    def _make_ready(self, sequence: int, key: Key | None) -> None:
+        if self.cursor.attempts(sequence):
+            self._ready_again.append(sequence)
+        else:
+            self._ready[sequence] = key
+
+    def _remove(self, sequence: int) -> None:
+        """A message that was set aside is not there any more."""
+        key = self._set_aside.pop(sequence)
+        if self._ready.pop(sequence, self) is not self:
+            self._free((key,))
+        elif sequence in self._ready_again:
+            self._ready_again.remove(sequence)
+            self._free((key,))
+        else:
+            self._leave_line(sequence, key)
 
     def _unfold(self) -> None:
-        for first, keys in self._runs.items():
-            self._entered.update(enumerate(keys, first))
+        for run in self._runs.values():
+            self._entered.update(zip(run.sequences, run.keys, strict=True))
         self._runs.clear()
-
-    def _make_ready(self, sequence: int) -> None:
-        (self._ready_again if self.cursor.attempts(sequence) else self._ready).append(sequence)
 
     def _take_requeued(self) -> bool:
         """
@@ -358,20 +453,18 @@ class OrderedPosition:
         if sequence not in self._entered:
             self._unfold()
         is_new = sequence not in self._entered
-        key = self._key_at(sequence) if is_new else self._entered[sequence]
+        key = self._key_at(sequence) if is_new else self._entered.pop(sequence)
         self.cursor.take_requeued()
-        if is_new and key is not None and key in self._busy:
-            self._wait(sequence, key)
-            return True
-        self._set_aside.add(sequence)
+        self._set_aside[sequence] = key
         if sequence in self._extras:
             self._extras.remove(sequence)
-            return True
-        if is_new:
-            self._entered[sequence] = key
-            self._busy.add(key)
-            self._free_stop = 0
-        self._make_ready(sequence)
+        elif is_new and key is not None and key in self._busy:
+            self._wait(sequence, key)
+        else:
+            if is_new and key is not None:
+                self._busy.add(key)
+                self._from_log = None
+            self._make_ready(sequence, key)
         return True
 
     def _key_at(self, sequence: int) -> Key | None:
@@ -381,8 +474,8 @@ class OrderedPosition:
     def _lose(self, sequence: int) -> None:
         """A message is not in the log any more."""
         self._topic.lost(sequence)
-        self._set_aside.discard(sequence)
-        self.finish(sequence)
+        self._remove(sequence)
+        self.cursor.finish(sequence)
 
     def _group(self) -> None:
         """Find out which messages are unfinished, and put them in the lines of their keys. BackendError."""

@@ -105,7 +105,7 @@ class Undelivered:
         stop = min(stop, start + max(1, dead_letters.room))
         self._position.advance(stop - start)
         for index in range(start, stop):
-            self._expire(segment.first + index, 0, segment, index)
+            self._expire(segment.sequence_at(index), 0, segment, index)
         return self._cost(RUN_COST + (stop - start) * MESSAGE_COST), stop
 
     def forget(self, start: int = 0) -> None:

@@ -3,17 +3,20 @@ Random histories of one channel with a policy, against a model: consumers, an ad
 
 The model knows every message that is not finished. What a policy promises of a delivery is `check_delivery` of the
 subclass, which publishes, too. At the end everything must come.
+
+Events are drawn from a list, because rules that need nothing would be drawn too often.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
+from random import Random
 from typing import Any
 
 from attrs import define, field
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nsqtw.core.channel import Channel
 from tests.core.harness import BrokerHarness, Message, Reader
@@ -21,7 +24,15 @@ from tests.core.harness import BrokerHarness, Message, Reader
 FOR_EVER = 1e9
 LONGER_THAN_ANY_TIMEOUT = 70.0
 LONGER_THAN_ANY_DELAY = 250.0
-DELAYS = st.sampled_from([0.0, 0.0, 0.0, 30.0])
+DELAYS = [0.0, 0.0, 0.0, 30.0]
+EVENTS = [
+    *["publish"] * 8,
+    *["answer"] * 12,
+    *["finish_all"] * 3,
+    *["rdy", "subscribe", "leave", "save", "crash", "long_wait"] * 2,
+    *["switch", "pause", "empty", "seek", "wait_while_saving", "extra"],
+]
+ANSWERS = ["finish", "finish", "finish", "requeue", "defer"]
 
 
 @define
@@ -73,7 +84,18 @@ class ChannelHistories(RuleBasedStateMachine):
     def channel(self) -> Channel:
         return self.core.channel()
 
+    @rule(event=st.sampled_from(EVENTS), random=st.randoms(use_true_random=False))
+    def go_on(self, event: str, random: Random) -> None:
+        self.random = random
+        getattr(self, event)()
+
     # -- publishers and consumers
+
+    def publish(self) -> None:
+        raise NotImplementedError
+
+    def extra(self) -> None:
+        """What happens to the channels of a subclass only."""
 
     def add(self, messages: Iterable[tuple[bytes, str | None]], delay: float) -> None:
         """These are published: the body and the tag of each."""
@@ -82,36 +104,35 @@ class ChannelHistories(RuleBasedStateMachine):
             self.model.history.append((body, message))
             self.model.unfinished[body] = deepcopy(message)
 
-    @rule(ready=st.integers(0, 6))
-    def subscribe(self, ready: int) -> None:
-        reader = self.core.reader(ready=ready)
+    def subscribe(self, ready: int | None = None) -> None:
+        reader = self.core.reader(ready=self.random.randint(0, 6) if ready is None else ready)
         self.readers[max(self.readers, default=0) + 1] = (reader, {})
         self.deliver()
 
-    @precondition(lambda self: self.readers)
-    @rule(data=st.data(), ready=st.integers(0, 6))
-    def rdy(self, data: st.DataObject, ready: int) -> None:
-        reader, _ = self.readers[data.draw(st.sampled_from(sorted(self.readers)))]
-        reader.channel.set_ready(reader.consumer, ready)
-        self.deliver()
+    def rdy(self) -> None:
+        if self.readers:
+            reader, _ = self.readers[self.random.choice(sorted(self.readers))]
+            reader.channel.set_ready(reader.consumer, self.random.randint(0, 6))
+            self.deliver()
 
-    @precondition(lambda self: self.readers)
-    @rule(data=st.data())
-    def leave(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.readers)))
-        reader, inbox = self.readers.pop(number)
+    def leave(self) -> None:
+        if not self.readers:
+            return
+        reader, inbox = self.readers.pop(self.random.choice(sorted(self.readers)))
         reader.leave()
         if self.core.options.requeue_on_disconnect:
             for body in inbox:
                 self.model.unfinished[body].reader = None
         self.deliver()
 
-    @precondition(lambda self: any(inbox for _, inbox in self.readers.values()))
-    @rule(data=st.data(), action=st.sampled_from(["finish", "finish", "requeue", "defer"]))
-    def act(self, data: st.DataObject, action: str) -> None:
-        reader, inbox = data.draw(st.sampled_from([entry for entry in self.readers.values() if entry[1]]))
-        body = data.draw(st.sampled_from(sorted(inbox)))
-        message = inbox.pop(body)
+    def answer(self) -> None:
+        """Of one message, the first one or any other."""
+        busy = [entry for entry in self.readers.values() if entry[1]]
+        if not busy:
+            return
+        reader, inbox = self.random.choice(busy)
+        body = self.random.choice([next(iter(inbox)), *inbox])
+        message, action = inbox.pop(body), self.random.choice(ANSWERS)
         if action == "finish":
             assert reader.finish(message.id) == []
             del self.model.unfinished[body]
@@ -122,45 +143,45 @@ class ChannelHistories(RuleBasedStateMachine):
             self.model.unfinished[body].due = self.core.now + delay
         self.deliver()
 
-    @precondition(lambda self: any(inbox for _, inbox in self.readers.values()))
-    @rule(data=st.data())
-    def finish_all(self, data: st.DataObject) -> None:
-        reader, inbox = data.draw(st.sampled_from([entry for entry in self.readers.values() if entry[1]]))
-        assert reader.finish(*[message.id for message in inbox.values()]) == []
-        for body in inbox:
+    def finish_all(self) -> None:
+        """All messages of a consumer, or the first ones."""
+        busy = [entry for entry in self.readers.values() if entry[1]]
+        if not busy:
+            return
+        reader, inbox = self.random.choice(busy)
+        bodies = [*inbox][: self.random.randint(1, len(inbox))]
+        assert reader.finish(*[inbox.pop(body).id for body in bodies]) == []
+        for body in bodies:
             del self.model.unfinished[body]
-        inbox.clear()
         self.deliver()
 
     # -- administration
 
-    @rule(is_on=st.booleans())
-    def switch(self, is_on: bool) -> None:
-        self.is_on = is_on
-        self.channel.set_policy(self.policy if is_on else {})
+    def switch(self) -> None:
+        self.is_on = not self.is_on
+        self.channel.set_policy(self.policy if self.is_on else {})
         self.deliver()
 
-    @rule(paused=st.booleans())
-    def pause(self, paused: bool) -> None:
+    def pause(self) -> None:
+        self._set_paused(not self.model.paused)
+
+    def _set_paused(self, paused: bool) -> None:
         self.channel.pause() if paused else self.channel.unpause()
         self.model.paused = paused
         self.save()
 
-    @rule()
     def empty(self) -> None:
         self.channel.empty()
         self.model.unfinished.clear()
         for _, inbox in self.readers.values():
             inbox.clear()
 
-    @precondition(lambda self: self.model.history)
-    @rule(data=st.data(), previews=st.booleans())
-    def seek(self, data: st.DataObject, previews: bool) -> None:
+    def seek(self) -> None:
+        if not self.model.history:
+            return
         self.save()
-        extract = self.core.topic().reader.read(0, 1 << 40)
-        first = extract.parts[0].first
-        place = data.draw(st.integers(0, len(self.model.history)))
-        sequences = [first + index for part in extract.parts for index in range(part.first - first, part.end - first)]
+        place, previews = self.random.randint(0, len(self.model.history)), self.random.choice([True, False])
+        sequences = self.sequences()
         sequence = sequences[place] if place < len(sequences) else self.core.topic().released
         is_forwards = sequence >= self.channel.cursor.next
         preview = self.channel.preview_seek(sequence) if previews else None
@@ -180,7 +201,6 @@ class ChannelHistories(RuleBasedStateMachine):
 
     # -- time, saving and dying
 
-    @rule()
     def long_wait(self) -> None:
         self._wait(LONGER_THAN_ANY_TIMEOUT)
 
@@ -199,13 +219,11 @@ class ChannelHistories(RuleBasedStateMachine):
         self.core.wait(0.2)
         self.deliver()
 
-    @rule()
     def save(self) -> None:
         self.deliver()
         self.core.save()
         self.saved = deepcopy(self.model)
 
-    @rule()
     def wait_while_saving(self) -> None:
         save = self.core.begin_save()
         self.deliver()
@@ -215,7 +233,6 @@ class ChannelHistories(RuleBasedStateMachine):
         self._look_again()
         self.save()
 
-    @rule()
     def crash(self) -> None:
         self.core.crash()
         self.readers = {}
@@ -229,6 +246,11 @@ class ChannelHistories(RuleBasedStateMachine):
         self.save()
 
     # -- the model's side
+
+    def sequences(self) -> list[int]:
+        """The sequences that the broker has given to the messages of the history."""
+        extract = self.core.topic().reader.read(0, 1 << 40)
+        return [sequence for part in extract.parts for sequence in range(part.first, part.end)]
 
     def deliver(self) -> None:
         self.core.turn()
@@ -248,7 +270,7 @@ class ChannelHistories(RuleBasedStateMachine):
         assert channel.depth + channel.in_flight_count + channel.deferred_count == len(self.model.unfinished)
 
     def teardown(self) -> None:
-        self.pause(False)
+        self._set_paused(False)
         self._wait(LONGER_THAN_ANY_DELAY)
         for number, (reader, _) in self.readers.items():
             reader.channel.set_ready(reader.consumer, number % 3 + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nsqtw.core.policy.message_keys import BodyKeys, message_keys
@@ -71,17 +71,85 @@ def test_the_key_is_the_value_at_the_path(path: str, body: bytes, key: bytes | N
     assert (keys or [None])[0] == key
 
 
-_SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.floats(allow_nan=False))
-_NAMES = st.sampled_from(["id", "i", "id2", "x", '"id"', "{", ":"])
-
-
-@given(
-    st.dictionaries(_NAMES, st.one_of(_SCALARS, st.lists(_SCALARS), st.dictionaries(_NAMES, _SCALARS))), st.booleans()
+_SPACES = st.sampled_from(["", "", " ", "\n", "\t \r"])
+_NAMES = st.sampled_from(["id", "id", "i", "id2", "x", '"id"', "{", ":", "\\", "é", ""])
+_STRINGS = st.one_of(
+    _NAMES, st.text(max_size=8), st.sampled_from(['"id":1,', 'a"id', "\\u0069d", "[{", "}", '\\"id":"'])
 )
-def test_the_quick_search_finds_what_the_parser_finds(document: dict[str, object], is_ascii: bool) -> None:
-    body = json.dumps(document, ensure_ascii=is_ascii, indent=1 if len(document) % 2 else None).encode(
-        "utf-8", "surrogatepass"
-    )
-    keys = BodyKeys(("id",))
-    segment = segment_of([body])
-    assert keys.of_message(segment, 0) == keys._parsed(body)
+_NUMBERS = st.sampled_from(
+    "0 -0 7 -12 1.50 1e3 -1E-2 9007199254740993 1000000000000000000000 0.0 NaN -Infinity".split()
+)
+_HUGE = "1" * 5000
+"""More digits than the parser takes."""
+
+
+@st.composite
+def _string(draw: st.DrawFn, text: str) -> str:
+    """JSON text of a string: each character in one of the ways in which it may be written."""
+    parts = []
+    for character in text:
+        ways = [f"\\u{ord(character):04x}"] if ord(character) < 1 << 16 else [json.dumps(character)[1:-1]]
+        if character >= " " and character not in '"\\':
+            ways = [character, character, character, *ways]
+        elif character in '"\\':
+            ways = ["\\" + character, "\\" + character, *ways]
+        parts.append(draw(st.sampled_from(ways)) if len(ways) > 1 else ways[0])
+    return '"' + "".join(parts) + '"'
+
+
+@st.composite
+def _json(draw: st.DrawFn, depth: int = 3) -> str:
+    """Valid JSON in every form: names that are there twice, white space, escapes."""
+    kind = draw(st.sampled_from(["string", "number", "literal", *(["object", "object", "array"] if depth else [])]))
+    space, other = draw(_SPACES), draw(_SPACES)
+    if kind == "string":
+        return draw(_string(draw(_STRINGS)))
+    if kind == "number":
+        return draw(_NUMBERS)
+    if kind == "literal":
+        return draw(st.sampled_from(["true", "false", "null"]))
+    if kind == "array":
+        return "[" + space + f"{other},{space}".join(draw(st.lists(_json(depth - 1), max_size=3))) + other + "]"
+    return draw(_object(depth - 1))
+
+
+@st.composite
+def _object(draw: st.DrawFn, depth: int = 2) -> str:
+    space, other = draw(_SPACES), draw(_SPACES)
+    members = [
+        draw(_string(draw(_NAMES))) + space + ":" + other + draw(_json(depth)) for _ in range(draw(st.integers(0, 4)))
+    ]
+    return other + "{" + space + f"{other},{space}".join(members) + space + "}" + other
+
+
+@given(st.lists(_object(), min_size=1, max_size=4), st.sampled_from(["id", "i", "x", ":", "é"]))
+@example([f'{{"id":{_HUGE}}}'], "id")
+@example(['{"a":": 1,"}', '{"a":"}'], ":")
+@example(['{"x":{"id":1},"id":2}', '{"id":[1,{"id":2}]}'], "id")
+@settings(max_examples=80, deadline=None)
+def test_the_search_finds_what_the_parser_finds(bodies: list[str], name: str) -> None:
+    keys = BodyKeys((name,))
+    segment = segment_of([body.encode("utf-8", "surrogatepass") for body in bodies])
+    parsed = [keys._parsed(body.encode("utf-8", "surrogatepass")) for body in bodies]
+    assert keys.of_segment(segment) == (parsed if any(parsed) else None)
+    assert [keys.of_message(segment, index) for index in range(segment.count)] == parsed
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=4), st.data())
+def test_alone_and_together_any_body_has_the_same_key(parts: list[bytes], data: st.DataObject) -> None:
+    """Also one that is no JSON, as the search does not look at all of it."""
+    some = st.sampled_from([b'{"id":1,', b'"id":2}', b'"id":"', b"{", b"\n", b"}", *parts])
+    bodies = data.draw(st.lists(st.lists(some, max_size=4).map(b"".join), min_size=1, max_size=4))
+    segment, keys = segment_of(bodies), BodyKeys(("id",))
+    alone = [keys.of_message(segment, index) for index in range(segment.count)]
+    assert keys.of_segment(segment) == (alone if any(alone) else None)
+
+
+def test_most_bodies_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BodyKeys, "_parsed", lambda self, body: pytest.fail(f"{body!r} is parsed"))
+    bodies = [
+        b'{"id": "a", "n": 1}',
+        b' {"text": "a \\"quoted\\" [word]", "id": -7, "more": {"list": [1, {}]}}',
+        '{"x": "é", "id": true}'.encode(),
+    ]
+    assert BodyKeys(("id",)).of_segment(segment_of(bodies)) == [b'"a"', b"-7", b"true"]

@@ -8,9 +8,13 @@ import pytest
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.peek import READY, peek_channel
+from nsqtw.core.policy.message_keys import HeaderKeys
 from nsqtw.errors import InvalidPolicy
 from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Reader
+from tests.core.harness import messages as messages_in
+
+NAMES = ("a1", "b1", "a2", "c1", "b2", "d1")
 
 
 @pytest.fixture
@@ -225,6 +229,158 @@ def test_peek_shows_what_waits(core: BrokerHarness) -> None:
     put(core, "a1", "a2", "b1")
     got(reader)
     assert [message.body for message in peek_channel(channel, READY, 10, core.now).messages] == [b"a2"]
+
+
+def test_what_may_be_delivered_of_a_segment_is_delivered_in_one_go(core: BrokerHarness) -> None:
+    ordered(core)
+    reader = core.reader()
+    put(core, "a1", "b1", "a2", "c1", "1", "a3", "b2", "d1", "2")
+    assert len(reader.frames) == 1
+    messages = got(reader)
+    assert [*messages] == ["a1", "b1", "c1", "1", "d1", "2"]
+    assert reader.finish(*messages.values()) == []
+    assert len(reader.frames) == 0
+    core.turn()
+    assert len(reader.frames) == 1
+    messages = got(reader)
+    assert [*messages] == ["a2", "b2"]
+    assert reader.finish(messages["a2"]) == []
+    assert [*got(reader)] == ["a3"]
+
+
+def test_what_is_delivered_in_one_go_is_delivered_in_parts_to_those_who_want_less(core: BrokerHarness) -> None:
+    channel = ordered(core)
+    one, two = core.reader(ready=2), core.reader(ready=0)
+    put(core, "a1", "a2", "b1", "c1", "b2", "d1", "a3", "e1")
+    first = got(one)
+    assert [*first] == ["a1", "b1"]
+    channel.set_ready(two.consumer, 1)
+    second = got(two)
+    assert [*second] == ["c1"]
+    assert one.finish(*first.values()) == []
+    first = got(one)
+    assert [*first] == ["a2", "d1"]
+    two.consumer.turn_bytes = 1
+    channel.set_ready(two.consumer, 10)
+    core.turn()
+    assert two.finish(second["c1"]) == []
+    assert [*got(two)] == ["b2", "e1"]
+    assert one.finish(*first.values()) == []
+    assert {**got(one), **got(two)}.keys() == {"a3"}
+
+
+def test_the_headers_come_with_what_is_delivered_in_one_go(core: BrokerHarness) -> None:
+    ordered(core)
+    reader = core.reader()
+    delivered: list[tuple[bytes, list[bytes]]] = []
+    reader.consumer.deliver_with_headers = lambda frames, headers: delivered.append((frames, [*headers]))
+    put(core, "a1", "a2", "1", "b1")
+    ((frames, headers),) = delivered
+    assert [message.body for message in messages_in(frames)] == [b"a1", b"1", b"b1"]
+    assert headers == [encode_headers({"customer": "a"}), b"", encode_headers({"customer": "b"})]
+
+
+def test_a_message_to_wait_whose_key_became_free_before_its_turn_does_not_wait(core: BrokerHarness) -> None:
+    channel = ordered(core)
+    reader = core.reader(ready=1)
+    put(core, "a1")
+    (a1,) = got(reader).values()
+    put(core, "b1", "a2", "c1", "a3")
+    channel.set_ready(reader.consumer, 2)
+    messages = got(reader)
+    assert [*messages] == ["b1"], "it was chosen with c1, when a2 had to wait"
+    assert reader.finish(a1) == []
+    assert [*got(reader)] == ["c1"]
+    channel.set_ready(reader.consumer, 9)
+    messages = got(reader)
+    assert [*messages] == ["a2"]
+    assert reader.finish(messages["a2"]) == []
+    assert [*got(reader)] == ["a3"]
+
+
+def test_what_expires_between_others_frees_its_key(core: BrokerHarness) -> None:
+    ordered(core)
+    headers = [{"customer": name[0], **({"ttl": "1000"} if name in ("b1", "c1") else {})} for name in NAMES]
+    core.topic().put([name.encode() for name in NAMES], 0, [].append, [*map(encode_headers, headers)])
+    core.turn()
+    core.wait(2.0)
+    reader = core.reader()
+    messages = got(reader)
+    assert sorted(messages) == ["a1", "b2", "d1"]
+    assert core.channel().expired_count == 2
+    assert reader.finish(messages["a1"]) == []
+    assert [*got(reader)] == ["a2"]
+
+
+def test_what_is_sampled_out_of_many_frees_its_key(core: BrokerHarness) -> None:
+    ordered(core)
+    reader = core.reader(sample_rate=-1)
+    put(core, *NAMES)
+    assert got(reader) == {}
+    assert core.channel().depth == 0
+
+
+def test_a_full_window_takes_a_part_of_a_segment(core: BrokerHarness) -> None:
+    channel = ordered(core, order_window=1)
+    reader = core.reader()
+    put(core, "a1", "b1", "a2", "c1", "b2", "d1")
+    messages = got(reader)
+    assert [*messages] == ["a1", "b1"]
+    assert channel.ordered is not None
+    assert channel.ordered.set_aside_count == 1
+    assert reader.finish(*messages.values()) == []
+    assert sorted(got(reader)) == ["a2", "b2", "c1", "d1"]
+
+
+def test_what_waits_is_dropped_without_another_look_at_the_others(
+    core: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = ordered(core, max_depth=6, overflow="drop_oldest")
+    reader = core.reader()
+    put(core, "a1", "b1", *[f"a{number}" for number in range(2, 8)])
+    messages = got(reader)
+    assert [*messages] == ["a1", "b1"]
+    monkeypatch.setattr(HeaderKeys, "of_message", lambda *arguments: pytest.fail("the key was known"))
+    put(core, "a8", "b2", "a9")
+    core.turn()
+    assert (channel.depth, channel.dropped_count) == (6, 3)
+    assert reader.finish(*messages.values()) == []
+    assert sorted(got(reader)) == ["a5", "b2"]
+
+
+def test_a_dropped_message_frees_its_key(core: BrokerHarness) -> None:
+    channel = ordered(core)
+    reader = core.reader()
+    put(core, "a1", "b1", "a2", "b2", "a3", "a4", "a5")
+    messages = got(reader)
+    reader.requeue(messages["b1"], 5.0)
+    assert len(channel.droppable.drop_deferred(1)) == 1
+    channel.wake()
+    assert [*got(reader)] == ["b2"]
+    channel.set_ready(reader.consumer, 0)
+    assert reader.finish(messages["a1"]) == []
+    assert len(channel.droppable.drop_requeued(3)) == 3
+    channel.set_ready(reader.consumer, 9)
+    assert [*got(reader)] == ["a5"]
+    assert channel.dropped_count == 4
+
+
+def test_what_is_too_old_frees_its_key() -> None:
+    core = BrokerHarness(mem_queue_size=1)
+    channel = ordered(core, max_age=10.0, overflow="drop_oldest")
+    reader = core.reader()
+    put(core, "a1", "b1", "a2")
+    messages = got(reader)
+    channel.set_ready(reader.consumer, 0)
+    reader.requeue(messages["a1"])
+    reader.finish(messages["b1"])
+    core.wait(8.0)
+    put(core, "a3", "b2")
+    core.wait(3.0)
+    core.turn()
+    assert channel.dropped_count == 2
+    channel.set_ready(reader.consumer, 9)
+    assert sorted(got(reader)) == ["a3", "b2"]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant
 
 from tests.core.policy.channel_histories import DELAYS, ChannelHistories, ModelMessage
 
-KEYS = st.sampled_from(["a", "b", "c", None])
+KEYS = ["a", "a", "b", "b", "c", "d", "e", None]
 
 
 class Orders(ChannelHistories):
@@ -30,8 +30,9 @@ class Orders(ChannelHistories):
         self.window = self.policy["order_window"] = window
         self.begin(page_rows, requeue_on_disconnect=requeue_on_disconnect)
 
-    @rule(keys=st.lists(KEYS, min_size=1, max_size=8), delay=DELAYS)
-    def publish(self, keys: list[str | None], delay: float) -> None:
+    def publish(self) -> None:
+        random = self.random
+        keys, delay = [random.choice(KEYS) for _ in range(random.randint(1, 8))], random.choice(DELAYS)
         first = len(self.model.history)
         bodies = [
             b'{"n":%d,"key":"%s"}' % (number, key.encode()) if key else b"%d" % number
@@ -39,6 +40,22 @@ class Orders(ChannelHistories):
         ]
         self.add(zip(bodies, keys, strict=True), delay)
         assert self.core.put(*bodies, delay_ms=int(delay * 1000)) == []
+        self.deliver()
+
+    def extra(self) -> None:
+        """The bounds of the channel drop something."""
+        droppable, count = self.channel.droppable, self.random.randint(1, 4)
+        kind = self.random.choice(["depth", "age", "deferred"])
+        if kind == "age":
+            dropped = sorted(droppable.requeued_sequences())[:count]
+            droppable.drop_these({*dropped})
+        else:
+            dropped = droppable.drop_requeued(count) if kind == "depth" else droppable.drop_deferred(count)
+        places = {sequence: place for place, sequence in enumerate(self.sequences())} if dropped else {}
+        bodies = {message.sequence: body for body, message in self.model.unfinished.items()}
+        for sequence in dropped:
+            message = self.model.unfinished.pop(bodies[places[sequence]])
+            assert message.reader is None, "it is in flight"
         self.deliver()
 
     def check_delivery(self, message: ModelMessage) -> None:

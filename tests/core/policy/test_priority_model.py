@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant
 
 from nsqtw.core.peek import READY, peek_channel
 from nsqtw.message_headers import encode_headers
 from tests.core.policy.channel_histories import DELAYS, ChannelHistories, ModelMessage
 
-PRIORITIES = st.sampled_from(["high", "low", "normal", "urgent", None])
+PRIORITIES = ["high", "low", "normal", "urgent", None]
 
 
 def is_new(message: ModelMessage) -> bool:
@@ -34,9 +34,10 @@ class Priorities(ChannelHistories):
     def choose_options(self, page_rows: int, requeue_on_disconnect: bool) -> None:
         self.begin(page_rows, requeue_on_disconnect=requeue_on_disconnect)
 
-    @rule(priorities=st.lists(PRIORITIES, min_size=1, max_size=20), delay=DELAYS)
-    def publish(self, priorities: list[str | None], delay: float) -> None:
-        first = len(self.model.history)
+    def publish(self) -> None:
+        random = self.random
+        priorities = [random.choice(PRIORITIES) for _ in range(random.randint(1, 20))]
+        first, delay = len(self.model.history), random.choice(DELAYS)
         bodies = [b"%d" % number for number in range(first, first + len(priorities))]
         self.add(zip(bodies, priorities, strict=True), delay)
         headers = [encode_headers({"priority": priority} if priority else {}) for priority in priorities]

@@ -16,6 +16,7 @@ from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.policy import undelivered
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
+from nsqtw.core.policy.choice import LogChoice
 from nsqtw.core.policy.dead_letters import DeadLetters
 from nsqtw.core.policy.deduplication import Deduplication
 from nsqtw.core.policy.letter import REDRIVES
@@ -190,7 +191,7 @@ def forget_ids() -> None:
 
 def deliver_together() -> None:
     """The messages of a key are delivered as others are."""
-    OrderedPosition._free_until = lambda self, segment, start, stop: stop
+    OrderedPosition._divide = lambda self, span, room: LogChoice(span, span.stop, (None,) * span.segment.count)
 
 
 def forget_classes() -> None:
