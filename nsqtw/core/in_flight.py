@@ -145,7 +145,14 @@ class InFlight:
 
     def begins_with(self, number: int, count: int) -> bool:
         """Return whether `count` messages from the id `number` on are what `finish_next` would finish."""
-        return bool(self._runs) and self._runs[0].number == number and count <= self._runs[0].count
+        for run in self._runs:
+            if run.number != number:
+                return False
+            if count <= run.count:
+                return True
+            number += run.count
+            count -= run.count
+        return False
 
     def next_runs(self, limit: int) -> Iterator[tuple[int, int]]:
         """Return the same messages as runs: the first sequence, and how many there are."""

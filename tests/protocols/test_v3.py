@@ -237,6 +237,23 @@ def test_single_fins_that_come_together_are_one_run(client: Client) -> None:
     assert (channel.finish_count, channel.in_flight_count) == (8, 2)
 
 
+def test_single_fins_are_one_run_beyond_256_and_between_deliveries(client: Client) -> None:
+    client.says(v3.subscribe(9, credit=2500))
+    sent: list[int] = []
+    for _ in range(4):  # a delivery each
+        client.stage.now += 1
+        sent += [one.id for one in delivered(client.says(*(v3.publish(1, [b"x"] * 100) for _ in range(6))))]
+    assert sent == [*range(sent[0], sent[0] + 2400)]
+    (channel,) = client.stage.broker.topics["t"].channels.values()
+    for count, left in ((700, 1700), (1699, 1)):
+        assert client.says(*(v3.fin(9, (one, 1)) for one in sent[:count])) == []
+        assert channel.in_flight_count == left
+        del sent[:count]
+    (failed,) = client.says(*(v3.fin(9, (sent[0] + number, 1)) for number in range(3)))
+    assert [*struct.iter_unpack(">QI", failed.payload[-12:])] == [(sent[0] + 1, 2)]
+    assert channel.finish_count == 2400
+
+
 def test_a_nack_says_why(client: Client) -> None:
     client.says(v3.publish(1, [b"a", b"b"]))
     first = deliveries(client, v3.subscribe(9))[0].id
