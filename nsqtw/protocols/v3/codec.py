@@ -71,10 +71,12 @@ _MAX_FINS: Final = 2048
 """FINs that are taken together if they are in the order of delivery."""
 _ONE: Final = b"\0\0\0\1"
 """The count of a range of one message, and of a CONFIRM of one PUBLISH."""
-_LOWS: Final = bytes(range(0x100))
-"""All values of the lowest byte of an id."""
+_LOWS: Final = bytes(range(0x100)) * 0x100
+"""The lowest byte of all numbers of two bytes, in order,"""
+_HIGHS: Final = b"".join([_LOWS[high : high + 1] * 0x100 for high in range(0x100)])
+"""and their highest one."""
 _LOW_AT: Final = HEAD_BYTES + 7
-"""The place of that byte in a FIN of one message."""
+"""The place of the lowest byte of the id in a FIN of one message."""
 _STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
@@ -239,9 +241,10 @@ class FrameReader:
             return []
         number, left = first + 1, count
         while left:
-            low = number & 0xFF
-            part = min(left, 0x100 - low)
+            low = number & 0xFFFF
+            part = min(left, 0x10000 - low)
             wanted = bytearray(head + number.to_bytes(8, "big") + _ONE) * part
+            wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + part]
             wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + part]
             if buffer[offset : offset + part * FIN_BYTES] != wanted:
                 break
