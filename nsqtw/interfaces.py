@@ -234,6 +234,21 @@ class IBroker(Interface):
         of `nsqtw.protocols.session` in place of a function.
         """
 
+    def publish_packed(
+        topic: str,
+        packed: bytes,
+        start: int,
+        stop: int,
+        answered: Answered,
+        now: float,
+        assigned: Assigned | None = None,
+    ) -> None:
+        """
+        `publish` without delay and headers for the messages that are `packed[start:stop]` as in a PUBLISH of V3 or an
+        MPUB of V2: `size u32 | body`, one after the other. ValueError when these bytes are anything else. Messages of
+        one size are taken apart without a look at each of them. Version 2.
+        """
+
     def subscribe(
         topic: str,
         channel: str,

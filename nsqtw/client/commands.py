@@ -48,8 +48,8 @@ def fin(message_id: bytes) -> bytes:
     return b"FIN %b\n" % message_id
 
 
-def req(message_id: bytes, delay_ms: int) -> bytes:
-    """REQ: deliver the message again after `delay_ms`."""
+def req(message_id: bytes, delay_ms: int, reason: str = "") -> bytes:
+    """REQ: deliver the message again after `delay_ms`. V2 has no place for a reason."""
     return b"REQ %b %d\n" % (message_id, delay_ms)
 
 

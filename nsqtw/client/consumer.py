@@ -520,6 +520,6 @@ class BaseConsumer(ABC):
         if message.has_responded or message.responds_itself:
             return
         if self._policy.phase is Phase.RUNNING:
-            message.requeue()
+            message.requeue(reason=repr(error))
         else:
             self._requeue(message)

@@ -146,7 +146,7 @@ class ConsumerConnection:
         if self.is_closing:
             policy.on_response(self)
 
-    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> None:
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool, reason: str) -> None:
         """MessageOwner API."""
         policy = self._policy
         delay_ms = policy.delay_ms(message, delay)
@@ -156,7 +156,7 @@ class ConsumerConnection:
         self.outstanding.pop(message.id, None)
         policy.requeued_count += 1
         policy.on_signal(Signal.FAILURE if backoff else Signal.CONTINUE)
-        self.send(self._commands.req(message.id, delay_ms))
+        self.send(self._commands.req(message.id, delay_ms, reason))
         if self.is_closing:
             policy.on_response(self)
 

@@ -28,8 +28,8 @@ class MessageOwner(Protocol):
     def finish(self, message: Message) -> None:
         """Send FIN."""
 
-    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> None:
-        """Send REQ with a delay in seconds, None for the default."""
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool, reason: str) -> None:
+        """Send REQ, or NACK with a reason, with a delay in seconds, None for the default."""
 
     def touch(self, message: Message) -> None:
         """Send TOUCH."""
@@ -77,13 +77,16 @@ class Message:
             self._owner.finish(self)
         return DONE
 
-    def requeue(self, delay: float | None = None, *, backoff: bool = True) -> Done:
+    def requeue(self, delay: float | None = None, *, backoff: bool = True, reason: str = "") -> Done:
         """
         Send REQ: deliver the message again after `delay` seconds; None, or a negative number as in the Go client, for
         `default_requeue_delay` times the attempts. With `backoff` the consumer slows down.
+
+        `reason` says why the message could not be handled. Over V3 the broker logs it, and puts it into the dead letter
+        if this was the last delivery; V2 has no place for it.
         """
         if not self.has_responded:
-            self._owner.requeue(self, delay, backoff=backoff)
+            self._owner.requeue(self, delay, backoff=backoff, reason=reason)
         return DONE
 
     def touch(self) -> Done:

@@ -23,6 +23,8 @@ SUBSCRIPTION: Final = 1
 LAST_PING: Final = 0xFFFFFFFF
 """The id of the PING of a consumer that stops: behind its PONG there is no message."""
 MAX_NUMBER: Final = 0xFFFFFFFF
+MAX_REASON_BYTES: Final = 1000
+"""Of a NACK: a dead letter has no more."""
 RANGE: Final = struct.Struct(">QI")
 
 _SIZE = struct.Struct(">I")
@@ -52,9 +54,13 @@ class V3Commands:
         """FIN: the message is finished."""
         return codec.frame_of(codec.FIN, SUBSCRIPTION, _range(message_id))
 
-    def req(self, message_id: bytes, delay_ms: int) -> bytes:
-        """REQ: deliver the message again after `delay_ms`."""
-        return codec.frame_of(codec.REQ, SUBSCRIPTION, _SIZE.pack(delay_ms) + _range(message_id))
+    def req(self, message_id: bytes, delay_ms: int, reason: str = "") -> bytes:
+        """REQ: deliver the message again after `delay_ms`; with a reason NACK."""
+        if not reason:
+            return codec.frame_of(codec.REQ, SUBSCRIPTION, _SIZE.pack(delay_ms) + _range(message_id))
+        text = reason.encode("utf-8", "replace")[:MAX_REASON_BYTES].decode("utf-8", "ignore").encode()
+        payload = _SIZE.pack(delay_ms) + _SIZE_2.pack(len(text)) + text + _range(message_id)
+        return codec.frame_of(codec.NACK, SUBSCRIPTION, payload)
 
     def touch(self, message_id: bytes) -> bytes:
         """TOUCH: restart the timeout of the message."""

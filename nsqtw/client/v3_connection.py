@@ -49,7 +49,7 @@ _CONFIRMED: Final = struct.Struct(">IIQI")
 _PAIR: Final = struct.Struct(">II")
 _SIZE: Final = struct.Struct(">I")
 _SIZE_2: Final = struct.Struct(">H")
-_CONFIRM_HEAD: Final = codec.confirm([0])[: -_PAIR.size]
+_CONFIRM_HEAD: Final = codec.confirm(0, 1)[: -_PAIR.size]
 
 
 class V3Connection:

@@ -89,6 +89,11 @@ class _Run:
         first = self.number & SEQUENCE_MASK
         return range(first, first + count)
 
+    def is_consecutive(self, count: int) -> bool:
+        """Return whether each of the first `count` ids follows the one before it. Ids ascend."""
+        ids = self.ids
+        return ids is None or count == 1 or int(ids[self.taken + count - 1], 16) == self.number + count - 1
+
     def joined(self, count: int, separator: bytes) -> bytes:
         """Return the first `count` ids as one text."""
         if self.ids is None:
@@ -183,10 +188,15 @@ class InFlight:
 
     def begins_with(self, number: int, count: int) -> bool:
         """Return whether `count` messages from the id `number` on are what `finish_next` would finish."""
-        if not self._runs or self._runs[0].number != number or count > self._runs[0].count:
-            return False
-        run = self._runs[0]
-        return run.ids is None or count == 1 or int(run.ids[run.taken + count - 1], 16) == number + count - 1
+        for run in self._runs:
+            part = min(run.count, count)
+            if run.number != number or not run.is_consecutive(part):
+                return False
+            number += part
+            count -= part
+            if not count:
+                return True
+        return False
 
     def next_runs(self, limit: int) -> Iterator[Sequence[int]]:
         """Return the sequences of the same messages, as they were delivered together."""

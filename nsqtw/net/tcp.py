@@ -57,6 +57,10 @@ one gets no byte before TLS then: its clients begin with the handshake.
 TURN_BYTES: Final = 1024 * 1024
 """Decompressed bytes that a session is given in one turn."""
 
+MAX_JOINED: Final = 64 * 1024
+"""Bytes up to which the pieces of an output are joined: more of them take longer to copy than to send one by one."""
+MAX_PIECES: Final = 64
+"""Pieces that are sent without being joined. The kernel takes 1,024."""
 _BAD_PROTOCOL: Final = b"E_BAD_PROTOCOL"
 _NEEDS_TLS: Final = b"E_INVALID the connection must begin with TLS"
 _STARTS_TLS_ITSELF: Final = b"E_INVALID V2 turns to TLS with IDENTIFY, not before the magic"
@@ -89,7 +93,9 @@ class BrokerConnection(Flushable):
         self._is_plain = False
         """Whether the transport is Twisted's socket transport, without TLS or compression."""
         self._send: Any = None
-        """The socket's `send`, while it is plain."""
+        """The socket's `send`, while it is plain,"""
+        self._send_pieces: Any = None
+        """and its `sendmsg`."""
         self._may_lag = False
         """Whether the transport may still have output."""
         self._compression: Compression | None = None
@@ -123,6 +129,7 @@ class BrokerConnection(Flushable):
         self._is_plain = isinstance(self.transport, SocketConnection)
         if self._is_plain:
             self._send = self.transport.socket.send
+            self._send_pieces = self.transport.socket.sendmsg
         self.transport.registerProducer(self, True)
         self._factory.connections.add(self)
         self._began = self._pump.now()
@@ -216,7 +223,12 @@ class BrokerConnection(Flushable):
             self._upgrade(upgrade)
             out = session.data_to_send()
         if out:
-            self._write(out[0] if len(out) == 1 else b"".join(out))
+            if len(out) == 1:
+                self._write(out[0])
+            elif len(out) <= MAX_PIECES and sum(map(len, out)) > MAX_JOINED:
+                self._write_pieces(out)
+            else:
+                self._write(b"".join(out))
         if session.closing:
             if session.refused and self._end is None:
                 self._limits.rejections.record(session.refused, self._remote)
@@ -307,8 +319,7 @@ class BrokerConnection(Flushable):
         two more system calls and another round, which for an OK is more than making it.
         """
         if not self._is_watched:
-            self._is_watched = True
-            self._limits.sweeper.join(self)
+            self._watch()
         if self._compression is not None:
             data = self._compression.compress(data)
         if self._is_plain and not (self._may_lag and self._lags()):
@@ -321,6 +332,26 @@ class BrokerConnection(Flushable):
             data = data[written:]
             self._may_lag = True
         self.transport.write(data)
+
+    def _write_pieces(self, pieces: list[bytes]) -> None:
+        """Write pieces that are large together as `_write` does, without joining them first if that can be avoided."""
+        if self._compression is not None or not self._is_plain or (self._may_lag and self._lags()):
+            self._write(b"".join(pieces))
+            return
+        if not self._is_watched:
+            self._watch()
+        try:
+            written: int = self._send_pieces(pieces)
+        except OSError:
+            written = 0
+        if written < sum(map(len, pieces)):
+            self._may_lag = True
+            self.transport.write(b"".join(pieces)[written:])
+
+    def _watch(self) -> None:
+        """Have the sweeper check from now on whether the peer reads."""
+        self._is_watched = True
+        self._limits.sweeper.join(self)
 
     def _lags(self) -> bool:
         """Return whether the transport still has something to write of what it was given."""

@@ -112,6 +112,29 @@ def equal_messages(buffer: bytes, offset: int, count: int, max_msg_size: int) ->
     return messages
 
 
+def equal_messages_in(packed: bytes, start: int, stop: int, max_msg_size: int) -> list[bytes] | None:
+    """The messages that are `packed[start:stop]` if they have one size, which is allowed; else None."""
+    if stop - start < SIZE_BYTES:
+        return None
+    stride = SIZE_BYTES + unpack_size(packed, start)[0]
+    if stride <= SIZE_BYTES or (stop - start) % stride:
+        return None
+    return equal_messages(packed, start, (stop - start) // stride, max_msg_size)
+
+
+def messages_in(packed: bytes, start: int, stop: int) -> list[bytes]:
+    """The messages that are `packed[start:stop]`, of any sizes. ValueError when it is not messages."""
+    offset = start
+    while offset < stop:
+        if stop - offset < SIZE_BYTES:
+            raise ValueError("the size of a message is incomplete")
+        size = unpack_size(packed, offset)[0]
+        offset += SIZE_BYTES + size
+        if size < 0 or offset > stop:
+            raise ValueError("a message is larger than what there is of it")
+    return messages_of(packed[start:stop])
+
+
 def bytes_of_equal(messages: list[bytes]) -> int:
     """Return how many bytes messages of one size take up in an MPUB."""
     return len(messages) * (SIZE_BYTES + len(messages[0])) if messages else 0

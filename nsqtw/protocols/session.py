@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from mypy_extensions import mypyc_attr
+
 from nsqtw.core.timers import Timer
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, Assigned, BytesLike, IBroker, IProtocol, ISteppedProtocol
@@ -24,13 +26,29 @@ STEP_BYTES: Final = 16 * 1024
 """Bytes that a session of another class is given at once."""
 
 
+# Where this is compiled (setup.py), classes of others still may inherit from it.
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PublishAnswer:
-    """What may be given as `answered` of `IBroker.publish` in place of a function: compiled code calls it directly."""
+    """
+    What may be given as `answered` of a publish in place of a function, one for each publish: compiled code calls it
+    directly, and the broker notes in it what it has to know of the publish, so that no other object is made.
+    """
 
-    __slots__ = ()
+    __slots__ = ("assigned", "broker", "count", "held_bytes", "topic", "verb")
+    broker: SessionBroker
+    verb: bytes
+    topic: str
+    count: int
+    assigned: Assigned | None
+    held_bytes: int
 
     def answer(self, error: ClientError | None) -> None:
+        """The messages are stored, or the publish is refused."""
         raise NotImplementedError
+
+    def __call__(self, error: Exception | None) -> None:
+        """Waiter API. Used by the broker only, as the attributes are. Quicker than a method, which would be bound."""
+        self.broker.committed(self, error)
 
 
 class SessionBroker:
@@ -38,6 +56,10 @@ class SessionBroker:
 
     def __init__(self) -> None:
         self.is_waiting = False
+
+    def committed(self, answer: PublishAnswer, error: Exception | None) -> None:
+        """The result of the commit of a publish is known. Called by its PublishAnswer."""
+        raise NotImplementedError
 
     def publish(
         self,
@@ -53,6 +75,18 @@ class SessionBroker:
     ) -> None:
         raise NotImplementedError
 
+    def publish_packed(
+        self,
+        topic: str,
+        packed: BytesLike,
+        start: int,
+        stop: int,
+        answered: Answered | PublishAnswer,
+        now: float,
+        assigned: Assigned | None = None,
+    ) -> None:
+        raise NotImplementedError
+
     def had_no_effect(self, now: float) -> None:
         raise NotImplementedError
 
@@ -64,6 +98,7 @@ def session_broker(broker: IBroker) -> SessionBroker:
     return broker
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Session(Timer):
     """
     See IProtocol and ISteppedProtocol. A session may be on the agenda.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ from nsqtw.client.options import ClientOptions
 from nsqtw.client.v3_commands import V3Commands
 from nsqtw.client.v3_connection import V3Connection
 from nsqtw.errors import ConnectFailed, OptionError, Refused
+from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.factory import V3Factory
 from nsqtw.testing import Broker, broker
 from nsqtw.testing.protocols import SECRET, Connection, SessionHarness
@@ -37,6 +39,13 @@ def create(nsqd: Broker, topic: str, channel: str) -> None:
     """Make a channel before anything is published."""
     for words in (f"topic/create?topic={topic}", f"channel/create?topic={topic}&channel={channel}"):
         urllib.request.urlopen(f"http://{nsqd.http_address}/{words}", data=b"").close()
+
+
+def set_policy(nsqd: Broker, topic: str, channel: str, settings: dict[str, object]) -> None:
+    """Set policies of a channel."""
+    url = f"http://{nsqd.http_address}/v2/channel/policy?topic={topic}&channel={channel}"
+    request = urllib.request.Request(url, json.dumps(settings).encode(), method="PUT")
+    urllib.request.urlopen(request).close()
 
 
 def test_it_speaks_v3_like_v2(loop: Loop, nsqd: Broker, topic: str) -> None:
@@ -90,6 +99,42 @@ def test_headers_reach_consumers_of_both_protocols(loop: Loop, nsqd: Broker, top
             assert found == (wanted if options else dict.fromkeys(wanted, {}))
 
     loop.run(test)
+
+
+@pytest.mark.parametrize("protocol", ["V3", "V2"])
+def test_a_dead_letter_has_the_last_reason(loop: Loop, nsqd: Broker, topic: str, protocol: str) -> None:
+    async def test() -> None:
+        create(nsqd, topic, "c")
+        set_policy(nsqd, topic, "c", {"max_attempts": 2})
+        async with loop.producer(nsqd.tcp_address) as producer:
+            await producer.multi_publish(topic, [b"raises", b"requeued"])
+
+        def handle(message: Message) -> None:
+            if message.body == b"raises":
+                raise ValueError(f"attempt {message.attempts}")
+            message.requeue(0, backoff=False, reason=f"Zoë said no\n{message.attempts} times")
+
+        options = {"protocol": protocol, "default_requeue_delay": 0.0, "max_backoff_duration": 0.0}
+        reasons = {}
+        async with loop.consumer(topic, "c", handle, nsqd=nsqd.tcp_address, **options):
+            async with loop.consumer(f"{topic}.dead", "c", nsqd=nsqd.tcp_address, protocol="V3") as letters:
+                async for message in letters:
+                    reasons[message.body] = message.headers.get("nsq-dead-detail")
+                    await message.finish()
+                    if len(reasons) == 2:
+                        break
+        told = {b"raises": "ValueError('attempt 2')", b"requeued": "Zoë said no 2 times"}
+        assert reasons == (told if protocol == "V3" else dict.fromkeys(told))
+
+    loop.run(test)
+
+
+def test_a_reason_is_cut_between_characters() -> None:
+    written = V3Commands(ClientOptions()).req(b"0" * 15 + b"1", 7, "é" + "x" * 997 + "éé")
+    size = 2 + 997
+    assert written[4] == codec.NACK and len(written) == codec.HEAD_BYTES + 4 + 2 + size + codec.RANGE_BYTES
+    frame = codec.Frame(codec.NACK, 0, 1, written, codec.HEAD_BYTES, len(written))
+    assert codec.read_ranges(frame, 10) == ([(1, 1)], 0.007, "é" + "x" * 997)
 
 
 def test_v2_cannot_publish_headers(loop: Loop, nsqd: Broker, topic: str) -> None:

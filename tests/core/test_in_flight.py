@@ -148,6 +148,11 @@ class Table(RuleBasedStateMachine):
     def the_next_are_the_youngest_in_order(self) -> None:
         told = self.flight.next_ids(len(self.known), b" ").split()
         assert told == [*self.known][len(self.known) - len(told) :]
+        number = int(told[0], 16) if told else NODE
+        in_range = [at for at, message_id in enumerate(told) if int(message_id, 16) == number + at]
+        longest = next((count for count, at in enumerate(in_range) if count != at), len(in_range))
+        wanted = [count <= longest for count in range(1, len(told) + 2)]
+        assert [self.flight.begins_with(number, count) for count in range(1, len(told) + 2)] == wanted
 
 
 TestTable = Table.TestCase

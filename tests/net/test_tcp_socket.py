@@ -6,6 +6,7 @@ import gc
 import socket
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from twisted.internet.address import UNIXAddress
@@ -13,7 +14,8 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 
-from nsqtw.net.tcp import BrokerConnection
+from nsqtw.net.tcp import MAX_PIECES, BrokerConnection
+from nsqtw.protocols.session import Session
 from tests.net.test_tcp import OK, Edge, FakeReactor, body
 from tests.wire import ANSWER_SECONDS
 
@@ -107,6 +109,47 @@ def test_what_waits_in_the_transport_is_written_first_and_then_the_socket_is_wri
     assert pair.client.recv(100) == OK * 3
     pair.publish(PUB)
     assert (pair.transport._tempDataBuffer, pair.client.recv(100)) == ([], OK)
+
+
+class Large(Session):
+    """A session with output in large pieces."""
+
+    closing = is_behind = False
+    wants_data = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+
+    def data_to_send(self) -> list[Any]:
+        pieces, self.pieces = self.pieces, []
+        return [*pieces]
+
+    def pause_delivery(self) -> None: ...
+
+    def resume_delivery(self, now: float) -> None: ...
+
+
+@pytest.mark.parametrize("count", [2, 3, MAX_PIECES + 1])
+@pytest.mark.parametrize("is_clogged", [False, True])
+def test_large_pieces_are_written_in_order_however_little_the_socket_takes(
+    pair: Pair, count: int, is_clogged: bool
+) -> None:
+    pair.publish(b"  V2" + PUB)
+    assert pair.client.recv(100) == OK
+    session = pair.connection._session = Large()
+    left = pair.clog() if is_clogged else 0
+    sent = b""
+    for turn in range(3):
+        session.pieces = [bytes([turn, number]) * 40_000 for number in range(count)]
+        sent += b"".join(session.pieces)
+        pair.connection.flush(0.0)
+    pair.unclog(left)
+    received = b""
+    while len(received) < len(sent):
+        pair.transport.doWrite()
+        received += pair.client.recv(1 << 20)
+    assert received == sent and not pair.transport.dataBuffer
 
 
 def test_what_is_answered_when_the_connection_is_lost_does_no_harm(pair: Pair) -> None:

@@ -13,7 +13,7 @@ from zope.interface.verify import verifyObject
 from nsqtw.errors import AuthRefused, ClientError
 from nsqtw.interfaces import IBroker, IChannel, IConsumer, IProtocol, IProtocolFactory
 from nsqtw.protocols.guarded import MAX_WAITING, ClientBroker
-from nsqtw.protocols.session import SessionAdapter
+from nsqtw.protocols.session import PublishAnswer, SessionAdapter
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.testing.protocols import IDENTITY, SECRET, Connection, ProtocolContract, SessionHarness
 from tests.protocols.dialogue import cut_frames, pub, sized
@@ -187,6 +187,72 @@ def test_a_publish_to_a_full_channel_is_refused(guarded: Guarded) -> None:
     guarded.turn()
     refusal = "E_PUB_FAILED PUB failed channel c has reached its max_depth"
     assert guarded.answers == [refusal, "OK"]
+
+
+def packed(*bodies: bytes) -> bytes:
+    """Messages, behind two bytes and before one that do not belong to them."""
+    return b"--" + b"".join([sized(body) for body in bodies]) + b"-"
+
+
+@pytest.mark.parametrize(
+    "bodies, answer",
+    [
+        ([b"one"], "OK"),
+        ([b"one", b"two"], "OK"),
+        ([b"one", b"seven", b"two"], "OK"),
+        ([], "E_BAD_BODY MPUB invalid message count 0"),
+        ([b""], "E_BAD_MESSAGE PUB invalid message body size 0"),
+        ([b"", b""], "E_BAD_MESSAGE MPUB invalid message(0) body size 0"),
+        ([b"x" * 101], "E_BAD_MESSAGE PUB message too big 101 > 100"),
+        ([b"x" * 101] * 2, "E_BAD_MESSAGE MPUB message too big 101 > 100"),
+        ([b"x" * 100] * 10, "E_BAD_BODY MPUB body too big 1044 > 1000"),
+        ([b"x" * 100] * 9, "OK"),
+    ],
+)
+@pytest.mark.parametrize("like", [bytes, memoryview])
+def test_packed_messages_are_published_as_others(guarded: Guarded, bodies: list[bytes], answer: str, like: Any) -> None:
+    consumer = guarded.get()
+    consumer.ready(100)
+    given = packed(*bodies)
+    for _ in range(2):  # the second time the topic is known
+        guarded.broker.publish_packed("t", like(given), 2, len(given) - 1, guarded.answered, guarded.stage.now)
+        guarded.turn()
+    assert guarded.answers == ["OK", answer, answer]
+    assert [message.body for message in guarded.messages] == (bodies * 2 if answer == "OK" else [])
+
+
+@pytest.mark.parametrize("given", [b"\0\0\0", b"\0\0\0\5four", b"\0\0\0\1xx", b"\xff\xff\xff\xff", b"\x80\0\0\0xxxx"])
+def test_bytes_that_are_no_messages_are_a_mistake_of_the_author(guarded: Guarded, given: bytes) -> None:
+    with pytest.raises(ValueError):
+        guarded.broker.publish_packed("t", given, 0, len(given), guarded.answered, guarded.stage.now)
+    assert guarded.answers == []
+
+
+class Told(PublishAnswer):
+    """An answer of a third party."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self._answers = answers
+
+    def answer(self, error: ClientError | None) -> None:
+        self._answers.append("OK" if error is None else str(error))
+
+
+def test_a_publish_is_answered_by_an_object_of_a_class_of_others(guarded: Guarded) -> None:
+    def told() -> Told:
+        return Told(guarded.answers)
+
+    now, messages = guarded.stage.now, packed(b"one", b"two")
+    for _ in range(2):  # the second time the topic is known
+        guarded.broker.publish("t", [b"one"], 0, told(), now)
+        guarded.broker.publish_packed("t", messages, 2, len(messages) - 1, told(), now)
+        guarded.turn()
+    guarded.broker.publish("t", [b""], 0, told(), now)
+    guarded.stage.broker.topic("t").channel("c", now).set_policy({"max_depth": 1})
+    guarded.broker.publish("t", [b"one"], 0, told(), now)
+    refusal = "E_PUB_FAILED PUB failed channel c has reached its max_depth"
+    assert guarded.answers == [*["OK"] * 4, "E_BAD_MESSAGE PUB invalid message body size 0", refusal]
+    assert guarded.broker.published.by_topic() == {"t": 6}
 
 
 def test_what_is_no_bytes_is_a_mistake_of_the_author(guarded: Guarded) -> None:

@@ -9,7 +9,7 @@ from zope.interface import implementer
 from zope.interface.interface import Method
 
 from nsqtw.interfaces import IProtocol
-from nsqtw.protocols.session import MAX_BYTES, SessionAdapter, session_of
+from nsqtw.protocols.session import MAX_BYTES, Session, SessionAdapter, session_of
 from tests.protocols.dialogue import V2Harness
 
 
@@ -46,6 +46,22 @@ class Recorded:
 def test_a_session_of_v2_is_taken_as_it_is() -> None:
     session = V2Harness().connect().session
     assert session_of(session) is session
+
+
+class Silent(Session):
+    """A session of a third party that the connection calls directly."""
+
+    closing = False
+    wants_data = 1
+
+    def data_to_send(self) -> list[Any]:
+        return [b"said"]
+
+
+def test_so_is_one_of_a_class_of_others_that_inherits_from_session() -> None:
+    session: Session = Silent()
+    assert session_of(session) is session
+    assert (session.closing, session.wants_data, session.data_to_send()) == (False, 1, [b"said"])
 
 
 def test_all_is_passed_on_to_one_of_another_class() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.factory import V3Factory
 from nsqtw.testing.protocols import SECRET, Connection, ProtocolContract2, SessionHarness
 from tests.protocols import v3_frames as v3
@@ -235,6 +236,32 @@ def test_single_fins_that_come_together_are_one_run(client: Client) -> None:
     assert client.says(*(v3.fin(9, (first + number, 1)) for number in (9, 7))) == []
     (channel,) = client.stage.broker.topics["t"].channels.values()
     assert (channel.finish_count, channel.in_flight_count) == (8, 2)
+
+
+@pytest.mark.parametrize("first", [0xFE, 0xFFFE, 0xFFFFFE, 2**40 - 2])
+def test_single_fins_are_one_run_whatever_their_numbers(first: int) -> None:
+    reader = codec.FrameReader()
+    reader.feed(b"".join([v3.fin(9, (first + number, 1)) for number in range(5)]))
+    fin = reader.next_frame()
+    assert fin is not None and reader.next_fins(fin, first) == [(first + 1, 4)]
+    assert reader.next_frame() is None and reader.unfinished_bytes == 0
+
+
+def test_single_fins_are_one_run_between_deliveries(client: Client) -> None:
+    client.says(v3.subscribe(9, credit=2500))
+    sent: list[int] = []
+    for _ in range(4):  # a delivery each
+        client.stage.now += 1
+        sent += [one.id for one in delivered(client.says(*(v3.publish(1, [b"x"] * 100) for _ in range(6))))]
+    assert sent == [*range(sent[0], sent[0] + 2400)]
+    (channel,) = client.stage.broker.topics["t"].channels.values()
+    for count, left in ((700, 1700), (1699, 1)):
+        assert client.says(*(v3.fin(9, (one, 1)) for one in sent[:count])) == []
+        assert channel.in_flight_count == left
+        del sent[:count]
+    (failed,) = client.says(*(v3.fin(9, (sent[0] + number, 1)) for number in range(3)))
+    assert [*struct.iter_unpack(">QI", failed.payload[-12:])] == [(sent[0] + 1, 2)]
+    assert channel.finish_count == 2400
 
 
 def test_a_nack_says_why(client: Client) -> None:

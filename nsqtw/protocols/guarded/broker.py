@@ -15,6 +15,7 @@ from zope.interface import classImplements, implementer
 from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
 from nsqtw.core.client import Client
+from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
 from nsqtw.protocols.access import ClientAccess
@@ -22,17 +23,19 @@ from nsqtw.protocols.guarded.commands import Asking, Call, Command, CommandQueue
 from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
 from nsqtw.protocols.guarded.messages import Batch, Message
 from nsqtw.protocols.guarded.publish import (
+    FunctionAnswer,
     Headers,
     Publish,
-    Stored,
+    begin,
     bytes_of,
     check_bodies,
     checked_delays,
     checked_headers,
+    failure_of,
     put_runs,
-    tell,
 )
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
+from nsqtw.protocols.mpub import SIZE_BYTES, equal_messages_in, messages_in
 from nsqtw.protocols.parameters import checked_name
 from nsqtw.protocols.replies import Replies, ReplySlot
 from nsqtw.protocols.session import PublishAnswer, SessionBroker
@@ -94,8 +97,12 @@ class ClientBroker(SessionBroker):
         self._has_subscribed = False
         """Whether `subscribe` was called, which can be done once."""
         self._unstored_bytes = 0
+        self._max_msg_size = int(broker.options.max_msg_size)
+        self._max_body_size = int(broker.options.max_body_size)
         self._checked_topic: str | None = None
         """The name that was checked last: most publishers publish to one topic."""
+        self._last_topic: Topic | None = None
+        """The topic that was published to last."""
 
     # -- IBroker: about the connection
 
@@ -122,12 +129,12 @@ class ClientBroker(SessionBroker):
     @property
     def max_msg_size(self) -> int:
         """IBroker API."""
-        return int(self._options.max_msg_size)
+        return self._max_msg_size
 
     @property
     def max_body_size(self) -> int:
         """IBroker API."""
-        return int(self._options.max_body_size)
+        return self._max_body_size
 
     @property
     def max_ready_count(self) -> int:
@@ -282,47 +289,89 @@ class ClientBroker(SessionBroker):
     ) -> None:
         """IBroker API."""
         commands = self._commands
-        delays_ms: Sequence[int] = _NO_DELAY
-        encoded: list[bytes] | None = None
+        answer = answered if isinstance(answered, PublishAnswer) else FunctionAnswer(answered)
         if (
-            len(bodies) == 1
+            isinstance(bodies, list)
+            and len(bodies) == 1
             and isinstance(body := bodies[0], bytes)
-            and 0 < len(body) <= self._options.max_msg_size
-            and topic == self._checked_topic
-            and not delay
+            and 0 < len(body) <= self._max_msg_size
             and headers is None
             and delays is None
-        ):  # most publishes; the other branch finds the same
-            verb, taken = b"PUB", [body]
-            known = self._topics.get(topic)
-            if known is not None and commands.is_idle and not known.commits_async:
-                commands.now = now
-                known.put(taken, 0, Stored(self, verb, topic, 1, answered, assigned).on_commit, None, "", assigned)
-                return
-        else:
-            taken = bytes_of(bodies)
-            verb = b"DPUB" if delay else b"PUB" if each or len(taken) == 1 else b"MPUB"
-            try:
-                self._check_topic(verb, topic)
-                check_bodies(verb, taken, self._options)
-                if headers is not None:
-                    encoded = checked_headers(verb, headers, len(taken))
-                if delay or delays is not None:
-                    delays_ms = checked_delays(delay, delays, len(taken), self.max_delay)
-            except ClientError as error:
-                self.refused(error)
-                tell(answered, error)
-                return
-        stored = Stored(self, verb, topic, len(taken), answered, assigned)
+            and not delay
+            and (known := self._known_topic(topic)) is not None
+        ):  # most publishes; what follows finds the same
+            begin(answer, self, b"PUB", topic, 1, assigned)
+            commands.now = now
+            known.put(bodies, 0, answer, None, "", assigned)
+            return
+        taken = bytes_of(bodies)
+        verb = b"DPUB" if delay else b"PUB" if each or len(taken) == 1 else b"MPUB"
+        delays_ms: Sequence[int] = _NO_DELAY
+        encoded: list[bytes] | None = None
         try:
+            self._check_topic(verb, topic)
+            check_bodies(verb, taken, self._options)
+            if headers is not None:
+                encoded = checked_headers(verb, headers, len(taken))
+            if delay or delays is not None:
+                delays_ms = checked_delays(delay, delays, len(taken), self.max_delay)
+            begin(answer, self, verb, topic, len(taken), assigned)
             if commands.is_idle:
                 commands.now = now
-                self.put(stored, taken, delays_ms, encoded)
+                self.put(answer, taken, delays_ms, encoded)
             else:
-                commands.take(Publish(self, taken, delays_ms, encoded, stored), now)
+                commands.take(Publish(self, taken, delays_ms, encoded, answer), now)
         except ClientError as error:
             self.refused(error)
-            stored.answer(error)
+            answer.answer(error)
+
+    def publish_packed(
+        self,
+        topic: str,
+        packed: BytesLike,
+        start: int,
+        stop: int,
+        answered: Answered | PublishAnswer,
+        now: float,
+        assigned: Assigned | None = None,
+    ) -> None:
+        """IBroker API."""
+        if not isinstance(packed, bytes):
+            packed = bytes(packed)
+        bodies = equal_messages_in(packed, start, stop, self._max_msg_size)
+        if (
+            bodies is not None
+            and len(bodies) > 1
+            and SIZE_BYTES + stop - start <= self._max_body_size
+            and (known := self._known_topic(topic)) is not None
+        ):
+            answer = answered if isinstance(answered, PublishAnswer) else FunctionAnswer(answered)
+            begin(answer, self, b"MPUB", topic, len(bodies), assigned)
+            self._commands.now = now
+            known.put(bodies, 0, answer, None, "", assigned)
+            return
+        if bodies is None:
+            bodies = messages_in(packed, start, stop)
+        self.publish(topic, bodies, 0.0, answered, now, assigned=assigned)
+
+    def committed(self, answer: PublishAnswer, error: Exception | None) -> None:
+        """SessionBroker API."""
+        if answer.held_bytes:
+            self.hold_bytes(-answer.held_bytes)
+        if error is None:
+            self.published.add(answer.topic, answer.count)
+            answer.answer(None)
+        else:
+            failure = failure_of(answer.verb.decode(), error)
+            self.refused(failure)
+            answer.answer(failure)
+
+    def _known_topic(self, name: str) -> Topic | None:
+        """Return the topic `name` if messages can be put into it at once; None if there is something to do before."""
+        topic = self._last_topic
+        if topic is None or topic.exiting or topic.name != name:
+            topic = self._last_topic = self._topics.get(name)
+        return None if topic is None or topic.commits_async or not self._commands.is_idle else topic
 
     def _check_topic(self, verb: bytes, topic: str) -> None:
         if topic != self._checked_topic:
@@ -330,19 +379,21 @@ class ClientBroker(SessionBroker):
             checked_name(topic.encode("utf-8", "replace"), code, f"{verb.decode()} topic name")
             self._checked_topic = topic
 
-    def put(self, stored: Stored, bodies: list[bytes], delays: Sequence[int], headers: list[bytes] | None) -> None:
+    def put(
+        self, answer: PublishAnswer, bodies: list[bytes], delays: Sequence[int], headers: list[bytes] | None
+    ) -> None:
         """An allowed publish. ClientError."""
-        topic = self._topics.get(stored.topic)
+        topic = self._topics.get(answer.topic)
         is_new = topic is None
         if topic is None:
-            topic = self._access.new_topic(stored.verb.decode(), stored.topic)
+            topic = self._access.new_topic(answer.verb.decode(), answer.topic)
         if topic.commits_async:
-            stored.size = sum(map(len, bodies)) + sum(map(len, headers or ()))
-            self.hold_bytes(stored.size)
+            answer.held_bytes = sum(map(len, bodies)) + sum(map(len, headers or ()))
+            self.hold_bytes(answer.held_bytes)
         if len(delays) == 1:
-            topic.put(bodies, delays[0], stored.on_commit, headers, "", stored.assigned)
+            topic.put(bodies, delays[0], answer, headers, "", answer.assigned)
         else:
-            put_runs(topic, bodies, delays, headers, stored)
+            put_runs(topic, bodies, delays, headers, answer)
         if is_new:
             self._rest_if_full()
 

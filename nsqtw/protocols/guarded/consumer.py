@@ -119,9 +119,11 @@ class ClientConsumer:
 
     def limit_bytes(self, limit: int) -> None:
         """IConsumer API."""
-        self._byte_credit.set_limit(max(0, limit))
-        self._regulate()
-        self._wake()
+        limit = max(0, limit)
+        if limit != self._byte_credit.limit:
+            self._byte_credit.set_limit(limit)
+            self._regulate()
+            self._wake()
 
     def finish(self, message_id: BytesLike, now: float) -> None:
         """IConsumer API."""

@@ -20,12 +20,10 @@ from nsqtw.message_headers import NO_HEADERS, check_encoded, check_known, decode
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
-from nsqtw.protocols.session import PublishAnswer
+from nsqtw.protocols.session import PublishAnswer, SessionBroker
 
 if TYPE_CHECKING:
     from nsqtw.protocols.guarded.broker import ClientBroker
-
-_ONLY_BYTES = {bytes}
 
 Headers = Mapping[str, str] | bytes
 """The headers of one message, as names and values or encoded."""
@@ -34,10 +32,10 @@ Headers = Mapping[str, str] | bytes
 class Publish(Command):
     """
     Messages for a topic that wait for their turn: `bodies`, the `headers` of each or None, and the delay of each, in
-    ms; one delay stands for all. `stored` is told the result.
+    ms; one delay stands for all.
     """
 
-    __slots__ = ("_broker", "bodies", "delays", "headers", "stored")
+    __slots__ = ("_answer", "_bodies", "_broker", "_delays", "_headers")
 
     def __init__(
         self,
@@ -45,84 +43,57 @@ class Publish(Command):
         bodies: list[bytes],
         delays: Sequence[int],
         headers: list[bytes] | None,
-        stored: Stored,
+        answer: PublishAnswer,
     ) -> None:
-        self.verb = stored.verb
-        self.topic = stored.topic
+        self.verb = answer.verb
+        self.topic = answer.topic
         self.channel = ""
         self._broker = broker
-        self.bodies = bodies
-        self.delays = delays
-        self.headers = headers
-        self.stored = stored
+        self._bodies = bodies
+        self._delays = delays
+        self._headers = headers
+        self._answer = answer
 
     def execute(self) -> None:
         """Command API."""
-        self._broker.put(self.stored, self.bodies, self.delays, self.headers)
+        self._broker.put(self._answer, self._bodies, self._delays, self._headers)
 
     def refuse(self, error: ClientError) -> None:
         """Command API."""
-        self.stored.answer(error)
+        self._answer.answer(error)
 
 
-class Stored:
-    """
-    The waiter of a publish of `count` messages: it tells `answered` the result of the commit, and `assigned`, if that
-    is not None, the ids of the messages before.
-    """
+class FunctionAnswer(PublishAnswer):
+    """The answer of a publish for which a function was given."""
 
-    __slots__ = ("_answered", "_broker", "assigned", "count", "size", "topic", "verb")
+    __slots__ = ("_answered",)
 
-    def __init__(
-        self,
-        broker: ClientBroker,
-        verb: bytes,
-        topic: str,
-        count: int,
-        answered: Answered | PublishAnswer,
-        assigned: Assigned | None,
-    ) -> None:
-        self._broker = broker
-        self.verb = verb
-        self.topic = topic
-        self.count = count
+    def __init__(self, answered: Answered) -> None:
         self._answered = answered
-        self.assigned = assigned
-        self.size = 0
-        """The bytes that are held until the answer."""
-
-    def on_commit(self, error: Exception | None) -> None:
-        """Answer with the result of the commit."""
-        broker = self._broker
-        if self.size:
-            broker.hold_bytes(-self.size)
-        if error is None:
-            broker.published.add(self.topic, self.count)
-            self.answer(None)
-        else:
-            failure = failure_of(self.verb.decode(), error)
-            broker.refused(failure)
-            self.answer(failure)
 
     def answer(self, error: ClientError | None) -> None:
-        """Tell the session the result."""
-        tell(self._answered, error)
+        """PublishAnswer API."""
+        self._answered(error)
 
 
-def tell(answered: Answered | PublishAnswer, error: ClientError | None) -> None:
-    """Tell a session the result of a publish."""
-    if isinstance(answered, PublishAnswer):
-        answered.answer(error)
-    else:
-        answered(error)
+def begin(
+    answer: PublishAnswer, broker: SessionBroker, verb: bytes, topic: str, count: int, assigned: Assigned | None
+) -> None:
+    """Note in the answer what the broker needs to know of a publish of `count` messages."""
+    answer.broker = broker
+    answer.verb = verb
+    answer.topic = topic
+    answer.count = count
+    answer.assigned = assigned
+    answer.held_bytes = 0
 
 
 class Together:
     """The waiter of several puts that are one publish."""
 
-    def __init__(self, count: int, stored: Stored) -> None:
+    def __init__(self, count: int, answer: PublishAnswer) -> None:
         self._missing = count
-        self._stored = stored
+        self._answer = answer
         self._error: Exception | None = None
         self._ids: list[int] = []
 
@@ -135,24 +106,24 @@ class Together:
         self._missing -= 1
         self._error = self._error or error
         if not self._missing:
-            if self._error is None and self._stored.assigned is not None:
-                self._stored.assigned(self._ids)
-            self._stored.on_commit(self._error)
+            if self._error is None and self._answer.assigned is not None:
+                self._answer.assigned(self._ids)
+            self._answer(self._error)
 
 
 def put_runs(
-    topic: Topic, bodies: list[bytes], delays: Sequence[int], headers: list[bytes] | None, stored: Stored
+    topic: Topic, bodies: list[bytes], delays: Sequence[int], headers: list[bytes] | None, answer: PublishAnswer
 ) -> None:
     """Put messages with different delays into their topic, all or none, in one commit."""
     if topic.bounds is not None:
         overflow = topic.bounds.refusal(bodies, "", is_first=not topic.waiter_count)
         if overflow is not None:
             topic.rejected_count += 1
-            stored.on_commit(overflow)
+            answer(overflow)
             return
     runs = _runs(delays)
-    waiter = Together(len(runs), stored)
-    assigned = None if stored.assigned is None else waiter.on_assigned
+    waiter = Together(len(runs), answer)
+    assigned = None if answer.assigned is None else waiter.on_assigned
     for start, stop in runs:
         of_run = None if headers is None else headers[start:stop]
         topic.put(bodies[start:stop], delays[start], waiter.on_commit, of_run, "", assigned)
@@ -166,12 +137,15 @@ def failure_of(verb: str, error: Exception) -> ClientError:
 
 def bytes_of(bodies: Sequence[BytesLike]) -> list[bytes]:
     """Return the bodies as `bytes`. TypeError for one that is nothing like it."""
-    if set(map(type, bodies)) <= _ONLY_BYTES:
-        return [*bodies]  # type: ignore[list-item]
+    taken: list[bytes] = []
     for body in bodies:
-        if not isinstance(body, bytes | bytearray | memoryview):
+        if isinstance(body, bytes):
+            taken.append(body)
+        elif isinstance(body, bytearray | memoryview):
+            taken.append(bytes(body))
+        else:
             raise TypeError(f"a message body must be bytes, not {type(body).__name__}")
-    return [bytes(body) for body in bodies]
+    return taken
 
 
 def check_bodies(verb: bytes, bodies: list[bytes], options: Options) -> None:
@@ -179,12 +153,14 @@ def check_bodies(verb: bytes, bodies: list[bytes], options: Options) -> None:
     if len(bodies) == 1:
         check_body(verb, len(bodies[0]), options)
         return
+    if verb == b"PUB":
+        limit = options.max_msg_size
+        for body in bodies:
+            if not 0 < len(body) <= limit:
+                check_body(verb, len(body), options)
+        return
     count = len(bodies)
     sizes = [*map(len, bodies)]
-    if verb == b"PUB":
-        for size in {*sizes}:
-            check_body(verb, size, options)
-        return
     check_count(count, options.max_body_size)
     check_total(SIZE_BYTES + SIZE_BYTES * count + sum(sizes), options.max_body_size)
     if min(sizes) <= 0 or max(sizes) > options.max_msg_size:

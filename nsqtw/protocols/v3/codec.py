@@ -13,10 +13,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from nsqtw.errors import ClientError
-from nsqtw.protocols.mpub import equal_messages, messages_of
+from nsqtw.protocols.mpub import equal_messages_in, messages_in
 
 HELLO: Final = 1
 AUTH: Final = 2
@@ -62,31 +62,39 @@ MAX_TEXT: Final = 0xFFFF
 _SIZE_BYTES: Final = 4
 _SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
 _KIND_AT: Final = 4
-_PLAIN_PUBLISH: Final = bytes((PUBLISH, 0, 0, 0))
-"""Type, flags and size of the extension."""
+_PLAIN_PUBLISH: Final = PUBLISH << 24
+"""Type, flags and size of the extension of a PUBLISH, as one number."""
 _MAX_ID: Final = 1 << 63
 _MAX_RUN: Final = 512
 """Frames that are taken together."""
+_MAX_FINS: Final = 2048
+"""FINs that are taken together if they are in the order of delivery."""
 _ONE: Final = b"\0\0\0\1"
-"""The count of a range of one message."""
-_BYTES: Final = [bytes((low,)) for low in range(0x100)]
+"""The count of a range of one message, and of a CONFIRM of one PUBLISH."""
+_LOWS: Final = bytes(range(0x100)) * 0x100
+"""The lowest byte of all numbers of two bytes, in order,"""
+_HIGHS: Final = b"".join([_LOWS[high : high + 1] * 0x100 for high in range(0x100)])
+"""and their highest one."""
+_LOW_AT: Final = HEAD_BYTES + 7
+"""The place of the lowest byte of the id in a FIN of one message."""
 _STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
+_PUBLISH: Final = struct.Struct(">III1sI")
+"""A PUBLISH of one message up to the body, with a topic of no characters."""
 _CONFIRMED: Final = struct.Struct(">IIQI")
 _CREDIT: Final = struct.Struct(">iq")
 _LIMITS: Final = struct.Struct(">IQI")
-_PAIR: Final = struct.Struct(">II")
 _RANGE: Final = struct.Struct(">QI")
 _U32: Final = struct.Struct(">I")
 _U16: Final = struct.Struct(">H")
-unpack_head: Final = _HEAD.unpack_from
+unpack_head: Final[Callable[[bytes, int], tuple[int, int, int, int, int]]] = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
 unpack_range: Final = _RANGE.unpack_from
 unpack_u32: Final = _U32.unpack_from
 unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
-pack_pair: Final = _PAIR.pack
+_PAIR: Final = struct.Struct(">II")
 _CONFIRM_HEAD: Final = pack_head(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0)
 """Of a CONFIRM with one entry."""
 
@@ -115,7 +123,8 @@ class FrameReader:
 
     def __init__(self) -> None:
         self.max_size = HELLO_BYTES
-        self._buffer = b""
+        self.buffer = b""
+        """What was fed last, behind what was left before."""
         self._offset = 0
         self._pieces: list[bytes] = []
         """What came behind the buffer, joined when the frame is complete: a large one is copied once."""
@@ -126,40 +135,37 @@ class FrameReader:
         """Whether there may be another frame."""
         self._topic = b""
         """The topic of most PUBLISH frames, as they have it."""
-        self._unpack_publish: Callable[[bytes, int], tuple[Any, ...]] = unpack_head
-        self._publish_bytes = 0
+        self._unpack_publish: Callable[[bytes, int], tuple[int, int, int, bytes, int]] = _PUBLISH.unpack_from
+        self._publish_bytes = _PUBLISH.size
         """What is before the body in such a frame."""
+        self.number = self.start = self.stop = 0
+        """Of the last frame of `next_publish`."""
 
     @property
     def unfinished_bytes(self) -> int:
         """How many bytes are kept."""
-        return len(self._buffer) - self._offset + self._piece_bytes
+        return len(self.buffer) - self._offset + self._piece_bytes
 
     def feed(self, chunk: bytes) -> None:
         """Take what was read."""
-        if not self._missing and self._offset == len(self._buffer):
-            self._buffer, self._offset, self.has_more = chunk, 0, True
+        if not self._missing and self._offset == len(self.buffer):
+            self.buffer, self._offset, self.has_more = chunk, 0, True
             return
         if self._missing > len(chunk):
             self._missing -= len(chunk)
             self._pieces.append(chunk)
             self._piece_bytes += len(chunk)
             return
-        self._buffer = b"".join((self._buffer[self._offset :], *self._pieces, chunk))
+        self.buffer = b"".join((self.buffer[self._offset :], *self._pieces, chunk))
         self._offset, self._missing, self._piece_bytes, self.has_more = 0, 0, 0, True
         self._pieces.clear()
 
     def next_frame(self) -> Frame | None:
         """Return the next frame; None while it is incomplete. ClientError for one that is none."""
-        buffer, offset = self._buffer, self._offset
+        buffer, offset = self.buffer, self._offset
         if len(buffer) - offset < HEAD_BYTES or self._missing:
             self.has_more = False
             return None
-        size: int
-        kind: int
-        flags: int
-        extension: int
-        number: int
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size
         if size > self.max_size:
@@ -175,49 +181,52 @@ class FrameReader:
         return Frame(kind, flags, number, buffer, offset + HEAD_BYTES + extension, stop)
 
     def expect(self, topic: bytes) -> None:
-        """Have `next_publishes` look for PUBLISH frames for this topic."""
+        """Have `next_publish` look for PUBLISH frames for this topic."""
         self._topic = bytes((len(topic),)) + topic
-        form = struct.Struct(f">I4sI{len(self._topic)}sI")
+        form = struct.Struct(f">III{len(self._topic)}sI")
         self._unpack_publish, self._publish_bytes = form.unpack_from, form.size
 
-    def next_publishes(self) -> tuple[list[int], list[bytes]] | None:
+    def next_publish(self) -> bytes | None:
         """
-        Return correlation ids and bodies of the next PUBLISH frames, which have one message each for the topic that is
-        expected. None when the next frame is another. Most publishers send such frames only.
+        Return the body of the next frame, if it is a PUBLISH without flags for the topic that is expected; None if it
+        is not, or is incomplete. Empty for a PUBLISH of several messages, which are then `buffer[start:stop]`. Its
+        correlation id is `number`. Most publishers send such frames only.
         """
-        buffer, offset, before = self._buffer, self._offset, self._publish_bytes
-        end, start = len(buffer), offset + before
+        buffer, offset = self.buffer, self._offset
+        start, end = offset + self._publish_bytes, len(buffer)
         if start > end or buffer[offset + _KIND_AT] != PUBLISH:
             return None
-        size: int
-        mark: bytes
-        number: int
-        topic: bytes
-        body_size: int
         size, mark, number, topic, body_size = self._unpack_publish(buffer, offset)
         stop = offset + _SIZE_BYTES + size
-        if mark != _PLAIN_PUBLISH or stop > end or topic != self._topic or start + body_size != stop:
+        if mark != _PLAIN_PUBLISH or topic != self._topic or stop > end or size > self.max_size or not body_size:
             return None
+        self.number = number
         self._offset = stop
-        if stop == end:
-            self.has_more = False
-            return [number], [buffer[start:stop]]
-        numbers, bodies = [number], [buffer[start:stop]]
-        stride = stop - offset
-        count = min((end - stop) // stride, _MAX_RUN)
-        head_bytes, begin = HEAD_BYTES - _SIZE_BYTES, offset + HEAD_BYTES
-        if (
+        self.has_more = stop < end
+        if start + body_size == stop:
+            return buffer[start:stop]
+        self.start, self.stop = start - _SIZE_BYTES, stop
+        return b""
+
+    def next_like(self, body: bytes) -> tuple[list[int], list[bytes]]:
+        """
+        Return correlation ids and bodies of the PUBLISH frames that follow the one that `next_publish` has returned as
+        `body`, and are for the same topic and as large. They are taken out.
+        """
+        buffer, offset = self.buffer, self._offset
+        stride = self._publish_bytes + len(body)
+        first, count = offset - stride, min((len(buffer) - offset) // stride, _MAX_RUN)
+        head_bytes, begin, start = HEAD_BYTES - _SIZE_BYTES, first + HEAD_BYTES, first + self._publish_bytes
+        if not (
             count
-            and _repeats(buffer, offset, head_bytes, stride, count)
+            and _repeats(buffer, first, head_bytes, stride, count)
             and _repeats(buffer, begin, start - begin, stride, count)
         ):
-            form = f"{head_bytes}xI{start - begin}x{stop - start}s"
-            fields = _repeated(form, count, stride, buffer, stop)
-            numbers += fields[0::2]
-            bodies += fields[1::2]
-            self._offset = stop + count * stride
-            self.has_more = self._offset < end
-        return numbers, bodies
+            return [], []
+        fields = _repeated(f"{head_bytes}xI{start - begin}x{len(body)}s", count, stride, buffer, offset)
+        self._offset = offset + count * stride
+        self.has_more = self._offset < len(buffer)
+        return fields[0::2], fields[1::2]
 
     def next_fins(self, fin: Frame, first: int) -> list[tuple[int, int]]:
         """
@@ -225,18 +234,19 @@ class FrameReader:
         like it; they are taken out. Most clients answer each message by itself, in the order of delivery: what they
         send then is known, and compared as it is.
         """
-        buffer, offset = self._buffer, self._offset
-        count = min((len(buffer) - offset) // FIN_BYTES, _MAX_RUN)
+        buffer, offset = self.buffer, self._offset
+        count = min((len(buffer) - offset) // FIN_BYTES, _MAX_FINS)
         head = buffer[fin.stop - FIN_BYTES : fin.start]
-        if not count or len(head) != HEAD_BYTES or not buffer.startswith(head, offset) or first >= _MAX_ID:
+        if not count or len(head) != HEAD_BYTES or buffer[offset : offset + HEAD_BYTES] != head or first >= _MAX_ID:
             return []
         number, left = first + 1, count
         while left:
-            low = number & 0xFF
-            part = min(left, 0x100 - low)
-            lead = head + (number >> 8).to_bytes(7, "big")
-            wanted = lead + (_ONE + lead).join(_BYTES[low : low + part]) + _ONE
-            if not buffer.startswith(wanted, offset):
+            low = number & 0xFFFF
+            part = min(left, 0x10000 - low)
+            wanted = bytearray(head + number.to_bytes(8, "big") + _ONE) * part
+            wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + part]
+            wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + part]
+            if buffer[offset : offset + part * FIN_BYTES] != wanted:
                 break
             offset += part * FIN_BYTES
             number += part
@@ -244,6 +254,7 @@ class FrameReader:
         if left < count:
             self._offset = offset
             return [(first + 1, count - left)]
+        count = min(count, _MAX_RUN)
         fields = _repeated("12sQI", count, FIN_BYTES, buffer, offset)
         if fields[0::3].count(head) != count or fields[2::3].count(1) != count:
             return []
@@ -252,7 +263,7 @@ class FrameReader:
 
     def forget(self) -> None:
         """Nothing more is read."""
-        self._buffer, self._offset, self._missing = b"", 0, 0
+        self.buffer, self._offset, self._missing = b"", 0, 0
         self._pieces.clear()
         self._piece_bytes = 0
 
@@ -287,35 +298,31 @@ def _format(form: str, count: int) -> struct.Struct:
 # -- what clients send
 
 
-class Published(NamedTuple):
-    """A PUBLISH."""
-
-    topic: bytes
-    bodies: list[bytes]
-    headers: list[bytes] | None
-    delays: list[float] | None
-    """Seconds."""
+def read_topic(frame: Frame) -> tuple[bytes, int]:
+    """Return the topic of a PUBLISH, and the offset behind it. ClientError."""
+    return _short(frame, frame.start, PUBLISH)
 
 
-def read_publish(frame: Frame, max_msg_size: int) -> Published:
-    """Read a PUBLISH. ClientError."""
-    buffer, stop = frame.buffer, frame.stop
-    topic, offset = _short(frame, frame.start, PUBLISH)
-    table: list[bytes] | None = None
+def read_publish(
+    frame: Frame, offset: int, max_msg_size: int
+) -> tuple[list[bytes], list[bytes] | None, list[float] | None]:
+    """Return bodies, encoded headers and delays in seconds of a PUBLISH, from behind the topic on. ClientError."""
+    headers: list[bytes] | None = None
     delays: list[float] | None = None
-    if frame.flags:
-        table_at = 0
-        if frame.flags & HEADERS:
-            table_at, offset = offset, _end_of_table(frame, offset)
-        if frame.flags & DELAYS:
-            delays, offset = _delays(frame, offset)
-        bodies = _bodies(frame, offset, max_msg_size)
-        if table_at:
-            table = _header_table(frame, table_at, len(bodies))
-        return Published(topic, bodies, table, delays)
-    if stop - offset >= _SIZE_BYTES and _U32.unpack_from(buffer, offset)[0] == stop - offset - _SIZE_BYTES:
-        return Published(topic, [buffer[offset + _SIZE_BYTES : stop]], table, delays)
-    return Published(topic, _bodies(frame, offset, max_msg_size), table, delays)
+    table_at = 0
+    if frame.flags & HEADERS:
+        table_at, offset = offset, _end_of_table(frame, offset)
+    if frame.flags & DELAYS:
+        delays, offset = _delays(frame, offset)
+    bodies = equal_messages_in(frame.buffer, offset, frame.stop, max_msg_size)
+    if bodies is None:
+        try:
+            bodies = messages_in(frame.buffer, offset, frame.stop)
+        except ValueError:
+            raise invalid(PUBLISH) from None
+    if table_at:
+        headers = _header_table(frame, table_at, len(bodies))
+    return bodies, headers, delays
 
 
 def read_subscribe(frame: Frame) -> tuple[bytes, bytes, int, int, int]:
@@ -430,27 +437,6 @@ def _delays(frame: Frame, offset: int) -> tuple[list[float], int]:
     return [delay / 1000 for (delay,) in _U32.iter_unpack(frame.buffer[start:end])], end
 
 
-def _bodies(frame: Frame, offset: int, max_msg_size: int) -> list[bytes]:
-    """Return the messages of a PUBLISH. Their sizes are checked by the broker. ClientError."""
-    buffer, stop = frame.buffer, frame.stop
-    if stop - offset >= _SIZE_BYTES:
-        stride = _SIZE_BYTES + unpack_u32(buffer, offset)[0]
-        count, rest = divmod(stop - offset, stride)
-        if not rest:
-            messages = equal_messages(buffer, offset, count, max_msg_size)
-            if messages is not None:
-                return messages
-    content = buffer[offset:stop]
-    position, end = 0, len(content)
-    while position < end:
-        if end - position < _SIZE_BYTES:
-            raise invalid(PUBLISH)
-        position += _SIZE_BYTES + _U32.unpack_from(content, position)[0]
-    if position > end:
-        raise invalid(PUBLISH)
-    return messages_of(content)
-
-
 # -- what the broker sends
 
 
@@ -459,21 +445,16 @@ def frame_of(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> by
     return pack_head(_SIZE_BEYOND_PAYLOAD + len(payload), kind, flags, 0, number) + payload
 
 
-def confirm(numbers: list[int]) -> bytes:
-    """Return a CONFIRM of PUBLISH frames, at least one."""
-    if len(numbers) == 1:
-        return _CONFIRM_HEAD + pack_pair(numbers[0], 1)
-    first = number = numbers[0]
-    if numbers == list(range(first, first + len(numbers))):
-        return _CONFIRM_HEAD + pack_pair(first, len(numbers))
-    entries: list[bytes] = []
-    for following in numbers[1:]:
-        if following != number + 1:
-            entries.append(_PAIR.pack(first, number - first + 1))
-            first = following
-        number = following
-    entries.append(_PAIR.pack(first, number - first + 1))
-    return frame_of(CONFIRM, 0, b"".join(entries))
+def confirm(first: int, count: int) -> bytes:
+    """Return a CONFIRM of the PUBLISH frames `first` to `first + count - 1`."""
+    if count == 1:
+        return _CONFIRM_HEAD + first.to_bytes(4, "big") + _ONE
+    return _CONFIRM_HEAD + _PAIR.pack(first, count)
+
+
+def confirm_several(entries: Sequence[tuple[int, int]]) -> bytes:
+    """Return a CONFIRM of PUBLISH frames, as pairs of the first one and the number of them."""
+    return frame_of(CONFIRM, 0, b"".join([_PAIR.pack(*entry) for entry in entries]))
 
 
 def confirm_with_ids(entries: Sequence[tuple[int, list[int]]]) -> bytes:

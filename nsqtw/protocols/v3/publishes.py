@@ -1,5 +1,5 @@
 """
-PUBLISH frames of one message each that came together, or one frame of any number: what becomes of them.
+What becomes of PUBLISH frames: the answers of the broker, and the CONFIRM for those that came since the last one.
 
 Performance: one object per publish.
 """
@@ -10,32 +10,87 @@ from typing import TYPE_CHECKING
 
 from nsqtw.errors import ClientError
 from nsqtw.protocols.session import PublishAnswer
+from nsqtw.protocols.v3 import codec
 
 if TYPE_CHECKING:
     from nsqtw.protocols.v3.session import V3Session
 
 
+class Confirms:
+    """The PUBLISH frames that are stored and not confirmed yet: the last `count` are consecutive, from `first` on."""
+
+    __slots__ = ("_earlier", "count", "first")
+
+    def __init__(self) -> None:
+        self.first = self.count = 0
+        self._earlier: list[tuple[int, int]] = []
+        """`first` and `count` of those before."""
+
+    def add(self, number: int) -> None:
+        """This one is stored."""
+        if number == self.first + self.count:
+            self.count += 1
+            return
+        if self.count:
+            self._earlier.append((self.first, self.count))
+        self.first, self.count = number, 1
+
+    def add_run(self, numbers: list[int]) -> None:
+        """These are stored, one at least."""
+        self.add(numbers[0])
+        following = self.first + self.count
+        if numbers[1:] == [*range(following, following + len(numbers) - 1)]:
+            self.count += len(numbers) - 1
+        else:
+            for number in numbers[1:]:
+                self.add(number)
+
+    def take(self) -> bytes:
+        """Return the CONFIRM; there is something to confirm."""
+        first, count, earlier = self.first, self.count, self._earlier
+        self.count = 0
+        if not earlier:
+            return codec.confirm(first, count)
+        self._earlier = []
+        return codec.confirm_several([*earlier, (first, count)])
+
+
 class Publish(PublishAnswer):
-    """The PUBLISH frames `numbers` of `session`."""
+    """The answer of the PUBLISH frame `number` of `session`."""
 
-    __slots__ = ("numbers", "session")
+    __slots__ = ("_number", "_session")
 
-    def __init__(self, session: V3Session, numbers: list[int]) -> None:
-        self.session = session
-        self.numbers = numbers
+    def __init__(self, session: V3Session, number: int) -> None:
+        self._session = session
+        self._number = number
 
     def answer(self, error: ClientError | None) -> None:
         """PublishAnswer API."""
-        self.session.published(self.numbers, error)
+        self._session.published(self._number, error)
 
 
-class PublishWithIds(Publish):
-    """The same for a client that is told the ids of its messages."""
+class PublishRun(PublishAnswer):
+    """The answer of PUBLISH frames of one message each that came together."""
 
-    __slots__ = ("_ids",)
+    __slots__ = ("_numbers", "_session")
 
     def __init__(self, session: V3Session, numbers: list[int]) -> None:
-        super().__init__(session, numbers)
+        self._session = session
+        self._numbers = numbers
+
+    def answer(self, error: ClientError | None) -> None:
+        """PublishAnswer API."""
+        self._session.published_run(self._numbers, error)
+
+
+class PublishWithIds(PublishAnswer):
+    """The same for a client that is told the ids of its messages."""
+
+    __slots__ = ("_ids", "_numbers", "_session")
+
+    def __init__(self, session: V3Session, numbers: list[int]) -> None:
+        self._session = session
+        self._numbers = numbers
         self._ids: list[int] = []
 
     def on_assigned(self, ids: list[int]) -> None:
@@ -44,11 +99,11 @@ class PublishWithIds(Publish):
 
     def answer(self, error: ClientError | None) -> None:
         """PublishAnswer API."""
-        numbers = self.numbers
+        numbers = self._numbers
         if error is not None:
-            self.session.published(numbers, error)
+            self._session.published_run(numbers, error)
         elif len(numbers) == 1:
-            self.session.published_with_ids([(numbers[0], self._ids)])
+            self._session.published_with_ids([(numbers[0], self._ids)])
         else:
             pairs = zip(numbers, self._ids, strict=True)
-            self.session.published_with_ids([(number, [message]) for number, message in pairs])
+            self._session.published_with_ids([(number, [message]) for number, message in pairs])

@@ -27,7 +27,7 @@ from nsqtw.protocols.session import Session, session_broker
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import Frame
 from nsqtw.protocols.v3.frame_timeout import FrameTimeout
-from nsqtw.protocols.v3.publishes import Publish, PublishWithIds
+from nsqtw.protocols.v3.publishes import Confirms, Publish, PublishRun, PublishWithIds
 from nsqtw.protocols.v3.subscription import Subscription
 from nsqtw.upgrades import Upgrade
 
@@ -64,15 +64,16 @@ class V3Session(Session):
         self._changed = changed
         self._reader = codec.FrameReader()
         self._out: list[bytes] = []
-        self._confirmed: list[int] = []
-        """The PUBLISH frames that are stored and not confirmed yet."""
+        self._confirms = Confirms()
         self._tells_ids = False
         self._confirmed_with_ids: list[tuple[int, list[int]]] = []
-        """The same with the ids of their messages, for a client that wants them."""
+        """The PUBLISH frames to confirm with the ids of their messages, for a client that wants them."""
         self._pending = 0
         """The PUBLISH frames whose outcome is not known."""
         self._subscriptions: dict[int, Subscription] = {}
         self._fin_coalescing = FinCoalescing(codec.FIN_BYTES)
+        self._answered_count = 0
+        """Messages that FIN, REQ and NACK of this read were about."""
         self._topic = b""
         self._topic_name = ""
         """The last topic: most publishers publish to one."""
@@ -138,13 +139,10 @@ class V3Session(Session):
         if chunk:
             self._last_read = now
             self._reader.feed(chunk)
-        if not self._subscriptions:
-            self._run(now)
-            return
-        had = self._in_flight()
         self._run(now)
-        in_flight = self._in_flight()
-        self._fin_coalescing.record(had - in_flight, in_flight, now)
+        if self._subscriptions:
+            self._fin_coalescing.record(self._answered_count, self._in_flight(), now)
+            self._answered_count = 0
 
     def receive_end(self, now: float) -> None:
         """IProtocol API."""
@@ -155,9 +153,8 @@ class V3Session(Session):
         self._is_awaited = False
         out: list[Any] = self._out
         self._out = []
-        if self._confirmed:
-            out.append(codec.confirm(self._confirmed))
-            self._confirmed = []
+        if self._confirms.count:
+            out.append(self._confirms.take())
         elif self._confirmed_with_ids:
             out.append(codec.confirm_with_ids(self._confirmed_with_ids))
             self._confirmed_with_ids = []
@@ -209,8 +206,8 @@ class V3Session(Session):
                 if self._without_effect:
                     self._count_without_effect(now)
                     continue
-                if self._expects and (run := reader.next_publishes()) is not None:
-                    self._publish_run(run[0], run[1], now)
+                if self._expects and (body := reader.next_publish()) is not None:
+                    self._publish_next(body, now)
                     continue
                 frame = reader.next_frame()
                 if frame is None:
@@ -237,7 +234,13 @@ class V3Session(Session):
     def _execute(self, frame: Frame, now: float) -> None:
         """Execute a frame other than PUBLISH and FIN. ClientError."""
         kind = frame.kind
-        if kind in (codec.REQ, codec.NACK, codec.TOUCH):
+        if kind == codec.CREDIT:
+            self._without_effect += 1
+            messages, size = codec.read_credit(frame)
+            if frame.id in self._subscriptions:
+                replaces = frame.flags & codec.SET != 0
+                self._subscriptions[frame.id].change_credit(messages, size, replaces=replaces)
+        elif kind in (codec.REQ, codec.NACK, codec.TOUCH):
             ranges, delay, reason = codec.read_ranges(frame, self._broker.max_range)
             self._answer(frame, ranges, delay, reason, now)
         elif kind == codec.PING:
@@ -245,12 +248,6 @@ class V3Session(Session):
             self._write(codec.frame_of(codec.PONG, frame.id))
         elif kind == codec.PONG:
             self._without_effect += 1
-        elif kind == codec.CREDIT:
-            self._without_effect += 1
-            messages, size = codec.read_credit(frame)
-            if frame.id in self._subscriptions:
-                replaces = frame.flags & codec.SET != 0
-                self._subscriptions[frame.id].change_credit(messages, size, replaces=replaces)
         elif kind == codec.SUBSCRIBE:
             self._subscribe(frame, now)
         elif kind == codec.UNSUBSCRIBE:
@@ -335,39 +332,82 @@ class V3Session(Session):
         elif self._tells_ids:
             self.published_with_ids([(number, [])])
         else:
-            self.published([number], None)
+            self.published(number, None)
 
     # -- publishing
 
     def _publish(self, frame: Frame, now: float) -> None:
-        topic, bodies, headers, delays = codec.read_publish(frame, self._broker.max_msg_size)
+        """A PUBLISH. ClientError."""
+        topic, offset = codec.read_topic(frame)
         if topic != self._topic:
             self._topic, self._topic_name = topic, _name(topic)
             self._reader.expect(topic)
             self._expects = True
+        if not frame.flags:
+            self._publish_packed(frame.id, frame.buffer, offset, frame.stop, now)
+            return
+        bodies, headers, delays = codec.read_publish(frame, offset, self._broker.max_msg_size)
         self._pending += 1
         if self._tells_ids:
             told = PublishWithIds(self, [frame.id])
             self._commands.publish(self._topic_name, bodies, 0, told, now, headers, delays, False, told.on_assigned)
         else:
-            self._commands.publish(self._topic_name, bodies, 0, Publish(self, [frame.id]), now, headers, delays)
+            self._commands.publish(self._topic_name, bodies, 0, Publish(self, frame.id), now, headers, delays)
 
-    def _publish_run(self, numbers: list[int], bodies: list[bytes], now: float) -> None:
-        """PUBLISH frames of one message each for the last topic."""
+    def _publish_packed(self, number: int, buffer: bytes, start: int, stop: int, now: float) -> None:
+        """A PUBLISH without flags, whose messages are `buffer[start:stop]`. ClientError."""
         self._pending += 1
+        try:
+            if self._tells_ids:
+                told = PublishWithIds(self, [number])
+                self._commands.publish_packed(self._topic_name, buffer, start, stop, told, now, told.on_assigned)
+            else:
+                self._commands.publish_packed(self._topic_name, buffer, start, stop, Publish(self, number), now)
+        except ValueError:
+            self._pending -= 1
+            raise codec.invalid(codec.PUBLISH) from None
+
+    def _publish_next(self, body: bytes, now: float) -> None:
+        """
+        A PUBLISH without flags for the last topic, and those that came with it and are like it. `body` is empty if it
+        has several messages. ClientError.
+        """
+        reader = self._reader
+        number = reader.number
+        if not body:
+            self._publish_packed(number, reader.buffer, reader.start, reader.stop, now)
+            return
+        self._pending += 1
+        if not reader.has_more and not self._tells_ids:
+            self._commands.publish(self._topic_name, [body], 0, Publish(self, number), now)
+            return
+        numbers, bodies = reader.next_like(body)
+        numbers.insert(0, number)
+        bodies.insert(0, body)
         if self._tells_ids:
             told = PublishWithIds(self, numbers)
             self._commands.publish(self._topic_name, bodies, 0, told, now, None, None, True, told.on_assigned)
         else:
-            self._commands.publish(self._topic_name, bodies, 0, Publish(self, numbers), now, None, None, True)
+            self._commands.publish(self._topic_name, bodies, 0, PublishRun(self, numbers), now, None, None, True)
 
-    def published(self, numbers: list[int], error: ClientError | None) -> None:
-        """The answer of PUBLISH frames."""
+    def published(self, number: int, error: ClientError | None) -> None:
+        """The answer of a PUBLISH frame."""
+        self._pending -= 1
+        if error is not None:
+            self._reject([number], error)
+            return
+        self._confirms.add(number)
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._changed()
+
+    def published_run(self, numbers: list[int], error: ClientError | None) -> None:
+        """The answer of PUBLISH frames that came together."""
         self._pending -= 1
         if error is not None:
             self._reject(numbers, error)
             return
-        self._confirmed += numbers
+        self._confirms.add_run(numbers)
         if not self._is_awaited:
             self._is_awaited = True
             self._changed()
@@ -395,7 +435,7 @@ class V3Session(Session):
             raise ClientError("E_INVALID", f"subscription {number} exists")
         self._spent += SUBSCRIBE_COST
         self._without_effect += 1
-        subscription = Subscription(number, messages, size, self._write, self._over)
+        subscription = Subscription(number, messages, size, self._write, self._write_messages, self._over)
         self._subscriptions[number] = subscription
         seconds = timeout / 1000 if timeout else None
         consumer = self._broker.consume(_name(topic), _name(channel), subscription, now, seconds)
@@ -459,6 +499,8 @@ class V3Session(Session):
             self._write(codec.frame_of(codec.FAILED, frame.id, payload))
         total = ranges[0][1] if len(ranges) == 1 else sum([count for _, count in ranges])
         self._spent += total // IDS_PER_FRAME
+        if kind != codec.TOUCH:
+            self._answered_count += total
 
     def _count_without_effect(self, now: float) -> None:
         """Have the broker count the frames that had no effect. It may want the next ones later. ClientError."""
@@ -511,6 +553,13 @@ class V3Session(Session):
 
     def _write(self, piece: bytes) -> None:
         self._out.append(piece)
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._changed()
+
+    def _write_messages(self, head: bytes, frames: bytes) -> None:
+        """Write a DELIVER."""
+        self._out += (head, frames)
         if not self._is_awaited:
             self._is_awaited = True
             self._changed()

@@ -18,8 +18,8 @@ from nsqtw.protocols.v3 import codec
 
 class Subscription:
     """
-    The subscription with the id `number`. `write` sends a frame in pieces; `over` is told that it has ended, with an
-    error when the connection may do nothing any more.
+    The subscription with the id `number`. `write` sends a frame, `write_messages` a DELIVER in two pieces; `over` is
+    told that it has ended, with an error when the connection may do nothing any more.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Subscription:
         messages: int,
         byte_limit: int,
         write: Callable[[bytes], None],
+        write_messages: Callable[[bytes, bytes], None],
         over: Callable[[Subscription, ClientError | None], None],
     ) -> None:
         self.number = number
@@ -35,6 +36,7 @@ class Subscription:
         self._messages = messages
         self._byte_limit = byte_limit
         self._write = write
+        self._write_messages = write_messages
         self._over = over
         self.is_open = False
         """Whether the broker has allowed it."""
@@ -71,10 +73,9 @@ class Subscription:
         frames: bytes = batch.frames
         headers = batch.encoded_headers
         if headers is None:
-            self._write(codec.deliver_head(self.number, len(frames)))
+            self._write_messages(codec.deliver_head(self.number, len(frames)), frames)
         else:
-            self._write(codec.deliver_head_with(self.number, len(frames), headers))
-        self._write(frames)
+            self._write_messages(codec.deliver_head_with(self.number, len(frames), headers), frames)
 
     def paused(self, is_paused: bool) -> None:
         """IReceiver API."""
