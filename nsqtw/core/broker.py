@@ -31,7 +31,7 @@ from nsqtw.core.topic import Topic, TopicOwner
 from nsqtw.core.topic_listener import NullListener, TopicListener
 from nsqtw.core.write_behind import WriteBehind
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, OperatorLog, Waiter
+from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, IStoppingQueue, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.rights import Authorizations
@@ -212,6 +212,8 @@ class Broker(TopicOwner):
         for topic in list(self.topics.values()):
             if topic.ephemeral and not topic.log.is_in_memory:
                 self.delete_topic(topic.name)
+            elif IStoppingQueue.providedBy(topic.log.queue) and topic.log.queue.begin_stop():
+                self.checkpointer.free_whole_log(topic)
 
     # -- inside
 
