@@ -497,6 +497,16 @@ class IFreeingQueue(Interface):
     )
 
 
+class IStoppingQueue(Interface):
+    """An optional interface of an IBackendQueue: it frees more when the broker stops."""
+
+    def begin_stop() -> bool:
+        """
+        The broker stops, and nothing is committed any more. Returns whether the last `trim` could free something that
+        is left while the broker runs. Called in the reactor thread.
+        """
+
+
 class IDamagedBackend(Interface):
     """An optional interface of an IBackend: it counts damage, and keeps what it removes from the data path."""
 

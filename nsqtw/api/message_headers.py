@@ -147,9 +147,8 @@ def _checked(raw: bytes, common: Mapping[str, str], index: int) -> bytes:
     if not (raw or common):
         return NO_HEADERS
     try:
-        headers = decode_headers(check_encoded(raw))
-        check_known(headers)
-        return encode_headers({**common, **headers}) if common else raw
+        check_encoded(raw)
+        return encode_headers({**common, **decode_headers(raw)}) if common else raw
     except InvalidHeaders as error:
         raise Refused(_invalid_header(f"message {index}: {error}")) from None
 

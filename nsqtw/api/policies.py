@@ -56,9 +56,9 @@ from nsqtw.options.policies import (
     PolicyClass,
     Resolution,
     TopicPolicy,
-    not_used,
     policy_json,
     read_setting,
+    resolve_what_fits,
     setting_named,
     settings_of,
     topics_named,
@@ -210,12 +210,8 @@ class Policies(Section):
 
     def _document(self, owner: Owner, given: Mapping[str, Any], *, must_fit: bool = False) -> dict[str, Any]:
         """Return what GET answers for these settings. InvalidPolicy for those that do not fit, with `must_fit`."""
-        try:
-            resolution, unused = self._resolve(owner, given), []
-        except InvalidPolicy as error:
-            if must_fit:
-                raise
-            resolution, unused = self._resolve(owner, {}), [not_used(error)]
+        resolved = partial(self._resolve, owner)
+        resolution = resolved(given) if must_fit else resolve_what_fits(resolved, given)
         policy = _class_of(owner)
         settings = {
             name: {
@@ -228,7 +224,7 @@ class Policies(Section):
             {"topic": owner.name} if isinstance(owner, Topic) else {"topic": owner.topic.name, "channel": owner.name}
         )
         given_json = policy_json(policy, given)
-        return {**names, "settings": settings, "set": given_json, "unused": [*resolution.unused, *unused]}
+        return {**names, "settings": settings, "set": given_json, "unused": [*resolution.unused]}
 
     def _resolve(self, owner: Owner, given: Mapping[str, Any]) -> Resolution[Any]:
         options = self._broker.options

@@ -25,12 +25,13 @@ from nsqtw.core.log import Cache, Log
 from nsqtw.core.metadata_sync import MetadataSync
 from nsqtw.core.pending import PAGE_ROWS
 from nsqtw.core.positions import IPositions
+from nsqtw.core.reconfiguration import Reconfiguration
 from nsqtw.core.storage_health import StorageHealth
 from nsqtw.core.topic import Topic, TopicOwner
 from nsqtw.core.topic_listener import NullListener, TopicListener
 from nsqtw.core.write_behind import WriteBehind
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, OperatorLog, Waiter
+from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, IStoppingQueue, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.rights import Authorizations
@@ -79,6 +80,7 @@ class Broker(TopicOwner):
             self, self.topics, self.touched, self.health, self.metadata_sync, self._write_behind
         )
         self._committer = Committer(self, self.health)
+        self._reconfiguration = Reconfiguration(self, self.topics)
         self.group_commit = GroupCommit(self, self._committer, self.health, backend)
 
     # -- topics
@@ -150,13 +152,8 @@ class Broker(TopicOwner):
             raise self._write_behind.error
 
     def follow_options(self, now: float) -> None:
-        """The options about durability and retention, or the rules for topics, have new values."""
-        for topic in self.topics.values():
-            try:
-                topic.follow_options(now)
-            except BackendError as error:
-                text = "TOPIC({topic}): stays in durability class memory - {error}"
-                self.log("error", text, topic=topic.name, error=error)
+        """The options about durability and retention, or the tables of the config file, have new values."""
+        self._reconfiguration.begin(now)
 
     def flush_write_behind(self, topic: Topic) -> None:
         """Store what class memory has not stored yet. BackendError when messages of the topic cannot be stored."""
@@ -215,6 +212,8 @@ class Broker(TopicOwner):
         for topic in list(self.topics.values()):
             if topic.ephemeral and not topic.log.is_in_memory:
                 self.delete_topic(topic.name)
+            elif IStoppingQueue.providedBy(topic.log.queue) and topic.log.queue.begin_stop():
+                self.checkpointer.free_whole_log(topic)
 
     # -- inside
 

@@ -1,15 +1,16 @@
 """
 The policy of a channel: its settings, and the parts that are made or removed when they change.
 
-`_set_policy` is the one place where a channel learns of its policy. `max_attempts` and dead letters are the matter of
+`_carry_out` is the one place where a channel learns of its policy. `max_attempts` and dead letters are the matter of
 `Undelivered`, which each channel has; an order, a rate limit, a requeue delay and bounds exist only while they are set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.delivery import DeliveringChannel
 from nsqtw.core.policy.bounds import DroppableMessages, TopicBounds, bounds_of
 from nsqtw.core.policy.dead_letters import misfit, uses_dead_letters
@@ -19,7 +20,7 @@ from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.errors import InvalidPolicy
 from nsqtw.options.message_keys import read_key_place
-from nsqtw.options.policies import ChannelPolicy, not_used
+from nsqtw.options.policies import NO_CHANNEL_RESOLUTION, NOTHING_GIVEN, ChannelPolicy, Resolution, resolve_what_fits
 
 EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
 
@@ -27,10 +28,15 @@ EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_
 class PolicyChannel(DeliveringChannel):
     """A channel that follows its policy."""
 
+    def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
+        super().__init__(topic, name, given_policy)
+        self._resolution = NO_CHANNEL_RESOLUTION
+
     def set_policy(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
         self.check_policy(given)
-        self._set_policy(given)
+        self.given_policy = dict(given)
+        self._carry_out(self._resolve(given))
         self._touch()
 
     def check_policy(self, given: Mapping[str, Any]) -> None:
@@ -48,26 +54,22 @@ class PolicyChannel(DeliveringChannel):
 
     def follow_policy(self) -> None:
         """The options may say something else of this channel. What was set while a broker ran stays."""
-        given, context, topic = self.given_policy, self.topic.context, self.topic.name
-        try:
-            unused = self._set_policy(given)
-        except InvalidPolicy as error:
-            context.log("error", "CHANNEL({channel}): {error}", topic=topic, channel=self.name, error=not_used(error))
-            unused = self._set_policy({})
-            self.given_policy = given
-        for text in unused:
+        resolution = resolve_what_fits(self._resolve, self.given_policy)
+        if resolution == self._resolution:
+            return
+        self._carry_out(resolution)
+        context, topic = self.topic.context, self.topic.name
+        for text in resolution.unused:
             context.log("error", "CHANNEL({channel}): {text}", topic=topic, channel=self.name, text=text)
 
-    def _set_policy(self, given: Mapping[str, Any]) -> Sequence[str]:
-        """
-        Find the policy in force, and let the parts of the channel that carry it out know. Returns a line about each
-        table of the config file that is not used. InvalidPolicy.
-        """
-        topic, before = self.topic, self.policy
-        resolution = topic.context.options.resolve_channel(topic.name, self.name, given)
-        policy = resolution.policy
+    def _resolve(self, given: Mapping[str, Any]) -> Resolution[ChannelPolicy]:
+        return self.topic.context.options.resolve_channel(self.topic.name, self.name, given)
+
+    def _carry_out(self, resolution: Resolution[ChannelPolicy]) -> None:
+        """Let the parts of the channel that carry out its policy know it."""
+        before, policy = self.policy, resolution.policy
+        self._resolution, self.policy = resolution, policy
         bounds = {} if self.ephemeral else bounds_of(policy)  # a pattern of the config file may match it
-        self.policy, self.given_policy = policy, dict(given)
         self.undelivered.follow(policy)
         self._limit_rate(policy.max_rate)
         self.is_limited = self.rate_limit is not None or self.undelivered.dead_letters is not None
@@ -81,7 +83,6 @@ class PolicyChannel(DeliveringChannel):
             self.ordered.window = policy.order_window
         if bounds or self.bounds is not None:
             self._bound(policy if bounds else None)
-        return resolution.unused
 
     def _set_order(self, ordered_by: str) -> None:
         """Deliver in the order of these keys from now on; "": without. An ephemeral channel has no order."""

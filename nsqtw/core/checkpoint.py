@@ -13,13 +13,12 @@ milliseconds of the pending clock (`core.pending_clock`), because a monotonic cl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import define, field, frozen
 
 
-@define(frozen=True)
-class PendingRow:
+class PendingRow(NamedTuple):
     """One unfinished message below `next` that is not on its first delivery."""
 
     sequence: int

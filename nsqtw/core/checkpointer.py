@@ -97,6 +97,11 @@ class Checkpointer:
         """Have everything up to now saved soon; the waiter is told when it is."""
         self._waiters.append(waiter)
 
+    def free_whole_log(self, topic: Topic) -> None:
+        """The trim after the next save may remove the whole log of a topic: that save contains it, and is synced."""
+        topic.touch()
+        self._frees_whole_logs.add(topic.name)
+
     # -- when
 
     @property
@@ -154,8 +159,7 @@ class Checkpointer:
                 self._end_of(self._topics[saved.name], failed=error is not None)
         for name, queue, _ in save.trims:
             if name in self._topics and _may_free_later(queue):
-                self._topics[name].touch()
-                self._frees_whole_logs.add(name)
+                self.free_whole_log(self._topics[name])
         self._context.answer(save.waiters, error)
 
     # -- inside

@@ -16,7 +16,8 @@ moves back: rows behind it that are saved leave memory, the others wait in `_bey
 run that is deferred together, behind the border, is not expanded into rows here: positions.db does that.
 
 A row that becomes due stays saved as it is: its time shows that it is due when it is read back. When many become due
-together the cursor takes them page by page; how many more are due is counted (`_due_out_count`), not read.
+together the cursor takes them page by page; how many more are due is counted (`_due_out_count`), not read. What is not
+saved yet is in order, too (`core.due_order`), so that a page of it is taken without a look at the rest.
 
 Memory is authoritative: a row that is read back is ignored when memory knows its sequence, also as a finished one whose
 removal is not saved yet. That is how a row behind the border is removed, too, when its message is cancelled: it counts
@@ -27,19 +28,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, starmap
 from math import inf
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from nsqtw.core.checkpoint import CursorState, PendingRow, PendingRun
+from nsqtw.core.due_order import DueOrder, Key, Run, below
 from nsqtw.core.positions import IPositions
 
 PAGE_ROWS = 1024
 """A page takes 1 to 3 ms to read."""
-
-Key = tuple[float, float]
-"""When a row is due, in ms of the pending clock, and its sequence."""
 
 BEFORE_ALL: Key = (-1, -1)
 _BEHIND_ALL: Key = (inf, inf)
@@ -94,8 +93,8 @@ class PendingStore:
         self._rows: dict[int, tuple[int, int]] = {}  # sequence -> attempts, due in ms (0: not deferred)
         self._soon: list[tuple[int, int]] = []
         self._border: Key = _BEHIND_ALL
-        self._beyond: set[int] = set()
-        self._runs: list[PendingRun] = []
+        self._beyond = DueOrder()
+        self._runs = DueOrder()
         self._runs_in_checkpoint: list[PendingRun] = []
         self._runs_count = 0  # messages in both
         self._out_count = 0
@@ -127,7 +126,7 @@ class PendingStore:
     @property
     def deferred_count(self) -> int:
         """The number of rows that are not due."""
-        return len(self._soon) + len(self._beyond) + self._runs_count + self._out_count - self.due_behind_count
+        return len(self._soon) + self._beyond.count + self._runs_count + self._out_count - self.due_behind_count
 
     @property
     def due_behind_count(self) -> int:
@@ -142,7 +141,7 @@ class PendingStore:
     @property
     def lowest(self) -> float:
         """A sequence under which there is no row but those that were there at start; infinity for none."""
-        runs = (run.first for run in chain(self._runs, self._runs_in_checkpoint))
+        runs = chain((first for _, first, _ in self._runs), (run.first for run in self._runs_in_checkpoint))
         return min(chain(self._rows, runs, (self._out_lowest,)))
 
     def attempts(self, sequence: int) -> int:
@@ -164,7 +163,7 @@ class PendingStore:
         """The message is to wait."""
         self._put(sequence, attempts, due_ms)
         if (due_ms, sequence) > self._border:
-            self._beyond.add(sequence)
+            self._beyond.add(due_ms, sequence)
         else:
             heappush(self._soon, (due_ms, sequence))
             self._make_room()
@@ -175,7 +174,7 @@ class PendingStore:
         if key <= self._border and count > self._page_rows and self._pages is not None:
             self._move_border_back((due_ms, first - 1))
         if key > self._border:
-            self._runs.append(PendingRun(first, count, due_ms))
+            self._runs.add(due_ms, first, count)
             self._runs_count += count
             return
         row = (0, due_ms)
@@ -200,7 +199,8 @@ class PendingStore:
         Remove the row of a message that was never delivered and is not due. Returns whether there was one.
         BackendError. Not during a checkpoint.
         """
-        if self._cancel_in_runs(sequence, now_ms):
+        if self._runs.remove(sequence, now_ms):
+            self._runs_count -= 1
             return True
         attempts, due_ms = self._rows.get(sequence, (0, 0))
         if sequence not in self._rows and self._out_count and self._pages is not None and not self._is_known(sequence):
@@ -209,7 +209,9 @@ class PendingStore:
         if attempts or due_ms <= now_ms:
             return False
         if self.finish(sequence):
-            self._forget_due(due_ms, sequence)
+            if not self._beyond.remove(sequence, now_ms):
+                self._soon.remove((due_ms, sequence))
+                heapify(self._soon)
         else:
             self._out_count -= 1
             self._changed[sequence] = True
@@ -256,11 +258,19 @@ class PendingStore:
             return False
         page = self._pages.read(self._border, self._page_rows) if self._out_count else []
         border = min(limit, _key(page[-1]) if len(page) == self._page_rows else _BEHIND_ALL)
-        border = self._take_runs(border)
-        if border <= self._border:
-            return False
+        beyond, border = self._beyond.take(border, self._page_rows)
+        runs, border = self._runs.take(border, self._page_rows)
+        for due_ms, sequence, _ in beyond:
+            if (due_ms, sequence) <= border:
+                self._soon.append((due_ms, sequence))
+            else:
+                self._beyond.add(due_ms, sequence)
+        for due_ms, first, count in runs:
+            self._runs_count -= count
+            for sequence in range(first, first + count):
+                self._put(sequence, 0, due_ms)
+                self._soon.append((due_ms, sequence))
         self._take_rows(page, border)
-        self._take_beyond(border)
         heapify(self._soon)
         self._border = border
         if border == _BEHIND_ALL:
@@ -292,8 +302,8 @@ class PendingStore:
         """There are no rows any more."""
         self._rows.clear()
         self._soon.clear()
-        self._beyond.clear()
-        self._runs, self._runs_in_checkpoint, self._runs_count = [], [], 0
+        self._beyond, self._runs = DueOrder(), DueOrder()
+        self._runs_in_checkpoint, self._runs_count = [], 0
         self._border, self._out_lowest = _BEHIND_ALL, inf
         self._out_count = self._due_out_count = self._due_unsaved_count = 0
         self._changed.clear()
@@ -308,10 +318,10 @@ class PendingStore:
         self._rows = {sequence: row for sequence, row in self._rows.items() if sequence < start}
         self._soon = [entry for entry in self._soon if entry[1] < start]
         heapify(self._soon)
-        self._beyond = {sequence for sequence in self._beyond if sequence < start}
+        self._beyond.replace(below(self._beyond, start))
         self._changed = {sequence: state for sequence, state in self._changed.items() if sequence < start}
-        self._runs = [evolve(run, count=min(run.count, start - run.first)) for run in self._runs if run.first < start]
-        self._runs_count = sum(run.count for run in self._runs)
+        self._runs.replace(below(self._runs, start))
+        self._runs_count = self._runs.count
         self._count_unsaved()
         self._forgotten_from = start if self._forgotten_from is None else min(start, self._forgotten_from)
 
@@ -321,11 +331,8 @@ class PendingStore:
         how many are deferred. BackendError. Not during a checkpoint.
         """
         out, due = self._out_below(start)
-        runs = [(max(0, min(run.count, start - run.first)), run.due_ms) for run in self._runs]
         deferred = sum(sequence < start for _, sequence in self._soon) + out - due
-        unsaved = [(count, due_ms) for count, due_ms in runs if count]
-        unsaved += [(1, self._rows[sequence][1]) for sequence in self._beyond if sequence < start]
-        for count, due_ms in unsaved:
+        for due_ms, _, count in below(chain(self._runs, self._beyond), start):
             if self._border[0] <= self._counted_ms and due_ms <= self._counted_ms:
                 due += count
             else:
@@ -338,7 +345,7 @@ class PendingStore:
         again. Of unsaved runs only as many as fit. BackendError.
         """
         rows = [PendingRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
-        for run in chain(self._runs, self._runs_in_checkpoint):
+        for run in chain(starmap(_pending_run, self._runs), self._runs_in_checkpoint):
             rows += [PendingRow(run.first + number, 0, run.due_ms) for number in range(min(run.count, limit))]
         in_memory = {row.sequence for row in rows} | self._in_checkpoint.keys() | self._changed.keys()
         if self._pages is not None and self._out_count:
@@ -360,17 +367,14 @@ class PendingStore:
 
     def changes(self, state: CursorState) -> None:
         """Add to a checkpoint what changed since the last call."""
-        for sequence in self._changed:
-            row = self._rows.get(sequence)
-            if row is None:
-                state.dropped_rows.append(sequence)
-            else:
-                state.pending.append(PendingRow(sequence, *row))
-        state.runs = self._runs
+        rows = self._rows
+        state.dropped_rows = [sequence for sequence in self._changed if sequence not in rows]
+        state.pending = [PendingRow(sequence, *rows[sequence]) for sequence in self._changed if sequence in rows]
+        state.runs = self._runs_in_checkpoint = [*starmap(_pending_run, self._runs)]
         state.pending_count = self.count
         state.emptied, state.forgotten_from = self._emptied, self._forgotten_from
         self._in_checkpoint, self._changed = self._changed, {}
-        self._runs_in_checkpoint, self._runs = self._runs, []
+        self._runs = DueOrder()
         self._emptied = False
         self._is_saving = True
 
@@ -385,7 +389,8 @@ class PendingStore:
                     self._changed[sequence] = may_be_saved
                 else:
                     self._changed.pop(sequence, None)
-            self._runs = runs + self._runs
+            for run in runs:
+                self._runs.add(run.due_ms, run.first, run.count)
             self._emptied = self._emptied or state.emptied
             self._count_unsaved()
             return
@@ -395,9 +400,15 @@ class PendingStore:
         for run in runs:
             self._runs_count -= run.count
             self._let_out(run.first, run.count, run.due_ms)
-        for sequence in self._beyond & in_checkpoint.keys() - self._changed.keys():
-            self._beyond.remove(sequence)
-            self._let_out(sequence, 1, self._rows.pop(sequence)[1])
+        unsaved: list[Run] = []
+        for row in self._beyond:
+            due_ms, sequence, count = row
+            if sequence in in_checkpoint and sequence not in self._changed:
+                del self._rows[sequence]
+                self._let_out(sequence, count, due_ms)
+            else:
+                unsaved.append(row)
+        self._beyond.replace(unsaved)
         self._count_unsaved()
 
     def restore(self, state: CursorState) -> None:
@@ -413,28 +424,11 @@ class PendingStore:
             self._changed[sequence] = sequence in self._rows
         self._rows[sequence] = (attempts, due_ms)
 
-    def _cancel_in_runs(self, sequence: int, now_ms: int) -> bool:
-        for place, run in enumerate(self._runs):
-            index = sequence - run.first
-            if 0 <= index < run.count and run.due_ms > now_ms:
-                parts = (evolve(run, count=index), evolve(run, first=sequence + 1, count=run.count - index - 1))
-                self._runs[place : place + 1] = [part for part in parts if part.count]
-                self._runs_count -= 1
-                return True
-        return False
-
-    def _forget_due(self, due_ms: int, sequence: int) -> None:
-        """A row in memory, which was deferred, is gone."""
-        if sequence in self._beyond:
-            self._beyond.remove(sequence)
-        else:
-            self._soon.remove((due_ms, sequence))
-            heapify(self._soon)
-
     def _let_out(self, first: int, count: int, due_ms: int) -> None:
         """Rows behind the border are saved and not in memory any more."""
         self._out_count += count
-        self._out_lowest = min(self._out_lowest, first)
+        if first < self._out_lowest:
+            self._out_lowest = first
         if due_ms <= self._counted_ms:
             self._due_out_count += count
 
@@ -450,7 +444,7 @@ class PendingStore:
         while self._soon and self._soon[-1] > border:
             due_ms, sequence = self._soon.pop()
             if sequence in self._changed or sequence in self._in_checkpoint:
-                self._beyond.add(sequence)
+                self._beyond.add(due_ms, sequence)
             else:
                 del self._rows[sequence]
                 self._let_out(sequence, 1, due_ms)
@@ -465,34 +459,6 @@ class PendingStore:
             self._out_count = max(0, self._out_count - 1)
             if row.due_ms <= self._counted_ms:
                 self._due_out_count = max(0, self._due_out_count - 1)
-
-    def _take_beyond(self, border: Key) -> None:
-        for sequence in list(self._beyond):
-            due_ms = self._rows[sequence][1]
-            if (due_ms, sequence) <= border:
-                self._beyond.remove(sequence)
-                self._soon.append((due_ms, sequence))
-
-    def _take_runs(self, border: Key) -> Key:
-        """Spread unsaved runs into rows, up to `border` and at most a page. Returns how far that went."""
-        room = self._page_rows
-        remaining: list[PendingRun] = []
-        for run in sorted(self._runs, key=lambda run: (run.due_ms, run.first)):
-            count = 0
-            if (run.due_ms, run.first) <= border:
-                fits = run.count if run.due_ms < border[0] else int(min(run.count, border[1] + 1 - run.first))
-                count = min(fits, room)
-                if count < fits:
-                    border = (run.due_ms, run.first + count - 1)
-            for sequence in range(run.first, run.first + count):
-                self._put(sequence, 0, run.due_ms)
-                self._soon.append((run.due_ms, sequence))
-            room -= count
-            self._runs_count -= count
-            if count < run.count:
-                remaining.append(evolve(run, first=run.first + count, count=run.count - count))
-        self._runs = remaining
-        return border
 
     def _is_known(self, sequence: int) -> bool:
         """Return whether memory says what there is to say of a row that was read."""
@@ -530,8 +496,7 @@ class PendingStore:
         now_ms = self._counted_ms
         self._due_unsaved_count = 0
         if self._border[0] <= now_ms and not self._runs_in_checkpoint:
-            runs = sum(run.count for run in self._runs if run.due_ms <= now_ms)
-            self._due_unsaved_count = runs + sum(self._rows[sequence][1] <= now_ms for sequence in self._beyond)
+            self._due_unsaved_count = self._runs.count_due(now_ms) + self._beyond.count_due(now_ms)
 
     def _some_out(self, excluded: set[int], after: Key, limit: float) -> Iterator[PendingRow]:
         """Rows that are only in positions.db."""
@@ -548,3 +513,7 @@ class PendingStore:
 
 def _key(row: PendingRow) -> Key:
     return row.due_ms, row.sequence
+
+
+def _pending_run(due_ms: int, first: int, count: int) -> PendingRun:
+    return PendingRun(first, count, due_ms)

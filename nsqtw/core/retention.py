@@ -153,6 +153,13 @@ class RetentionPolicy(Timer):
         """Every message from here on is kept; None: no message is kept because of its age."""
         return self._ages.floor
 
+    def follow_options(self, now: float) -> bool:
+        """The options may say something else. Returns whether the limits have changed."""
+        if self._limits() == self.limits:
+            return False
+        self.give(self._topic_limits, now)
+        return True
+
     def give(self, limits: TopicLimits, now: float) -> None:
         """Keep it this long from now on."""
         self._topic_limits = limits

@@ -336,15 +336,15 @@ class Topic(ReleasingTopic):
 
     def follow_options(self, now: float) -> None:
         """
-        The options may say something else of this topic. What was set while a broker ran stays. BackendError when
-        unstored messages of class memory cannot be stored, and then its class stays as it was.
+        The options may say something else of this topic; its channels follow by themselves. What was set while a broker
+        ran stays. BackendError when unstored messages of class memory cannot be stored, and then its class stays as it
+        was.
         """
-        self.reader.retention_policy.give(self.reader.retention_policy.topic_limits, now)
-        self._follow_policy()
-        for channel in self.channels.values():
-            channel.follow_policy()
-        self.reader.notify()
-        self.touch()
+        if self._follow_policy():
+            self.touch()
+        if self.reader.retention_policy.follow_options(now):
+            self.reader.notify()
+            self.touch()
         if not self._given_durability and self.durability != self._owner.options.durability_of(self.name):
             self.set_durability("")
 

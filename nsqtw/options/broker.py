@@ -15,7 +15,6 @@ the order of all is that of --help.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
@@ -24,7 +23,7 @@ from nsqtw.gocompat.values import quoted, shown
 from nsqtw.options.addresses import is_host_port
 from nsqtw.options.broker_address import not_an_address
 from nsqtw.options.broker_limits import LimitOptions
-from nsqtw.options.channels import ChannelRule
+from nsqtw.options.channels import ChannelRule, channel_tables
 from nsqtw.options.fields import (
     ABOVE_ZERO,
     EVERY_STEP,
@@ -37,8 +36,9 @@ from nsqtw.options.fields import (
     option,
     while_set,
 )
-from nsqtw.options.policies import NOTHING_GIVEN, ChannelPolicy, Resolution, TopicPolicy, resolve
-from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen
+from nsqtw.options.matching import Tables
+from nsqtw.options.policies import NOTHING_GIVEN, ChannelPolicy, Resolution, TopicPolicy
+from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen, topic_tables
 from nsqtw.options.types import (
     AUTHORIZER,
     BOOLEAN,
@@ -292,6 +292,8 @@ class Options(LimitOptions):
     """No option: what the file says of some topics, `[topic."orders.*"]`."""
     channel_rules: tuple[ChannelRule, ...] = ()
     """No option: what the file says of some channels, `[channel."orders.*/archive"]`."""
+    _topic_tables: Tables[TopicRule, TopicPolicy] = attrs.field(init=False, eq=False, repr=False)
+    _channel_tables: Tables[ChannelRule, ChannelPolicy] = attrs.field(init=False, eq=False, repr=False)
 
     @property
     def longest_delay(self) -> float:
@@ -300,17 +302,18 @@ class Options(LimitOptions):
 
     def durability_of(self, topic: str) -> str:
         """The durability class of a topic, unless it was given another one while the broker ran."""
-        durability: str = chosen("durability", topic, self.topic_rules, self.durability)
+        durability: str = chosen("durability", self._tables_of_topics().matching(topic), self.durability)
         return durability
 
     def retention_of(self, topic: str) -> Retention:
         """Return how long a topic keeps what is finished, unless something else was said while the broker ran."""
-        time = chosen("retention_time", topic, self.topic_rules, self.retention_time)
-        return Retention(time, chosen("retention_bytes", topic, self.topic_rules, self.retention_bytes))
+        rules = self._tables_of_topics().matching(topic)
+        time = chosen("retention_time", rules, self.retention_time)
+        return Retention(time, chosen("retention_bytes", rules, self.retention_bytes))
 
     def channel_start_of(self, topic: str) -> str:
         """Return where a new channel of a topic starts, unless its creator says otherwise."""
-        start: str = chosen("channel_start", topic, self.topic_rules, self.channel_start)
+        start: str = chosen("channel_start", self._tables_of_topics().matching(topic), self.channel_start)
         return start
 
     def topic_policy_of(self, topic: str, given: Mapping[str, Any] = NOTHING_GIVEN) -> TopicPolicy:
@@ -321,17 +324,13 @@ class Options(LimitOptions):
         """Return the policy of a channel; `given` are the settings that were made while a broker ran. InvalidPolicy."""
         return self.resolve_channel(topic, channel, given).policy
 
-    def resolve_topic(self, topic: str, given: Mapping[str, Any] = NOTHING_GIVEN) -> Resolution[TopicPolicy]:
+    def resolve_topic(self, topic: str, given: Mapping[str, Any]) -> Resolution[TopicPolicy]:
         """Return the policy of a topic, and where each of its settings comes from. InvalidPolicy."""
-        tables = [rule.source for rule in self.topic_rules if rule.policy and fnmatchcase(topic, rule.pattern)]
-        return resolve(TopicPolicy, tables, given)
+        return self._tables_of_topics().resolve(given, topic)
 
-    def resolve_channel(
-        self, topic: str, channel: str, given: Mapping[str, Any] = NOTHING_GIVEN
-    ) -> Resolution[ChannelPolicy]:
+    def resolve_channel(self, topic: str, channel: str, given: Mapping[str, Any]) -> Resolution[ChannelPolicy]:
         """Return the policy of a channel, and where each of its settings comes from. InvalidPolicy."""
-        tables = [rule.source for rule in self.channel_rules if rule.policy and rule.matches(topic, channel)]
-        return resolve(ChannelPolicy, tables, given)
+        return self._tables_of_channels().resolve(given, topic, channel)
 
     @property
     def authorizer(self) -> str:
@@ -343,7 +342,18 @@ class Options(LimitOptions):
         """Whether HTTP needs no credential."""
         return not self.authorizer or self.http_auth == "off" or (self.http_auth == "auto" and not self.auth)
 
+    def _tables_of_topics(self) -> Tables[TopicRule, TopicPolicy]:
+        if self._topic_tables.rules is not self.topic_rules:
+            self._topic_tables = topic_tables(self.topic_rules)
+        return self._topic_tables
+
+    def _tables_of_channels(self) -> Tables[ChannelRule, ChannelPolicy]:
+        if self._channel_tables.rules is not self.channel_rules:
+            self._channel_tables = channel_tables(self.channel_rules)
+        return self._channel_tables
+
     def __attrs_post_init__(self) -> None:
+        self._topic_tables, self._channel_tables = topic_tables(()), channel_tables(())
         # nsqd: asking for client certificates at all, with any value, requires TLS.
         if self.tls_client_auth_policy and self.tls_required == TLS_REQUIRED["false"]:
             self.tls_required = TLS_REQUIRED["true"]

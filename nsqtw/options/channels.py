@@ -12,12 +12,12 @@ that match a channel the last one that sets a key wins. The keys are the setting
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
 
 from nsqtw.errors import OptionError
+from nsqtw.options.matching import Tables
 from nsqtw.options.policies import ChannelPolicy, Source
 from nsqtw.options.tables import CHANNEL_KEY, head_of, policy_lines, read_table, table_text
 
@@ -29,15 +29,21 @@ class ChannelRule:
     pattern: str
     policy: Mapping[str, Any] = attrs.field(factory=dict)
 
-    def matches(self, topic: str, channel: str) -> bool:
-        """Return whether the table is about this channel."""
+    @property
+    def patterns(self) -> tuple[str, str]:
+        """The patterns of topics and of channels."""
         topics, _, channels = self.pattern.partition("/")
-        return fnmatchcase(topic, topics) and fnmatchcase(channel, channels)
+        return topics, channels
 
     @property
     def source(self) -> Source:
         """The settings with the head of the table."""
         return Source(head_of(CHANNEL_KEY, self.pattern), self.policy)
+
+
+def channel_tables(rules: tuple[ChannelRule, ...]) -> Tables[ChannelRule, ChannelPolicy]:
+    """Return these tables for look-ups by the names of a topic and a channel."""
+    return Tables(ChannelPolicy, rules, lambda rule: rule.patterns)
 
 
 def read_channel_rules(path: str, tables: object) -> tuple[ChannelRule, ...]:

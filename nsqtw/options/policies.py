@@ -15,7 +15,7 @@ whole, and reported: which tables meet in a topic or channel is known only when 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
@@ -240,7 +240,9 @@ class Resolution(Generic[Policy]):
 NO_TOPIC_POLICY: Final = TopicPolicy()
 NO_CHANNEL_POLICY: Final = ChannelPolicy()
 """The policies of topics and channels of which nothing is said: always these objects."""
-_DEFAULTS: Final[dict[Any, Any]] = {TopicPolicy: NO_TOPIC_POLICY, ChannelPolicy: NO_CHANNEL_POLICY}
+NO_TOPIC_RESOLUTION: Final = Resolution(NO_TOPIC_POLICY, {})
+NO_CHANNEL_RESOLUTION: Final = Resolution(NO_CHANNEL_POLICY, {})
+_DEFAULTS: Final[dict[Any, Any]] = {TopicPolicy: NO_TOPIC_RESOLUTION, ChannelPolicy: NO_CHANNEL_RESOLUTION}
 
 _OTHERS: Final[dict[Any, str]] = {
     TopicPolicy: "channels, not of topics",
@@ -309,15 +311,11 @@ def check_together(policy: PolicyClass, values: Mapping[str, Any]) -> None:
         raise InvalidPolicy(contradiction)
 
 
-def not_used(error: InvalidPolicy) -> str:
-    """Return the line about settings that were made at run time and contradict the config file since."""
-    return f"the settings that were made at run time are not used, because the config file contradicts them: {error}"
-
-
 def resolve(policy: type[Policy], tables: Sequence[Source], given: Mapping[str, Any]) -> Resolution[Policy]:
     """Return the policy that the tables and the settings `given` at run time give. InvalidPolicy for the latter."""
     if not tables and not given:
-        return Resolution(_DEFAULTS[policy], {})
+        default: Resolution[Policy] = _DEFAULTS[policy]
+        return default
     values, sources = dict[str, Any](), dict[str, str]()
     unused: list[str] = []
     for table in tables:
@@ -335,3 +333,18 @@ def resolve(policy: type[Policy], tables: Sequence[Source], given: Mapping[str, 
         check_together(policy, given)
         raise InvalidPolicy(f"{error} (with the settings of {', '.join(dict.fromkeys(sources.values()))})") from None
     return Resolution(policy(**values), {**sources, **dict.fromkeys(given, SET)}, tuple(unused))
+
+
+def resolve_what_fits(
+    resolved: Callable[[Mapping[str, Any]], Resolution[Policy]], given: Mapping[str, Any]
+) -> Resolution[Policy]:
+    """
+    Return what `resolved` returns for `given`; without settings, and with a line in `unused`, if the config file
+    contradicts them since they were made.
+    """
+    try:
+        return resolved(given)
+    except InvalidPolicy as error:
+        line = "the settings that were made at run time are not used, because the config file contradicts them: "
+        without: Resolution[Policy] = resolved(NOTHING_GIVEN)
+        return attrs.evolve(without, unused=(*without.unused, f"{line}{error}"))

@@ -15,13 +15,13 @@ a key wins. The settings of `TopicPolicy` are keys too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from nsqtw.errors import OptionError
+from nsqtw.options.matching import Tables
 from nsqtw.options.policies import Source, TopicPolicy
 from nsqtw.options.tables import TOPIC_KEY, head_of, policy_lines, read_table, table_text
 from nsqtw.options.types import DURATION, SIZE
@@ -91,9 +91,14 @@ def is_retention_bytes(size: int) -> bool:
     return 0 <= size <= _MAX_BYTES
 
 
-def chosen(name: str, topic: str, rules: Iterable[TopicRule], default: Any) -> Any:
-    """Return the setting of a topic for the key `name`."""
-    values = [getattr(rule, name) for rule in rules if fnmatchcase(topic, rule.pattern)]
+def topic_tables(rules: tuple[TopicRule, ...]) -> Tables[TopicRule, TopicPolicy]:
+    """Return these tables for look-ups by the name of a topic."""
+    return Tables(TopicPolicy, rules, lambda rule: (rule.pattern,))
+
+
+def chosen(name: str, rules: Sequence[TopicRule], default: Any) -> Any:
+    """Return the value that the last one of these tables with the key `name` has."""
+    values = [getattr(rule, name) for rule in rules]
     return next((value for value in reversed(values) if value is not None), default)
 
 

@@ -150,7 +150,7 @@ class MemoryPositions:
         """IPositions API"""
         for topic in self.saved.topics:
             for cursor in topic.cursors:
-                cursor.pending = [evolve(row, due_ms=0) for row in cursor.pending]
+                cursor.pending = [row._replace(due_ms=0) for row in cursor.pending]
 
     def close(self, clean: bool) -> None:
         """IPositions API"""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from nsqtw.core import due_order
 from nsqtw.core.checkpoint import PendingRow
 from nsqtw.core.pending import PendingStore
 from nsqtw.core.segment import sequence_of
@@ -31,7 +35,7 @@ def pending(harness: BrokerHarness, channel: str = "c") -> PendingStore:
 
 def in_memory(harness: BrokerHarness) -> int:
     found = pending(harness)
-    return len(found._rows) + sum(run.count for run in found._runs)
+    return len(found._rows) + found._runs.count
 
 
 def defer(harness: BrokerHarness, *delays_ms: int) -> list[bytes]:
@@ -124,6 +128,83 @@ def test_what_is_due_earlier_than_what_is_in_memory_comes_first() -> None:
         harness.wait(1)
         received += drain(reader)
     assert received == first + early + late
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_many_that_become_due_before_they_are_saved_are_looked_at_a_few_times(
+    again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """80,000 requeues with delays below a second took 19 s while each page was found by a look at all of them."""
+    count, looks = 500, 0
+    pop, push = due_order.heappop, due_order.heappush
+
+    def counted(do: Any, *arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return do(*arguments)
+
+    monkeypatch.setattr(due_order, "heappop", partial(counted, pop))
+    monkeypatch.setattr(due_order, "heappush", partial(counted, push))
+    harness = paged_harness()
+    delays = [100 + 7919 * number % 800 for number in range(count)]
+    reader = harness.reader(ready=count)
+    if again:
+        harness.put(*[b"%d" % delay for delay in delays])
+        for message in reader.read():
+            assert reader.requeue(message.id, int(message.body) / 1000) is None
+    else:
+        defer(harness, *delays)
+    received: list[bytes] = []
+    for _ in range(100):
+        harness.wait(0.01)
+        received += drain(reader)
+    assert sorted(received) == sorted(b"%d" % delay for delay in delays)
+    assert len(pending(harness)._rows) == 0
+    assert count < looks < 8 * count
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.integers(1, 5)), min_size=1, max_size=20),
+    st.integers(0, 20),
+)
+def test_each_comes_at_its_time(page_rows: int, deferred: list[tuple[bool, int, int]], saved: int) -> None:
+    """Requeues and publishes, each of some messages, with delays in seconds; the first ones are `saved`."""
+    harness = BrokerHarness(page_rows=page_rows)
+    reader = harness.reader(ready=200)
+    for number, (is_requeue, delay, count) in enumerate(deferred):
+        if number == saved:
+            harness.save()
+        harness.put(*[b"%d" % delay] * count, delay_ms=0 if is_requeue else delay * 1000)
+        for message in reader.read():
+            reader.requeue(message.id, delay)
+    for second in range(1, 10):
+        harness.wait(1.0)
+        received = drain(reader)
+        harness.wait(0.1)  # they may be late by a tenth of a second
+        harness.now -= 0.1
+        received += drain(reader)
+        assert received == [b"%d" % second] * sum(count for _, delay, count in deferred if delay == second)
+
+
+def test_a_row_that_changes_while_it_is_saved_stays_in_memory() -> None:
+    harness = paged_harness()
+    reader = harness.reader()
+    defer(harness, *range(10_000, 10_020))
+    harness.put(b"again")
+    (message,) = reader.read()
+    reader.requeue(message.id, 1.0)
+    save = harness.begin_save()
+    harness.wait(1.0)
+    (message,) = reader.read()
+    reader.requeue(message.id, 20.0)
+    harness.positions.save(save.checkpoint)
+    harness.broker.checkpointer.end(save, None)
+    harness.save()
+    harness.wait(15.0)
+    assert len(drain(reader)) == 20
+    harness.wait(5.0)
+    assert drain(reader) == [b"again"]
 
 
 @pytest.mark.parametrize("is_saved", [False, True])

@@ -100,6 +100,67 @@ def test_only_the_one_encoding_of_headers_is_accepted(data: bytes) -> None:
         check_encoded(data)
 
 
+FIELDS = st.tuples(
+    st.sampled_from([b"a", b"b", b"id", b"ttl", b"priority", b"nsq-a", b"A", b"", b"-", b"a" * 129]),
+    st.sampled_from([b"", b"1", b"low", b"x y", b"\xc3\xa4", b"\xff", b"\n", b"\x7f", b"\xc2\x85", b"x" * 256]),
+)
+
+
+@given(st.lists(FIELDS, max_size=4), st.booleans(), st.integers(0, 3))
+def test_what_is_read_once_is_judged_as_what_is_decoded(
+    fields: list[tuple[bytes, bytes]], are_sorted: bool, missing: int
+) -> None:
+    fields = sorted(dict(fields).items()) if are_sorted else fields
+    parts = [bytes((len(name),)) + name + len(value).to_bytes(2, "big") + value for name, value in fields]
+    encoded = b"".join(parts)[: -missing or None]
+    try:
+        headers = decode_headers(encoded)
+        assert header(encoded, "ttl") == headers.get("ttl") or not are_sorted
+        check_known(headers)
+        is_right = encode_headers(headers) == encoded
+    except InvalidHeaders:
+        is_right = False
+    try:
+        check_encoded(encoded)
+    except InvalidHeaders:
+        assert not is_right
+    else:
+        assert is_right
+
+
+@pytest.mark.parametrize("value", [b"\n", b"\x7f", b"\xff", b"\xed\xa0\x80"])
+def test_a_value_that_is_no_line_of_text_is_refused(value: bytes) -> None:
+    with pytest.raises(InvalidHeaders):
+        check_encoded(b"\x01a" + len(value).to_bytes(2, "big") + value)
+
+
+@pytest.mark.parametrize("value", ["", " ", "ä", "\x85", "\u200b"])
+def test_a_line_of_text_is_accepted(value: str) -> None:
+    encoded = encode_headers({"a": value})
+    assert check_encoded(encoded) == encoded
+
+
+@pytest.mark.parametrize("count", [MAX_COUNT, MAX_COUNT + 1])
+def test_as_many_headers_as_are_allowed(count: int) -> None:
+    encoded = b"".join(b"\x02%02d\x00\x01x" % number for number in range(count))
+    if count == MAX_COUNT:
+        assert check_encoded(encoded) == encoded
+    else:
+        with pytest.raises(InvalidHeaders, match="65 headers, at most 64"):
+            check_encoded(encoded)
+
+
+@pytest.mark.parametrize("size", [MAX_BYTES, MAX_BYTES + 1])
+def test_as_many_bytes_as_are_allowed(size: int) -> None:
+    value = b"x" * (size - 4)
+    encoded = b"\x01a" + len(value).to_bytes(2, "big") + value
+    if size == MAX_BYTES:
+        assert check_encoded(encoded) == encoded
+    else:
+        with pytest.raises(InvalidHeaders, match="16385 bytes, at most 16384"):
+            check_encoded(encoded)
+
+
 def _segment(first: int, *headers: bytes, channel: str = "") -> Segment:
     bodies = [b"body %d" % number for number in range(len(headers))]
     return encode(bodies, first, 1, 10, headers=headers if any(headers) else None, channel=channel)

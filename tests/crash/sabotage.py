@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from attrs import evolve
-
 from nsqtw.backends.disk.backend import DiskQueue
 from nsqtw.backends.disk.writer import LogWriter
 from nsqtw.backends.positions.store import Positions
@@ -91,7 +89,7 @@ def forget_stored_attempts() -> None:
     """A crash takes the attempts back."""
 
     def change(cursor: CursorState) -> None:
-        cursor.pending = [evolve(row, attempts=min(row.attempts, 1)) for row in cursor.pending]
+        cursor.pending = [row._replace(attempts=min(row.attempts, 1)) for row in cursor.pending]
 
     _change_cuts(change)
 
@@ -122,7 +120,7 @@ def restore_early() -> None:
     """A restart makes everything due."""
 
     def change(cursor: CursorState) -> None:
-        cursor.pending = [evolve(row, due_ms=min(row.due_ms, 1)) for row in cursor.pending]
+        cursor.pending = [row._replace(due_ms=min(row.due_ms, 1)) for row in cursor.pending]
 
     _change_cuts(change)
 

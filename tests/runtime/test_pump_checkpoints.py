@@ -13,7 +13,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint_job import CheckpointJob
 from nsqtw.core.checkpointer import Checkpointer
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IFreeingQueue
+from nsqtw.interfaces import IFreeingQueue, IStoppingQueue
 from nsqtw.runtime.pump import PART_SECONDS, SAVE_SECONDS
 from tests.runtime.harness import Harness
 
@@ -43,6 +43,25 @@ def test_an_idle_topic_is_saved_again_while_its_queue_has_more_to_free(harness: 
     assert durable == [False, True, True], "a power loss must not make a start count what was freed"
     harness.reactor.advance(2 * SAVE_SECONDS)
     assert harness.writer.checkpointer == []
+
+
+@pytest.mark.parametrize("frees", [False, True])
+def test_the_last_checkpoint_has_idle_topics_that_free_files_at_a_stop(harness: Harness, frees: bool) -> None:
+    @implementer(IStoppingQueue)
+    class Stopping(type(harness.core.topic().log.queue)):  # type: ignore[misc]
+        def begin_stop(self) -> bool:
+            return frees
+
+    harness.core.topic().log.queue.__class__ = Stopping
+    harness.pump.wake()
+    harness.reactor.advance(SAVE_SECONDS)
+    while harness.writer.checkpointer:
+        harness.writer.finish()
+        harness.turn()
+    harness.pump.stop()
+    save = harness.writer.finish()
+    assert [name for name, _, _ in save.trims] == (["t"] if frees else [])
+    assert save.checkpoint.durable == frees
 
 
 def test_the_save_before_a_log_is_freed_is_synced_whatever_part_comes_first(

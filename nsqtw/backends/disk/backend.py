@@ -51,6 +51,7 @@ from nsqtw.interfaces import (
     IFreeingQueue,
     IHeaderBackend,
     IReleasingBackend,
+    IStoppingQueue,
     Report,
 )
 from nsqtw.names import directory_name, name_of_directory
@@ -302,6 +303,10 @@ class DiskQueue:
         """IFreeingQueue API. The last file is closed when it has stopped growing."""
         return self._trim.last.needs_another_pass
 
+    def begin_stop(self) -> bool:
+        """IStoppingQueue API"""
+        return self._trim.last.begin_stop()
+
     @property
     def is_damaged(self) -> bool:
         """IDamagedQueue API"""
@@ -357,4 +362,4 @@ class DiskQueue:
 
 # Not by decorators: with one, mypyc does not make a native class.
 classImplements(DiskBackend, IBackend, IDamagedBackend, IHeaderBackend, IReleasingBackend)
-classImplements(DiskQueue, IBackendQueue, ICountedQueue, IDamagedQueue, IFreeingQueue)
+classImplements(DiskQueue, IBackendQueue, ICountedQueue, IDamagedQueue, IFreeingQueue, IStoppingQueue)

@@ -9,7 +9,7 @@ The last file is the one that grows. Once everything in it is finished, or nearl
 next commit opens a new file, and then freed like the others: an idle topic keeps less than CLOSE_BYTES on disk. A topic
 that continues to write would open and free files all the time, so its last file is closed only when it has grown by
 less than an eighth since the trim before (`CloseLast`). When the disk is nearly full, a file of any size is closed at
-once.
+once, and when the broker stops, a file of the later format version, which an older nsqtw does not open.
 """
 
 from __future__ import annotations
@@ -80,6 +80,12 @@ class CloseLast:
         """The size of that file at the last check."""
         self.needs_another_pass = False
         """The file was growing. If it does not grow any more, it is closed at the next look."""
+        self._is_stopping = False
+
+    def begin_stop(self) -> bool:
+        """Nothing is written any more. Returns whether a small file is closed for that."""
+        self._is_stopping = True
+        return self._bars_downgrade
 
     @property
     def is_worthwhile(self) -> bool:
@@ -87,11 +93,18 @@ class CloseLast:
         log_files = self._log.log_files
         if not log_files:
             return self._log.has_spare
-        last = log_files[-1]
-        # An older nsqtw opens no log with a file of a later version: after a restart a small one is freed as well.
-        may_be_newer = last.is_inherited and last.version != VERSION
-        min_size = HEADER_BYTES if may_be_newer or self._is_short() else CLOSE_BYTES
-        return last.size > min_size or self._log.has_spare
+        min_size = HEADER_BYTES if self._bars_downgrade or self._is_short() else CLOSE_BYTES
+        return log_files[-1].size > min_size or self._log.has_spare
+
+    @property
+    def _bars_downgrade(self) -> bool:
+        """
+        Whether the last file is one with which an older nsqtw opens no log, because of its version, and no small file
+        is likely to follow it: the broker stops, or it is of an earlier process.
+        """
+        log_files = self._log.log_files
+        last = log_files[-1] if log_files else None
+        return last is not None and (last.is_inherited or self._is_stopping) and last.version != VERSION
 
     def look(self, below: int) -> LogFile | None:
         """The last file, if it is closed now or has been: nothing in it or behind it is unread from `below` on."""
@@ -107,7 +120,7 @@ class CloseLast:
             self._file, self._size = last, size
             if not self.is_worthwhile:
                 return None
-            if (size - counted) * _GROWTH_SHARE > size and not self._is_short():
+            if (size - counted) * _GROWTH_SHARE > size and not (self._is_stopping or self._is_short()):
                 self.needs_another_pass = True
                 return None
         closed = log.close_last()

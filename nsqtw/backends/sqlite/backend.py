@@ -33,7 +33,15 @@ from nsqtw.backends.quarantine import kept_in
 from nsqtw.backends.spare_space import SpareSpace
 from nsqtw.backends.sqlite.rows import COLUMNS, UNKNOWN_CHANNEL, Row
 from nsqtw.backends.sqlite.salvage import finish_quarantine, quarantine_file
-from nsqtw.backends.sqlite.schema import FILE, connect, insert_segments, migrate, sqlite_error, version_of
+from nsqtw.backends.sqlite.schema import (
+    FILE,
+    connect,
+    insert_segments,
+    lower_version,
+    migrate,
+    sqlite_error,
+    version_of,
+)
 from nsqtw.backends.sqlite.survey import SurveyedTopic, find_topic, first_of, is_corrupt, is_failed_sync, survey
 from nsqtw.backends.sqlite.trim import ROWS_AT_ONCE, Trim
 from nsqtw.core.damage import DamageLedger
@@ -189,6 +197,8 @@ class SqliteBackend:
         for queue in list(self._queues.values()):
             queue.close()
         self._reader.close()
+        with suppress(sqlite3.Error, BackendError):  # the next start does it
+            lower_version(self._writer)
         self._writer.close()
 
     def remove(self) -> None:

@@ -122,5 +122,11 @@ def migrate(connection: sqlite3.Connection) -> None:
         connection.executescript(f"BEGIN; {script} PRAGMA user_version = {version}; COMMIT;")
     if "NULL" in columns_of(connection):
         connection.executescript(_ADD_HEADERS)
-    elif version == HEADERS_VERSION and not connection.execute(_HAS_HEADERS).fetchone()[0]:
+    else:
+        lower_version(connection)
+
+
+def lower_version(connection: sqlite3.Connection) -> None:
+    """Let an older nsqtw open the database if no row with headers is left."""
+    if version_of(connection) == HEADERS_VERSION and not connection.execute(_HAS_HEADERS).fetchone()[0]:
         connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from typing import Final
 
 from nsqtw.core.checkpoint import PublisherId
 from nsqtw.core.context import Context
 from nsqtw.core.segment import Segment
-from nsqtw.message_headers import ID, RESERVED_PREFIX, decode_headers
+from nsqtw.message_headers import ID, RESERVED_PREFIX, decode_headers, header_bytes
 
 HASH_BYTES = 16
 _RESTORED_IN_MEMORY = 100_000
@@ -34,24 +35,34 @@ _RESTORED_IN_MEMORY = 100_000
 Run = tuple[int, str, list[bytes], list[bytes] | None]
 """See `PublishBuffer`."""
 
-_ID_FIELD = bytes((len(ID),)) + ID.encode()
+_ID_FIELD: Final = bytes((len(ID),)) + ID.encode()
 """The start of the header in an encoding."""
+_ID: Final = ID.encode()
+_RESERVED: Final = RESERVED_PREFIX.encode()
 
 
 def hash_of(publisher_id: str) -> bytes:
     """Return the hash under which an id is kept."""
-    return blake2b(publisher_id.encode(), digest_size=HASH_BYTES).digest()
+    return _hash_of(publisher_id.encode())
 
 
 def hash_in(headers: bytes) -> bytes | None:
     """Return the hash of the id in the encoded headers of a message; None without one, and if the broker wrote them."""
     if _ID_FIELD not in headers:
         return None
-    decoded = decode_headers(headers)
-    publisher_id = decoded.get(ID)
-    if publisher_id is None or any(name.startswith(RESERVED_PREFIX) for name in decoded):
+    publisher_id = header_bytes(headers, _ID)
+    if publisher_id is None or (_RESERVED in headers and _are_brokers(headers)):
         return None
-    return hash_of(publisher_id)
+    return _hash_of(publisher_id)
+
+
+def _hash_of(publisher_id: bytes) -> bytes:
+    return blake2b(publisher_id, digest_size=HASH_BYTES).digest()
+
+
+def _are_brokers(headers: bytes) -> bool:
+    """Return whether the broker wrote these headers."""
+    return any(name.startswith(RESERVED_PREFIX) for name in decode_headers(headers))
 
 
 class Deduplication:

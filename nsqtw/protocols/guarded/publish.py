@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, HeadersRefused, InvalidHeaders
 from nsqtw.interfaces import Answered, Assigned, BytesLike
-from nsqtw.message_headers import NO_HEADERS, check_encoded, check_known, decode_headers, encode_headers
+from nsqtw.message_headers import NO_HEADERS, check_encoded, encode_headers
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
@@ -200,18 +200,12 @@ def checked_delays(delay: float, delays: Sequence[float] | None, count: int, lon
 
 
 def _encoded(headers: Headers) -> bytes:
-    if isinstance(headers, bytes):
-        return _checked(headers) if headers else NO_HEADERS
-    encoded = encode_headers(headers)
+    encoded = headers if isinstance(headers, bytes) else encode_headers(headers)
     return _checked(encoded) if encoded else NO_HEADERS
 
 
-@lru_cache(maxsize=1024)
-def _checked(encoded: bytes) -> bytes:
-    """Cached: many messages have equal headers."""
-    check_encoded(encoded)
-    check_known(decode_headers(encoded))
-    return encoded
+_checked = lru_cache(maxsize=1024)(check_encoded)
+"""Many messages have equal headers."""
 
 
 def _runs(delays: Sequence[int]) -> list[tuple[int, int]]:

@@ -136,6 +136,28 @@ def test_a_restart_frees_a_small_file_with_headers(tmp_path: Path) -> None:
     assert versions(path) == [2]
 
 
+def test_a_stop_frees_a_small_file_with_headers(tmp_path: Path) -> None:
+    """The next process may be an older nsqtw; a file without headers, or with an unread or wanted message, is kept."""
+    path = DataPath(tmp_path)
+    path.commit(make_segment_with_headers(0, 2))
+    path.queue.trim(2, [])
+    assert not path.queue.may_free and versions(path) == [3]
+    assert path.queue.begin_stop()
+    assert path.queue.may_free
+    path.queue.trim(1, [])
+    path.queue.trim(2, [1])
+    assert versions(path) == [3]
+    path.queue.trim(2, [])
+    assert path.logs() == [] and not path.queue.begin_stop()
+    path.commit(make_segment_with_headers(3, 2))
+    path.queue.trim(5, [])
+    assert path.logs() == [], "there is no other trim"
+    path.commit(make_segment(5))
+    assert not path.queue.begin_stop()
+    path.queue.trim(6, [])
+    assert versions(path) == [2]
+
+
 def test_the_version_outlives_the_last_file(tmp_path: Path) -> None:
     """A file with a wanted message is all that is left, and no process has looked at its header."""
     path = DataPath(tmp_path, 5000)

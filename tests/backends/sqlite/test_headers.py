@@ -62,6 +62,17 @@ def test_the_version_says_whether_there_are_headers(tmp_path: Path) -> None:
     assert (opened.version, headers(read_all(opened.queue, 3))[4]) == (3, headers([make_segment_with_headers(4)])[4])
     opened.queue.trim(6, [])
     opened.backend.close()
+    assert opened.version == 2
+
+
+def test_a_start_lowers_the_version_after_a_crash(tmp_path: Path) -> None:
+    opened = Opened(tmp_path)
+    opened.commit(make_segment_with_headers(0, 2))
+    opened.queue.trim(2, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nsqtw.backends.sqlite.backend.lower_version", lambda connection: None)
+        opened.backend.close()
+    assert opened.version == 3
     opened = Opened(tmp_path)
     assert opened.version == 2
     opened.backend.close()
