@@ -28,6 +28,8 @@ from twisted.logger import Logger
 from nsqtw.api.context import ApiContext
 from nsqtw.api.log_position import TIME, parse_time
 from nsqtw.api.message_headers import EndsEarly, check_headers_bytes, encode, headers_of_request, messages_with_headers
+from nsqtw.core.packed_messages import PackedMessages
+from nsqtw.core.segment import SEGMENT_BYTES
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ClientError, Exiting
 from nsqtw.http.endpoints import AN_OK, CHANNEL, FAILED, JSON, TOPIC, Endpoint, Errors, Parameter, Section, endpoint
@@ -51,7 +53,15 @@ from nsqtw.message_headers import ID, PRIORITIES
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
 from nsqtw.options.types import whole_nanoseconds
-from nsqtw.protocols.mpub import SIZE_BYTES, bytes_of_equal, check_count, check_size, equal_messages, unpack_size
+from nsqtw.protocols.mpub import (
+    SIZE_BYTES,
+    bytes_of_equal,
+    check_count,
+    check_size,
+    equal_messages,
+    packed_messages,
+    unpack_size,
+)
 from nsqtw.protocols.v2_codec import Limits
 from nsqtw.rights import PUBLISH
 
@@ -191,6 +201,11 @@ class Publishing(Section):
         params = parameters(request.query)
         topic = self._topic(params.get("topic"))
         if _is_binary(params.get("binary")):
+            if is_plain and len(request.body) > SEGMENT_BYTES:
+                packed = packed_messages(request.body, self._limits.max_body_size, self._limits.max_msg_size)
+                if packed is not None:
+                    self._put_packed(request, topic, packed)
+                    return None
             messages = binary_messages(request.body, self._limits)
         else:
             messages = text_messages(request.body, self._limits)
@@ -256,6 +271,10 @@ class Publishing(Section):
 
     def _put(self, request: HttpRequest, topic: Topic, messages: list[bytes]) -> None:
         topic.put(messages, 0, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING))
+        self._pump.on_read(request.size)
+
+    def _put_packed(self, request: HttpRequest, topic: Topic, messages: PackedMessages) -> None:
+        topic.put_packed(messages, request.waiter(_TAKEN["memory" if topic.ephemeral else topic.durability], EXITING))
         self._pump.on_read(request.size)
 
     def _put_as_asked(

@@ -10,12 +10,13 @@ Performance: called once per publish command.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from nsqtw.core.context import Context
+from nsqtw.core.packed_messages import PackedMessages
 from nsqtw.core.policy.deduplication import Deduplication, Run
-from nsqtw.core.segment import SEGMENT_BYTES, SEQUENCE_BITS, Segment, cuts, encode, sizes_of
+from nsqtw.core.segment import BODY_AT, SEGMENT_BYTES, SEQUENCE_BITS, Segment, cuts, encode, sizes_of
 from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.interfaces import Assigned, Waiter
 
@@ -51,6 +52,14 @@ class PublishBuffer:
         plain = self._plain = [*bodies]
         self._runs.append((0, "", plain, None))
 
+    def add_packed(self, messages: PackedMessages, waiter: Waiter) -> None:
+        """Take messages as `add_plain` does, which become objects when they are sealed."""
+        self.waiters.append(waiter)
+        if self._runs:
+            self._earlier += len(self._runs[-1][2])
+        self._runs.append((0, "", messages, None))
+        self._plain = None
+
     def add(
         self,
         bodies: Sequence[bytes],
@@ -63,7 +72,8 @@ class PublishBuffer:
         self.waiters.append(waiter)
         if self._runs:
             run_delay_ms, run_channel, run_bodies, run_headers = self._runs[-1]
-            if run_delay_ms == delay_ms and run_channel == channel:
+            is_same = run_delay_ms == delay_ms and run_channel == channel
+            if is_same and not isinstance(run_bodies, PackedMessages):
                 if headers is None and run_headers is None:
                     run_bodies.extend(bodies)
                     return
@@ -102,16 +112,23 @@ class PublishBuffer:
         segments: list[Segment] = []
         for delay_ms, channel, bodies, headers in runs:
             if headers is not None or channel:
-                for chunk, of_chunk in _with_headers(bodies, headers):
+                for chunk, of_chunk in _with_headers([*bodies], headers):
                     first = self._take_sequences(len(chunk))
                     segments.append(encode(chunk, first, node_id, timestamp_ns, delay_ms, None, of_chunk, channel))
             elif len(bodies) > 1:
-                sizes = sizes_of(bodies)
-                for chunk in cuts(bodies, sizes):
+                chunks: Iterable[list[bytes]]
+                sizes: Collection[int]
+                if isinstance(bodies, PackedMessages):
+                    sizes = (bodies.size,)
+                    chunks = bodies.lists(max(1, SEGMENT_BYTES // (BODY_AT + bodies.size)))
+                else:
+                    sizes = sizes_of(bodies)
+                    chunks = cuts(bodies, sizes)
+                for chunk in chunks:
                     first = self._take_sequences(len(chunk))
                     segments.append(encode(chunk, first, node_id, timestamp_ns, delay_ms, sizes))
             elif bodies:  # a publish that is alone in its turn
-                segments.append(encode(bodies, self._take_sequences(1), node_id, timestamp_ns, delay_ms))
+                segments.append(encode([*bodies], self._take_sequences(1), node_id, timestamp_ns, delay_ms))
         return segments
 
     def forget(self) -> None:

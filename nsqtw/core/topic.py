@@ -22,6 +22,7 @@ from nsqtw.core.damage import DamageLedger
 from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
+from nsqtw.core.packed_messages import PackedMessages
 from nsqtw.core.policy.dead_letters import Letters
 from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
@@ -164,6 +165,16 @@ class Topic(ReleasingTopic):
         if not buffer.waiters:
             self._owner.to_commit.append(self)
         buffer.add_plain(bodies, waiter)
+
+    def put_packed(self, messages: PackedMessages, waiter: Waiter) -> None:
+        """Take messages as `put` does, without a delay or anything else."""
+        if self.bounds is not None or self.exiting or not self._owner.is_taking_publishes:
+            self.put([*messages], 0, waiter)
+            return
+        buffer = self._publish_buffer
+        if not buffer.waiters:
+            self._owner.to_commit.append(self)
+        buffer.add_packed(messages, waiter)
 
     def _put_as_asked(
         self,

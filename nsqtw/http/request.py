@@ -31,6 +31,7 @@ from twisted.logger import Logger, LogLevel
 
 from nsqtw.gocompat.time import duration_text
 from nsqtw.http.bearer_auth import secret_in
+from nsqtw.http.body import RequestBody
 from nsqtw.http.head_cache import CachedHead
 from nsqtw.http.headers import sent_by_a_page
 from nsqtw.http.parser import RequestHead
@@ -97,7 +98,9 @@ class HttpRequest:
     _version = b"HTTP/1.1"
     _route: Route | None = None
     _limit = BODY_IGNORED
-    _body: bytes | bytearray = b""
+    _body = b""
+    _parts: RequestBody | None = None
+    """The body, while it arrives in several parts."""
     _began = 0.0
     _is_logged = False
     _identity = ""
@@ -170,18 +173,21 @@ class HttpRequest:
             if not self.size:
                 self._body = data
             else:
-                if isinstance(self._body, bytes):
-                    self._body = bytearray(self._body)
-                self._body += data
+                if self._parts is None:
+                    self._parts = RequestBody()
+                    self._parts.append(self._body)
+                self._parts.append(data)
             self.size += len(data)
             if self.size > self._limit:
                 self.is_overlong = True
+                self._join_parts()
                 self._body = self._body[: self._limit + 1]
                 self._run()
 
     def end_body(self) -> None:
         """The request is complete."""
         self.is_complete = True
+        self._join_parts()
         if not (self.is_answered or self.is_overlong):
             self._run()
         elif self.is_answered and self._connection is not None:
@@ -205,6 +211,7 @@ class HttpRequest:
         """The body ends before its end, or is no HTTP: answer as far as that is possible."""
         assert self._route is not None, "a request without a route is answered in `begin`"
         self.is_complete = self.is_broken = True
+        self._join_parts()
         if self._route.broken is None:
             self._run()
         else:
@@ -225,16 +232,16 @@ class HttpRequest:
     @property
     def body(self) -> bytes:
         """The body; of one that is overlong, one byte more than the route allows."""
-        return bytes(self._body)
+        return self._body
 
     @property
     def kept_bytes(self) -> int:
         """Bytes of the body in memory."""
-        return len(self._body)
+        return len(self._body) if self._parts is None else self._parts.size
 
     def forget(self) -> None:
         """Keep nothing more of the body."""
-        self._body, self._limit = b"", BODY_IGNORED
+        self._body, self._parts, self._limit = b"", None, BODY_IGNORED
 
     @property
     def version(self) -> bytes:
@@ -390,6 +397,11 @@ class HttpRequest:
         return answers[0] if answers else None
 
     # -- inside
+
+    def _join_parts(self) -> None:
+        if self._parts is not None:
+            self._body = self._parts.join()
+            self._parts = None
 
     def _told(self, error: Exception | None) -> None:
         if error is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from nsqtw.api.publish import binary_messages, text_messages
 from nsqtw.http.responses import Refused
 from nsqtw.options.broker import Options
+from nsqtw.protocols.mpub import packed_messages
 from tests.http.broker_fixture import LIMITS, OK, Log, Web, chunked
 
 pytestmark = pytest.mark.usefixtures("heads")
@@ -141,6 +143,55 @@ def test_what_is_behind_the_messages_of_a_chunked_body_may_be_long() -> None:
 @given(st.lists(st.binary(min_size=1, max_size=10), min_size=1, max_size=7), st.binary(max_size=8))
 def test_sized_messages_come_out_as_they_went_in(messages: list[bytes], trailing: bytes) -> None:
     assert binary_messages(sized(*messages) + trailing, Options(max_msg_size=10, max_body_size=200)) == messages
+
+
+MANY = Options(max_msg_size=10, max_body_size=200)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=10), min_size=1, max_size=7), st.binary(max_size=8), st.integers(0, 99))
+def test_packed_messages_are_the_sized_ones(messages: list[bytes], trailing: bytes, cut_off: int) -> None:
+    body = (sized(*messages) + trailing)[: 200 - cut_off]
+    found = packed_messages(body, 200, 10)
+    if found is not None:
+        assert [*found] == binary_messages(body, MANY)
+    elif len(body) > 8:
+        with suppress(Refused):
+            assert len({*map(len, binary_messages(body, MANY))}) > 1
+
+
+@pytest.mark.parametrize(
+    ("body", "max_body_size", "max_msg_size"),
+    [
+        (sized(b"abc"), 10, 3),
+        (sized(b"abc"), 11, 2),
+        (sized(b""), 11, 3),
+        (sized(), 11, 3),
+        (b"", 11, 3),
+        (sized(b"abc")[:-1], 11, 3),
+        (b"\xff" + sized(b"abc")[1:], 11, 3),
+        (sized(b"abc", b"ab"), 99, 3),
+    ],
+)
+def test_bodies_that_are_not_packed(body: bytes, max_body_size: int, max_msg_size: int) -> None:
+    assert packed_messages(body, max_body_size, max_msg_size) is None
+
+
+@pytest.mark.parametrize("sizes", [[200] * 3000, [200] * 2999 + [201], [150, 250] * 1500])
+@pytest.mark.parametrize("more", ["", "&channel=c", "&ids=true"])
+def test_a_body_that_arrives_in_many_parts(sizes: list[int], more: str) -> None:
+    messages = [b"%*d" % (size, index) for index, size in enumerate(sizes)]
+    web = Web()
+    browser = web.connect()
+    browser.ask("POST", "/topic/create?topic=t")
+    browser.ask("POST", "/channel/create?topic=t&channel=c")
+    body = sized(*messages)
+    head = b"POST /mpub?topic=t&binary=true%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    request = head % (more.encode(), len(body)) + body
+    parts = [1, 50, 20_000, 20_001, 300_000, 300_001, len(request)]
+    for start, stop in zip([0, *parts], parts, strict=False):
+        browser.send(request[start:stop])
+    assert [reply.status for reply in browser.read()] == [200]
+    assert web.core.reader(ready=3000).bodies() == messages
 
 
 @given(st.binary(max_size=60))

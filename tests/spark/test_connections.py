@@ -7,8 +7,8 @@ from pyspark_nsq.http.connections import OnePiece
 
 HEAD = [b"POST /mpub HTTP/1.1\r\n", b"Content-Length: 6\r\n", b"\r\n"]
 HEAD_BYTES = b"".join(HEAD)
-BODY = b"abcdef"
-ALL = HEAD_BYTES + BODY
+PARTS = (b"a", memoryview(b"bcd"), b"ef")
+ALL = HEAD_BYTES + b"abcdef"
 
 
 class FakeTransport:
@@ -24,7 +24,7 @@ class FakeTransport:
     def getHandle(self) -> "FakeTransport":
         return self
 
-    def sendmsg(self, pieces: tuple[bytes, ...]) -> int:
+    def sendmsg(self, pieces: list[bytes | memoryview]) -> int:
         self.calls += 1
         if self.broken:
             raise BrokenPipeError
@@ -56,7 +56,8 @@ class FakeReactor:
 def send(transport: FakeTransport, reactor: FakeReactor | None = None) -> OnePiece:
     one_piece = OnePiece(reactor or FakeReactor(), transport)
     one_piece.writeSequence(HEAD)
-    one_piece.write(BODY)
+    for part in PARTS:
+        one_piece.write(part)
     return one_piece
 
 
@@ -109,11 +110,19 @@ def test_a_head_without_a_body_does_not_wait_for_one() -> None:
     assert b"GET /ping HTTP/1.1\r\n\r\n" == transport.kept
 
 
+def test_a_body_of_no_bytes_is_not_waited_for() -> None:
+    transport = FakeTransport()
+    one_piece = OnePiece(FakeReactor(), transport)
+    one_piece.writeSequence([b"POST /topic/create HTTP/1.1\r\n", b"Content-Length: 0\r\n", b"\r\n"])
+    assert transport.kept.endswith(b"\r\n\r\n")
+
+
 def test_the_next_request_has_a_head_of_its_own() -> None:
     transport = FakeTransport()
     one_piece = send(transport)
     one_piece.writeSequence(HEAD)
-    one_piece.write(BODY)
+    for part in PARTS:
+        one_piece.write(part)
     assert ALL + ALL == transport.socket
 
 

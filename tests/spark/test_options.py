@@ -13,8 +13,8 @@ def test_the_defaults() -> None:
     expected = SinkOptions(
         addresses=("http://127.0.0.1:4151",),
         topic=None,
-        batch_size=5000,
-        batch_bytes=1024 * 1024,
+        batch_size=10_000,
+        batch_bytes=2 * 1024 * 1024,
         max_in_flight=2,
         request_timeout_ms=10_000,
         retries=5,

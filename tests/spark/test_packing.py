@@ -16,6 +16,12 @@ def all_of(messages: list[bytes]) -> Entries:
     return entries.part(0, len(messages))
 
 
+def body_of(request: Request) -> bytes:
+    body = b"".join(request.body)
+    assert len(body) == request.body_bytes
+    return body
+
+
 def packed(packer: TopicPacker, messages: list[bytes]) -> list[Request]:
     return [*packer.extend(all_of(messages)), *packer.flush()]
 
@@ -23,7 +29,7 @@ def packed(packer: TopicPacker, messages: list[bytes]) -> list[Request]:
 def test_the_bytes_of_a_batch() -> None:
     [request] = packed(TopicPacker("t", 10, 1000), [b"ab", b"c"])
     expected = b"\x00\x00\x00\x02" + b"\x00\x00\x00\x02ab" + b"\x00\x00\x00\x01c"
-    assert expected == request.body
+    assert expected == body_of(request)
     assert "/mpub?binary=true&topic=t" == request.path
     assert 2 == request.rows
 
@@ -33,7 +39,7 @@ def test_the_bytes_of_a_batch_with_headers() -> None:
     packer = TopicPacker("t", 10, 1000, has_headers=True)
     [request] = [*packer.extend(entries), *packer.flush()]
     expected = b"NSQH\x00\x00\x00\x02" + b"\x00\x00\x00\x05\x01k\x00\x01v" + b"\x00\x00\x00\x02ab"
-    assert expected + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x01c" == request.body
+    assert expected + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x01c" == body_of(request)
     assert "/mpub?binary=true&headers=true&topic=t" == request.path
 
 
@@ -45,7 +51,7 @@ def test_messages_with_headers_and_without_keep_their_order_in_requests_of_their
         *packer.flush(),
     ]
     assert ["headers" in request.path for request in requests] == [False, True, False]
-    assert [request.body[-1:] for request in requests] == [b"a", b"b", b"c"]
+    assert [body_of(request)[-1:] for request in requests] == [b"a", b"b", b"c"]
 
 
 def test_an_ephemeral_topic_is_quoted() -> None:
@@ -55,7 +61,7 @@ def test_an_ephemeral_topic_is_quoted() -> None:
 
 def test_a_deferred_message_travels_alone() -> None:
     request = deferred_request("t#ephemeral", b"later", 1500)
-    assert Request("/pub?topic=t%23ephemeral&defer=1500", b"later", "t#ephemeral", 1) == request
+    assert Request("/pub?topic=t%23ephemeral&defer=1500", (b"later",), "t#ephemeral", 1) == request
 
 
 def test_a_deferred_message_with_headers_is_a_body_of_one() -> None:
@@ -77,12 +83,40 @@ def test_cut_by_bytes() -> None:
     exactly_two = 4 + 2 * (4 + 6)
     requests = packed(TopicPacker("t", 100, exactly_two), [b"sixsix"] * 5)
     assert [2, 2, 1] == [request.rows for request in requests]
-    assert exactly_two == len(requests[0].body)
+    assert exactly_two == requests[0].body_bytes
 
 
 def test_one_message_above_the_limit_travels_alone() -> None:
     requests = packed(TopicPacker("t", 100, 20), [b"a", b"b" * 50, b"c"])
-    assert [[b"a"], [b"b" * 50], [b"c"]] == [unpack(request.body) for request in requests]
+    assert [[b"a"], [b"b" * 50], [b"c"]] == [unpack(body_of(request)) for request in requests]
+
+
+def test_what_fills_requests_is_not_copied() -> None:
+    entries = all_of([b"x" * 100] * 10)
+    packer = TopicPacker("t", 4, 10_000)
+    requests = [*packer.extend(entries), *packer.extend(all_of([b"y"])), *packer.flush()]
+    assert [4, 4, 3] == [request.rows for request in requests]
+    for request in requests[:2]:
+        [count, part] = request.body
+        assert isinstance(part, memoryview) and part.obj is entries.data.obj
+
+
+def test_a_slice_that_waits_keeps_no_memory_of_a_batch_that_is_much_larger() -> None:
+    for waiting, is_copied in ((4, True), (5, False)):
+        packer = TopicPacker("t", 10 - waiting, 10_000)
+        first = [*packer.extend(all_of([b"x"] * 10))]
+        [rest] = packer.flush()
+        assert ([10 - waiting], waiting) == ([request.rows for request in first], rest.rows)
+        assert isinstance(rest.body[1], bytes) == is_copied
+
+
+def test_many_small_parts_are_joined() -> None:
+    messages = [b"%d" % index for index in range(40)]
+    packer = TopicPacker("t", 40, 10_000)
+    requests = [request for message in messages for request in packer.extend(all_of([message]))]
+    requests += packer.flush()
+    assert [messages] == [unpack(body_of(request)) for request in requests]
+    assert 2 == len(requests[0].body)
 
 
 @given(MESSAGES, st.integers(1, 20), st.integers(1, 200), st.integers(1, 10))
@@ -96,11 +130,11 @@ def test_whatever_the_limits_all_messages_come_through_in_order(
         for request in packer.extend(all_of(messages[start : start + piece]))
     ]
     requests += packer.flush()
-    batches = [unpack(request.body) for request in requests]
+    batches = [unpack(body_of(request)) for request in requests]
     assert messages == [message for batch in batches for message in batch]
     for request, batch in zip(requests, batches, strict=True):
         assert request.rows == len(batch) <= max_rows
-        assert len(request.body) <= max_bytes or len(batch) == 1
+        assert request.body_bytes <= max_bytes or len(batch) == 1
     for batch, following in zip(batches, batches[1:], strict=False):
         # No cut without need: the next message would not have fitted.
         body_bytes = 4 + sum(4 + len(message) for message in [*batch, following[0]])
@@ -115,9 +149,9 @@ def test_many_topics_hold_no_more_than_allowed(given_: list[tuple[str, list[byte
     for topic, messages in given_:
         sent[topic] += messages
         for request in packer.extend(topic, all_of(messages)):
-            arrived[request.topic] += unpack(request.body)
+            arrived[request.topic] += unpack(body_of(request))
         waiting = sum(len(message) for name in "abc" for message in sent[name][len(arrived[name]) :])
         assert waiting <= max_held
     for request in packer.flush():
-        arrived[request.topic] += unpack(request.body)
+        arrived[request.topic] += unpack(body_of(request))
     assert sent == arrived

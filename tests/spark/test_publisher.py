@@ -35,7 +35,7 @@ def test_what_is_flushed_has_arrived(nsqd: FakeNsqd) -> None:
         publisher.flush()
         assert sorted([b"%d" % n for n in range(20)] + [b"x"] * 20) == sorted(nsqd.messages["t"])
     assert (40, 20, 0) == (publisher.tally.rows, publisher.tally.requests, publisher.tally.retried)
-    assert sum(len(batch(b"%d" % n, b"x").body) for n in range(20)) == publisher.tally.body_bytes
+    assert sum(batch(b"%d" % n, b"x").body_bytes for n in range(20)) == publisher.tally.body_bytes
 
 
 def test_an_nsqd_that_would_publish_to_all_channels_gets_nothing(nsqd: FakeNsqd) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.bench.spark import growth
+from tests.bench.spark import growth, least
 from tests.bench.spark.__main__ import arguments, measured
 
 
@@ -33,3 +33,8 @@ def test_growth_measures_each_size_and_draws_it(spark: SparkSession, tmp_path: P
     assert all(one["java_mb"] > 100 for one in figures)
     growth.draw(figures, "a test", tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 10_000
+
+
+def test_the_least_that_requests_cost() -> None:
+    lines = least.measured(rows=10, rounds=1, requests=2).splitlines()
+    assert ["bare, apart", "treq, apart", "bare, shared", "treq, shared"] == [line.split(":")[0] for line in lines]

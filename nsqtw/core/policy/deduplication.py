@@ -26,13 +26,14 @@ from typing import Final
 
 from nsqtw.core.checkpoint import PublisherId
 from nsqtw.core.context import Context
+from nsqtw.core.packed_messages import PackedMessages
 from nsqtw.core.segment import Segment
 from nsqtw.message_headers import ID, RESERVED_PREFIX, decode_headers, header_bytes
 
 HASH_BYTES = 16
 _RESTORED_IN_MEMORY = 100_000
 
-Run = tuple[int, str, list[bytes], list[bytes] | None]
+Run = tuple[int, str, list[bytes] | PackedMessages, list[bytes] | None]
 """See `PublishBuffer`."""
 
 _ID_FIELD: Final = bytes((len(ID),)) + ID.encode()
@@ -195,5 +196,6 @@ def _hashes_of(run: Run) -> list[bytes | None] | None:
 def _part_of(run: Run, keep: list[int]) -> Run:
     """Return the messages of a run with these indexes."""
     delay_ms, channel, bodies, headers = run
+    listed = [*bodies]
     of_kept = None if headers is None else [headers[index] for index in keep]
-    return delay_ms, channel, [bodies[index] for index in keep], of_kept
+    return delay_ms, channel, [listed[index] for index in keep], of_kept

@@ -32,7 +32,7 @@ class PackingWriter(NsqBatchWriter):
     def write(self, iterator: Iterator[Any]) -> NsqCommit:
         rows = body_bytes = requests = 0
         for request in requests_of(self._options, self._columns, iterator):
-            rows, body_bytes, requests = rows + request.rows, body_bytes + len(request.body), requests + 1
+            rows, body_bytes, requests = rows + request.rows, body_bytes + request.body_bytes, requests + 1
         return NsqCommit(partition=0, attempt=0, rows=rows, requests=requests, body_bytes=body_bytes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -10,7 +11,6 @@ from hyperlink import EncodedURL
 from treq.client import HTTPClient
 from twisted.internet import error
 from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.interfaces import IConsumer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import (
@@ -25,7 +25,7 @@ from twisted.web.iweb import IBodyProducer
 from zope.interface import implementer
 
 from pyspark_nsq.http.causes import Cause
-from pyspark_nsq.http.connections import Endpoints, shared_connections
+from pyspark_nsq.http.connections import Endpoints, Part, shared_connections
 from pyspark_nsq.http.tls import NOT_TRUSTED, told
 from pyspark_nsq.options.security import Security
 
@@ -98,8 +98,8 @@ class Requester:
         agent = Agent.usingEndpointFactory(reactor, endpoints, pool)  # type: ignore[no-untyped-call]
         self._client = HTTPClient(agent)
 
-    def post(self, url: str, body: bytes) -> Deferred[Answered]:
-        """Send `body`. Fires when nsqd has accepted it. Fails with AttemptFailed.
+    def post(self, url: str, *body: Part) -> Deferred[Answered]:
+        """Send the parts of a body. Fires when nsqd has accepted it. Fails with AttemptFailed.
 
         The time limit is that of the whole attempt: connecting, sending, and reading the answer.
         """
@@ -109,7 +109,7 @@ class Requester:
         """Request `url`. Fires with the answer. Fails with AttemptFailed; the time limit is as for `post`."""
         return self._attempt("GET", url, None)
 
-    def _attempt(self, method: str, url: str, body: bytes | None) -> Deferred[Answered]:
+    def _attempt(self, method: str, url: str, body: Sequence[Part] | None) -> Deferred[Answered]:
         attempt = Deferred.fromCoroutine(self._ask(method, url, body))
 
         def timed_out(result: Any, _seconds: float) -> Any:
@@ -119,7 +119,9 @@ class Requester:
 
         return attempt.addTimeout(self._timeout_ms / 1000, self._reactor, timed_out)
 
-    async def _ask(self, method: str, url: str, body: bytes | None) -> Answered:
+    async def _ask(self, method: str, url: str, body: Sequence[Part] | None) -> Answered:
+        if body is not None and url.startswith("https:"):
+            body = [b"".join(body)]  # Twisted's TLS takes no views
         try:
             producer = None if body is None else _WholeBody(body)
             response = await self._client.request(
@@ -160,14 +162,15 @@ def _prepared(url: str) -> EncodedURL:
 
 @implementer(IBodyProducer)
 class _WholeBody:
-    """A request's body in one write. treq's own producer takes a turn of the reactor for every 64 KiB."""
+    """A request's body at once. treq's own producer takes a turn of the reactor for every 64 KiB."""
 
-    def __init__(self, body: bytes) -> None:
-        self.length = len(body)
-        self._body = body
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.length = sum(map(len, parts))
+        self._parts = parts
 
-    def startProducing(self, consumer: IConsumer) -> Deferred[None]:
-        consumer.write(self._body)
+    def startProducing(self, consumer: Any) -> Deferred[None]:
+        for part in self._parts:
+            consumer.write(part)
         return succeed(None)
 
     def pauseProducing(self) -> None:

@@ -6,8 +6,8 @@
 
 Twisted's transport copies a request's head and body into one buffer, waits for the next turn of the reactor, and then
 sends 128 KiB a turn: nine turns for a body of 1 MiB, and each of them runs Python whose code and data the body has
-removed from the CPU's caches. `OnePiece` writes head and body to the socket in one call, without a copy; Twisted sends
-the rest that the socket does not accept.
+removed from the CPU's caches. `OnePiece` writes the head and all parts of a body to the socket in one call, without a
+copy; Twisted sends the rest that the socket does not accept.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from pyspark_nsq.options.security import Security
 
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
+
+#: A part of a request's body.
+Part = bytes | memoryview
 
 #: Servers commonly close connections that were idle for 60 s. A POST on a closed one is a lost answer: close it before.
 _IDLE_SECONDS = 30
@@ -97,7 +100,7 @@ class _OnePieceEndpoint:
 
 
 class OnePiece:
-    """A TCP transport of requests: the head of one waits for its body, and both go to the socket in one call.
+    """A TCP transport of requests: the head of one waits for all of its body, and both go to the socket in one call.
 
     `reactor` knows whether earlier bytes still wait in `transport`; they are sent first.
     """
@@ -105,30 +108,37 @@ class OnePiece:
     def __init__(self, reactor: Any, transport: Any) -> None:
         self._reactor = reactor
         self._transport = transport
-        self._head = b""
+        self._parts: list[Part] = []
+        self._missing_bytes = 0
 
     def writeSequence(self, lines: Sequence[bytes]) -> None:
         """Keep the head of a request: Twisted writes only heads with this method."""
-        if any(line.startswith(b"Content-Length:") for line in lines):
-            self._head = b"".join(lines)
+        lengths = [line.partition(b":")[2] for line in lines if line.startswith(b"Content-Length:")]
+        self._missing_bytes = int(lengths[0]) if lengths else 0
+        if self._missing_bytes:
+            self._parts = [b"".join(lines)]
         else:
             self._transport.writeSequence(lines)
 
-    def write(self, body: bytes) -> None:
-        """Send the head and the whole body of a request."""
-        head, self._head = self._head, b""
-        sent = self._send(head, body)
-        if sent < len(head):
-            self._transport.writeSequence((head[sent:], body))
-        elif sent < len(head) + len(body):
-            self._transport.write(body[sent - len(head) :])
+    def write(self, part: Part) -> None:
+        """Take a part of the body. With the last one the whole request is sent."""
+        self._parts.append(part)
+        self._missing_bytes -= len(part)
+        if self._missing_bytes > 0:
+            return
+        parts, self._parts = self._parts, []
+        sent = self._send(parts)
+        for each in parts:
+            if sent < len(each):
+                self._transport.write(bytes(each[sent:]))
+            sent = max(0, sent - len(each))
 
-    def _send(self, head: bytes, body: bytes) -> int:
+    def _send(self, parts: Sequence[Part]) -> int:
         """Send to the socket, and return the number of bytes that it accepted."""
         if self._transport in self._reactor.getWriters():
             return 0
         try:
-            return int(self._transport.getHandle().sendmsg((head, body)))
+            return int(self._transport.getHandle().sendmsg(parts))
         except OSError:  # full, or broken, which the transport notices itself
             return 0
         except AttributeError:  # the connection is closed, or sockets have no sendmsg, as on Windows

@@ -79,7 +79,7 @@ class Brokers:
         outcome: Future[Answered] = Future()
 
         def begin() -> None:
-            asked: Deferred[Answered] = chosen.get(url) if method == "GET" else chosen.post(url, b"")
+            asked: Deferred[Answered] = chosen.get(url) if method == "GET" else chosen.post(url)
             asked.addCallbacks(outcome.set_result, lambda failure: outcome.set_exception(failure.value))
 
         self._reactor.callFromThread(begin)

@@ -9,8 +9,8 @@
 | topic                | none     | the topic of all rows; overrides the column ``topic``             |
 | channel              | none     | the only channel that gets the messages; only for nsqds of nsqtw  |
 | maxTopics            | 1000     | most topics that the column ``topic`` of a task may have          |
-| batchSize            | 5000     | most messages in one request                                      |
-| batchBytes           | 1048576  | most bytes in one request; a larger message is sent alone         |
+| batchSize            | 10000    | most messages in one request                                      |
+| batchBytes           | 2097152  | most bytes in one request; a larger message is sent alone         |
 | maxInFlight          | 2        | requests under way at a time, for each task                       |
 | maxRowsPerSecond     | none     | most rows a second, for each task                                 |
 | burstRows            | 0        | more rows at once after a pause, and at the start of a task       |
@@ -71,8 +71,8 @@ class SinkOptions(Security):
     topic: str | None = option("topic", Name("topic"), None)
     channel: str | None = option("channel", Name("channel"), None)
     max_topics: int = option("maxTopics", WholeNumber(1, 1_000_000), 1000)
-    batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 5000)
-    batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 1024 * 1024)
+    batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 10_000)
+    batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 2 * 1024 * 1024)
     max_in_flight: int = option("maxInFlight", WholeNumber(1, 1000), 2)
     max_rows_per_second: int | None = option("maxRowsPerSecond", WholeNumber(1, _MANY), None)
     burst_rows: int = option("burstRows", WholeNumber(0, _MANY), 0)

@@ -9,8 +9,8 @@ headers of each message:
 
     | "NSQH" | count  4 | headers size  4 | headers | size  4 | message  size | ...
 
-A request ends at the limit of messages or of bytes, whichever comes first. It is a slice of entries (`entries`), so the
-cost is per request, not per message.
+A request ends at the limit of messages or of bytes, whichever comes first. Its body is kept in parts: the count, and
+slices of entries (`entries`), which are not copied. So the cost is per request, not per message.
 """
 
 import struct
@@ -22,16 +22,25 @@ from pyspark_nsq.sink.entries import Entries
 
 _INT32 = struct.Struct(">i")
 _MAGIC = b"NSQH"
+#: A body of more slices is joined: each one costs something when it is sent.
+_MOST_PARTS = 16
+#: The least share of the memory of a batch that a waiting slice may keep in use.
+_LEAST_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One POST: its path, its body, and the topic and the number of its messages."""
+    """One POST: its path, the parts of its body, and the topic and the number of its messages."""
 
     path: str
-    body: bytes
+    body: tuple[bytes | memoryview, ...]
     topic: str
     rows: int
+
+    @property
+    def body_bytes(self) -> int:
+        """The size of the body."""
+        return sum(map(len, self.body))
 
 
 def deferred_request(
@@ -39,12 +48,10 @@ def deferred_request(
 ) -> Request:
     """Return the request of one deferred message, with its encoded headers: a request has one delay for all."""
     if headers:
-        body = b"".join(
-            (_MAGIC, _INT32.pack(1), _INT32.pack(len(headers)), headers, _INT32.pack(len(message)), message)
-        )
+        body = (_MAGIC, _INT32.pack(1), _INT32.pack(len(headers)), headers, _INT32.pack(len(message)), message)
         path = f"/mpub?binary=true&headers=true&topic={_target(topic, channel)}&defer={defer_ms}"
         return Request(path, body, topic, 1)
-    return Request(f"/pub?topic={_target(topic, channel)}&defer={defer_ms}", message, topic, 1)
+    return Request(f"/pub?topic={_target(topic, channel)}&defer={defer_ms}", (message,), topic, 1)
 
 
 def _target(topic: str, channel: str | None) -> str:
@@ -85,8 +92,10 @@ class TopicPacker:
             self.held_bytes += entries.bytes_between(start, stop)
             start = stop
         if self._parts:
-            # A waiting part is copied: a slice would keep the memory of its whole batch.
-            self._parts[-1] = bytes(self._parts[-1])
+            waiting = self._parts[-1]
+            if len(waiting) < _LEAST_SHARE * len(entries.data):
+                # A slice would keep the memory of its whole batch.
+                self._parts[-1] = bytes(waiting)
 
     def flush(self) -> Iterator[Request]:
         """Yield the last, incomplete request, if there is one."""
@@ -94,8 +103,8 @@ class TopicPacker:
             yield self._cut()
 
     def _cut(self) -> Request:
-        body = b"".join((self._magic, _INT32.pack(self._rows), *self._parts))
-        request = Request(self._path, body, self._topic, self._rows)
+        parts = self._parts if len(self._parts) <= _MOST_PARTS else [b"".join(self._parts)]
+        request = Request(self._path, (self._magic + _INT32.pack(self._rows), *parts), self._topic, self._rows)
         self._clear()
         return request
 

@@ -111,7 +111,7 @@ class Publisher:
                 address = self._nsqds.current
                 if self._options.channel is not None:
                     await self._check_channels(address)
-                await self._requester.post(address + request.path, request.body)
+                await self._requester.post(address + request.path, *request.body)
                 break
             except AttemptFailed as failed:
                 if failed.cause is None or attempt == self._options.retries or self._failure is not None:
@@ -127,7 +127,7 @@ class Publisher:
             attempt += 1
         self.tally.requests += 1
         self.tally.rows += request.rows
-        self.tally.body_bytes += len(request.body)
+        self.tally.body_bytes += request.body_bytes
 
     async def _check_channels(self, address: str) -> None:
         """Raise AttemptFailed for an nsqd that would ignore the option "channel", and publish to all channels."""
