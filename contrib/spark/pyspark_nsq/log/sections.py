@@ -67,7 +67,7 @@ class Run(NamedTuple):
         return self.section.first + self.low
 
     @property
-    def count(self) -> int:
+    def messages(self) -> int:
         return self.high - self.low
 
 
@@ -76,7 +76,7 @@ class Cut:
 
     def __init__(self, runs: list[Run]) -> None:
         """Raises ReadError. All runs have messages; there is at least one."""
-        self.count = sum(run.count for run in runs)
+        self.count = sum(run.messages for run in runs)
         self._runs = runs
         frames, starts = _joined([run.section for run in runs])
         low, last = runs[0].low, runs[-1]
@@ -99,9 +99,9 @@ class Cut:
         import pyarrow as pa
 
         first, last = self._runs[0], self._runs[-1]
-        if last.first + last.count - first.first == self.count:
+        if last.first + last.messages - first.first == self.count:
             return int64s(first.first, self.count)
-        return pa.concat_arrays([int64s(run.first, run.count) for run in self._runs])
+        return pa.concat_arrays([int64s(run.first, run.messages) for run in self._runs])
 
     @property
     def due_us(self) -> pa.Array:
@@ -112,7 +112,7 @@ class Cut:
         if len(set(dues)) == 1:
             return pa.repeat(pa.scalar(dues[0], pa.int64()), self.count)
         runs = zip(dues, self._runs, strict=True)
-        return pa.concat_arrays([pa.repeat(pa.scalar(due, pa.int64()), run.count) for due, run in runs])
+        return pa.concat_arrays([pa.repeat(pa.scalar(due, pa.int64()), run.messages) for due, run in runs])
 
     @property
     def headers(self) -> pa.Array:
@@ -124,9 +124,9 @@ class Cut:
     def position_of(self, row: int) -> int:
         """Return the position of the message in a row."""
         for run in self._runs:
-            if row < run.count:
+            if row < run.messages:
                 break
-            row -= run.count
+            row -= run.messages
         return run.first + row
 
     def _part(self, start: int, stop: int) -> pa.Array:
@@ -162,7 +162,7 @@ def sections(body: bytes) -> Iterator[Section]:
 def cut(sections: Iterable[Section], low: int, high: int) -> Cut | None:
     """Return the messages with positions from `low` to before `high`, if there are any. Raises ReadError."""
     runs = [_run(section, low, high) for section in sections if section.frames is not None]
-    found = [run for run in runs if run.count]
+    found = [run for run in runs if run.messages]
     return Cut(found) if found else None
 
 
@@ -193,5 +193,5 @@ def _headers(run: Run) -> pa.Array:
     import pyarrow as pa
 
     if run.section.headers is None:
-        return pa.nulls(run.count, pa.map_(pa.string(), pa.string()))
+        return pa.nulls(run.messages, pa.map_(pa.string(), pa.string()))
     return headers_column(bytes(run.section.headers), run.section.messages, run.low, run.high)
