@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.log.sections import Section, cut, fit, sections
+from pyspark_nsq.log.sections import Cut, Section, cut, fit, sections
 
 FIRST = 1 << 40
 
@@ -40,29 +40,60 @@ bodies_of_one_size = st.integers(0, 20).flatmap(
 )
 
 
-@given(any_bodies | bodies_of_one_size, st.integers(-3, 12), st.integers(-3, 12))
-def test_a_part_of_a_section(bodies: list[bytes], low: int, high: int) -> None:
-    low, high = min(low, high), max(low, high)
-    whole = Section(FIRST, len(bodies), 0, frames(FIRST, *bodies))
-    rows = cut(whole, FIRST + low, FIRST + high)
-    places = [at for at in range(len(bodies)) if low <= at < high]
-    assert [bodies[at] for at in places] == rows.bodies.to_pylist()
-    assert [b"%016x" % (FIRST + at) for at in places] == rows.ids.to_pylist()
-    assert [(FIRST + at) * 1000 for at in places] == rows.timestamps_ns.to_pylist()
+def made(first: int, bodies: list[bytes], due_ms: int = 0) -> Section:
+    return Section(first, len(bodies), due_ms, frames(first, *bodies))
+
+
+def part(found: list[Section], low: int, high: int) -> Cut:
+    rows = cut(found, low, high)
+    assert rows is not None
+    return rows
+
+
+#: Sections, each with its distance from the one before and whether it is deferred.
+any_sections = st.lists(
+    st.tuples(st.sampled_from([0, 0, 1, 5]), any_bodies | bodies_of_one_size, st.sampled_from([0, 77])),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(any_sections, st.integers(-3, 60), st.integers(-3, 60))
+def test_a_part_of_an_answer(drawn: list[tuple[int, list[bytes], int]], low: int, high: int) -> None:
+    low, high = FIRST + min(low, high), FIRST + max(low, high)
+    at, found, wanted = FIRST, [], []
+    for gap, bodies, due_ms in drawn:
+        found += [Section(at, gap, 0, None), made(at + gap, bodies, due_ms)]
+        at += gap
+        wanted += [(at + number, body, due_ms * 1000 or None) for number, body in enumerate(bodies)]
+        at += len(bodies)
+    wanted = [each for each in wanted if low <= each[0] < high]
+    rows = cut(found, low, high)
+    if rows is None:
+        assert not wanted
+        return
+    assert len(wanted) == rows.count
+    positions = [position for position, _, _ in wanted]
+    assert positions == rows.positions.to_pylist()
+    assert positions == [rows.position_of(row) for row in range(rows.count)]
+    assert [body for _, body, _ in wanted] == rows.bodies.to_pylist()
+    assert [due for _, _, due in wanted] == rows.due_us.to_pylist()
+    assert [b"%016x" % position for position in positions] == rows.ids.to_pylist()
+    assert [position * 1000 for position in positions] == rows.timestamps_ns.to_pylist()
 
 
 def test_headers_belong_to_the_next_section() -> None:
     headers = b"\0\0\0\0" + b"\0\0\0\x05\x01k\x00\x01v" + b"\0\0\0\0"
     body = section(3, FIRST, 3, headers) + section(1, FIRST, 3, frames(FIRST, b"a", b"b", b"c"))
     with_headers, without = sections(body + section(1, FIRST + 3, 1, frames(FIRST + 3, b"d")))
-    assert [None, [("k", "v")], None] == cut(with_headers, FIRST, FIRST + 3).headers.to_pylist()
-    assert [[("k", "v")], None] == cut(with_headers, FIRST + 1, FIRST + 9).headers.to_pylist()
-    assert [None] == cut(without, FIRST + 3, FIRST + 4).headers.to_pylist()
+    assert [None, [("k", "v")], None] == part([with_headers], FIRST, FIRST + 3).headers.to_pylist()
+    assert [[("k", "v")], None, None] == part([with_headers, without], FIRST + 1, FIRST + 9).headers.to_pylist()
+    assert [None] == part([with_headers, without], FIRST + 3, FIRST + 4).headers.to_pylist()
 
 
 @pytest.mark.parametrize("headers", [b"", b"\0\0\0\x01\x01", b"\0\0\0\0\0", b"\0\0\0\x05\x01k\x00\x01\xff"])
 def test_damaged_headers(headers: bytes) -> None:
-    rows = cut(Section(FIRST, 1, 0, frames(FIRST, b"a"), headers), FIRST, FIRST + 1)
+    rows = part([Section(FIRST, 1, 0, frames(FIRST, b"a"), headers)], FIRST, FIRST + 1)
     with pytest.raises(ReadError, match="headers that are damaged"):
         _ = rows.headers
 
@@ -92,11 +123,20 @@ def test_an_answer_that_ends_early(length: int) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_frames_of_other_sizes_than_they_say(count: int) -> None:
     with pytest.raises(ReadError, match="other sizes"):
-        cut(Section(FIRST, count, 0, frames(FIRST, b"ab", b"cd")), FIRST, FIRST + 1)
+        cut([Section(FIRST, count, 0, frames(FIRST, b"ab", b"cd"))], FIRST, FIRST + 1)
+
+
+@pytest.mark.parametrize("second", [b"cd", b"cde"])
+def test_sections_of_other_counts_than_they_say(second: bytes) -> None:
+    """The second message of the first section would get the position of the first one of the next section."""
+    one = Section(FIRST, 1, 0, frames(FIRST, b"ab", second))
+    other = Section(FIRST + 5, 2, 0, frames(FIRST + 5, b"ef"))
+    with pytest.raises(ReadError, match="other counts"):
+        cut([one, other], FIRST, FIRST + 9)
 
 
 @pytest.mark.parametrize("said", [-5, 0, 29])
 def test_a_frame_too_short_for_its_head(said: int) -> None:
     short = struct.pack(">i", said) + b"x" * max(said, 0)
     with pytest.raises(ReadError, match="without a head"):
-        cut(Section(FIRST, 2, 0, short + frames(FIRST, b"ab")), FIRST, FIRST + 2)
+        cut([Section(FIRST, 2, 0, short + frames(FIRST, b"ab"))], FIRST, FIRST + 2)

@@ -12,7 +12,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PARENT, _FIRST_TIME, _END_OF_TIMES = 1, 11, 15
 
 
-def processes(root: int, without: int) -> list[int]:
+def processes(root: int, without: int | None = None) -> list[int]:
     """`root` and what it has started, directly or not, but for `without` and what that has started."""
     children = defaultdict(list)
     for pid in _numbers("/proc"):

@@ -3,10 +3,12 @@
 
     --rows 10000,100000,1000000     the sizes: published, replayed into files, streamed from a channel into files
     --partitions 1,2,4,8            of a replay to nowhere, of the largest size up to 5,000,000
-    --json FILE --png PICTURE       keep the figures, draw them
+    --heap 1g                       of Spark's Java, which is driver and executor
+    --json FILE --png PICTURE       keep the figures with those that the file has of other sizes, draw them
 
-Memory is the peak of Java, and of all processes of Python that Spark has started. A larger backlog must not make it
-larger.
+Memory is the peak of Java, of all processes of Python that Spark has started, of what Java's heap holds after a
+collection, and of Arrow's buffers outside of it. A larger backlog must not make it larger. Java fills its heap before
+it collects, so it is made to collect every 4 seconds, and at the end of each work. The rates include that.
 """
 
 from __future__ import annotations
@@ -17,10 +19,8 @@ import os
 import shlex
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,46 +32,11 @@ from .. import report
 from ..errors import BenchError
 from ..server import Broker, default_executable, running
 from . import cpus, sink, sources
+from .memory import watched
 
-_LOOK_SECONDS = 0.2
 #: Enough for a rate.
 _SCALE_ROWS = 5_000_000
 Figures = dict[str, Any]
-
-
-class Peaks:
-    """The largest memory of Spark's processes while it watches, in MB."""
-
-    def __init__(self) -> None:
-        self.java = self.python = 0.0
-
-    def look(self, broker: Broker) -> None:
-        """Take the memory of this moment into account."""
-        java = python = 0.0
-        for pid in cpus.processes(os.getpid(), without=broker.pid):
-            if pid != os.getpid():
-                name, megabytes = cpus.memory(pid)
-                java, python = (java + megabytes, python) if name == "java" else (java, python + megabytes)
-        self.java, self.python = max(self.java, java), max(self.python, python)
-
-
-@contextmanager
-def watched(broker: Broker) -> Iterator[Peaks]:
-    """Watch the memory until the end of the block."""
-    peaks, over = Peaks(), threading.Event()
-
-    def watch() -> None:
-        while not over.wait(_LOOK_SECONDS):
-            peaks.look(broker)
-        peaks.look(broker)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield peaks
-    finally:
-        over.set()
-        thread.join()
 
 
 def grow(spark: SparkSession, broker: Broker, sizes: list[int], folder: Path) -> list[Figures]:
@@ -80,15 +45,16 @@ def grow(spark: SparkSession, broker: Broker, sizes: list[int], folder: Path) ->
     for rows in sizes:
         sources.prepare(broker)
         frame = sink.made_rows(spark, rows)
+        sum_of_bodies = sources.bodies(frame)
         works: dict[str, Callable[[], float | None]] = {
             "sink": partial(sink.publish, frame, broker, sources.TOPIC),
             "replay": partial(sources.log_to_parquet, spark, broker, folder),
             "channel": partial(sources.drain_channel, spark, broker, folder, rows),
         }
         for name, work in works.items():
-            figures = {"work": name, "rows": rows} | _measured(broker, rows, work)
+            figures = {"work": name, "rows": rows} | _measured(spark, broker, rows, work)
             if name != "sink":
-                sources.check(spark, folder, "log" if name == "replay" else name, rows)
+                sources.check_bodies(spark, folder, "log" if name == "replay" else name, sum_of_bodies)
             found.append(figures)
             print(json.dumps(figures), flush=True)
         broker.delete(sources.TOPIC)
@@ -103,19 +69,19 @@ def scale(spark: SparkSession, broker: Broker, rows: int, partitions: list[int])
     for count in partitions:
         work = partial(sources.log_to_noop, spark, broker, numPartitions=str(count))
         work()
-        found.append({"work": "partitions", "partitions": count} | _measured(broker, rows, work))
+        found.append({"work": "partitions", "partitions": count} | _measured(spark, broker, rows, work))
         print(json.dumps(found[-1]), flush=True)
     broker.delete(sources.TOPIC)
     return found
 
 
-def _measured(broker: Broker, rows: int, work: Callable[[], float | None]) -> Figures:
+def _measured(spark: SparkSession, broker: Broker, rows: int, work: Callable[[], float | None]) -> Figures:
     sparks = partial(cpus.processes, os.getpid(), without=broker.pid)
     spark_before, broker_before = cpus.cpu_seconds(sparks()), cpus.cpu_seconds([broker.pid])
     start = time.perf_counter()
-    with watched(broker) as peaks:
+    with watched(spark, broker) as peaks:
         waited = work()
-    seconds = time.perf_counter() - start - (waited or 0)
+        seconds = time.perf_counter() - start - (waited or 0)
     broker_seconds = cpus.cpu_seconds([broker.pid]) - broker_before
     return {
         "seconds": round(seconds, 2),
@@ -124,6 +90,8 @@ def _measured(broker: Broker, rows: int, work: Callable[[], float | None]) -> Fi
         "broker_us": round(broker_seconds / rows * 1e6, 2),
         "broker_core": round(broker_seconds / seconds, 2),
         "java_mb": round(peaks.java),
+        "java_live_mb": round(peaks.live),
+        "arrow_mb": round(peaks.arrow),
         "python_mb": round(peaks.python),
     }
 
@@ -142,6 +110,7 @@ def draw(figures: list[Figures], about: str, picture: Path) -> None:
         cost.plot(rows, [one["seconds"] / one["rows"] * 1e6 for one in some], "o-", label=work)
         memory.plot(rows, [one["python_mb"] for one in some], "o-", label=f"{work}, Python")
         memory.plot(rows, [one["java_mb"] for one in some], "o--", label=f"{work}, Java")
+        memory.plot(rows, [one["java_live_mb"] for one in some], "o:", label=f"{work}, Java's heap after a collection")
     some = [one for one in figures if one["work"] == "partitions"]
     scaling.plot(
         [one["partitions"] for one in some], [one["rows_per_second"] for one in some], "o-", label="rows a second"
@@ -161,6 +130,13 @@ def draw(figures: list[Figures], about: str, picture: Path) -> None:
     figure.savefig(picture, dpi=110)
 
 
+def _merged(file: Path, figures: list[Figures]) -> list[Figures]:
+    """Return the figures with those of other sizes that the file has."""
+    before = json.loads(file.read_text())["figures"] if file.exists() else []
+    by_size = {(one["work"], one.get("rows"), one.get("partitions")): one for one in before + figures}
+    return sorted(by_size.values(), key=lambda one: (one["work"], one.get("rows", 0), one.get("partitions", 0)))
+
+
 def _numbers(text: str) -> list[int]:
     return [int(one) for one in text.split(",")]
 
@@ -176,6 +152,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--rows", type=_numbers, default=[10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--partitions", type=_numbers, default=[1, 2, 4, 8])
     parser.add_argument("--folder", type=Path, help="where files go (default: a temporary folder)")
+    parser.add_argument("--heap", default="1g", help="Java's largest heap (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--png", type=Path, metavar="PICTURE")
     return parser.parse_args(argv)
@@ -198,7 +175,7 @@ def main(argv: list[str]) -> int:
     """Run it. Returns the exit status: 1 when something was miscounted."""
     given = arguments(argv)
     print(report.machine())
-    spark = local_session("growth", settings={"spark.driver.memory": "2g"})
+    spark = local_session("growth", settings={"spark.driver.memory": given.heap})
     try:
         figures = measured(spark, given)
     except BenchError as error:
@@ -207,6 +184,7 @@ def main(argv: list[str]) -> int:
     finally:
         spark.stop()
     if given.json:
+        figures = _merged(given.json, figures)
         given.json.write_text(json.dumps({"about": report.machine(), "figures": figures}, indent=2) + "\n")
     if given.png:
         draw(figures, report.machine(), given.png)

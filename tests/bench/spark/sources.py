@@ -97,8 +97,26 @@ def archive(spark: SparkSession, broker: Broker, folder: Path, codec: str = "zst
 
 def check(spark: SparkSession, folder: Path, name: str, expected: int) -> None:
     """Raises WrongCount when the files of one of these hold another number of rows, or one twice."""
-    place = folder / name / "out" if name == "channel" else folder / name
-    _must_be(f"{name} to parquet", expected, spark.read.parquet(str(place)).select("id").distinct().count())
+    ids = spark.read.parquet(str(_files(folder, name))).select("id")
+    _must_be(f"{name} to parquet", expected, ids.distinct().count())
+
+
+def bodies(rows: DataFrame) -> tuple[int, int]:
+    """Return the number of rows, and a checksum of their bodies in any order."""
+    found = rows.selectExpr("count(*)", "bit_xor(xxhash64(CAST(value AS BINARY)))").first()
+    assert found is not None
+    return found[0], found[1]
+
+
+def check_bodies(spark: SparkSession, folder: Path, name: str, expected: tuple[int, int]) -> None:
+    """As `check`, for more rows than can be sorted: raises WrongCount when a body is missing, or there twice."""
+    found = bodies(spark.read.parquet(str(_files(folder, name))))
+    if found != expected:
+        raise WrongCount(f"{name} to parquet: {expected} are rows and checksum of what was published, {found} of files")
+
+
+def _files(folder: Path, name: str) -> Path:
+    return folder / name / "out" if name == "channel" else folder / name
 
 
 def _log(spark: SparkSession, broker: Broker, more: Mapping[str, str] | None = None) -> DataFrame:

@@ -19,7 +19,7 @@ from pyspark_nsq.archive.run import Run
 from pyspark_nsq.archive.source import Subscription
 from pyspark_nsq.errors import ArchiveError
 
-from tests.process import NsqdProcess
+from tests.process import NsqdProcess, wait_until
 from tests.spark.jobs.conftest import Job, Outcome, at, publish
 from tests.wire import HOST
 
@@ -89,13 +89,54 @@ def test_headers_are_archived_on_demand(archive: Archive, broker: NsqdProcess, j
     assert [[("id", "o-1")], None] == [row["headers"] for row in archive.rows()]
 
 
+def test_attempts_are_the_deliveries_before_a_message_was_a_dead_letter(
+    archive: Archive, broker: NsqdProcess, job: Job
+) -> None:
+    broker.create("u", "c")
+    policy = b'{"max_attempts": 2, "dead_letter_topic": "t"}'
+    assert broker.http("PUT", "/v2/channel/policy?topic=u&channel=c", policy).status == 200
+    publish(broker, 7, 8)
+    assert archive.run("--quiet") == Outcome(0, "", "")
+    publish(broker, 8, 9, "u")
+    with broker.client() as client:
+        client.sub("u", "c", ready=1)
+        for _ in range(2):
+            client.req(client.message(), 0)
+        wait_until(lambda: broker.http("GET", "/v2/topic/log?topic=t").body.count(b"NSQL") == 2, "it is a dead letter")
+    assert archive.run("--quiet") == Outcome(0, "", "")
+    assert [(b"7", 0), (b"8", 2)] == [(row["value"], row["attempts"]) for row in archive.rows()]
+    assert "headers" not in archive.rows()[0]
+    compacted = job("archive-compact", f"--output={archive.folder}", "--min-age=-60")
+    assert (compacted.code, len(archive.files())) == (0, 1), compacted.err
+    assert [0, 2] == [row["attempts"] for row in archive.rows()]
+
+
+@pytest.mark.parametrize(("version", "words"), [(1, ()), (2, ("--headers",))])
+def test_an_archive_of_an_earlier_version_keeps_its_columns(
+    version: int, words: tuple[str, ...], archive: Archive, broker: NsqdProcess, job: Job
+) -> None:
+    meta = archive.folder / "_archive"
+    (meta / "checkpoint").mkdir(parents=True)
+    identity = {"version": version, "id": "x", "format": "parquet", "subscription": "t"}
+    (meta / "archive.json").write_text(json.dumps(identity))
+    (meta / "checkpoint/nsqtw-archive.json").write_text('{"id": "x"}')
+    bodies = publish(broker, 0, 3)
+    assert archive.run("--quiet", *words) == Outcome(0, "", "")
+    compacted = job("archive-compact", f"--output={archive.folder}", "--min-age=-60")
+    assert compacted.code == 0, compacted.err
+    assert bodies == archive.values()
+    columns = {"position", "id", "timestamp", "due", "nsqd", "value", "topic", "date", "hour"}
+    assert set(archive.rows()[0]) == columns | {word.removeprefix("--") for word in words}
+    assert archive.verify().code == 0
+
+
 def test_columns_and_folders(archive: Archive, broker: NsqdProcess) -> None:
     before = datetime.now(UTC)
     publish(broker, 0, 1)
     broker.http("POST", "/pub?topic=t&defer=60000", b"deferred")
     archive.run()
     plain, deferred = archive.rows()
-    assert set(plain) == {"position", "id", "timestamp", "due", "nsqd", "value", "topic", "date", "hour"}
+    assert set(plain) == {"position", "id", "timestamp", "attempts", "due", "nsqd", "value", "topic", "date", "hour"}
     assert plain["nsqd"] == f"{HOST}:{broker.http_port}"
     assert int(plain["id"], 16) & (1 << 53) - 1 == plain["position"] == deferred["position"] - 1
     assert before <= plain["timestamp"] <= datetime.now(UTC)

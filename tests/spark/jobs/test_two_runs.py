@@ -153,7 +153,7 @@ def test_a_compaction_whose_files_another_one_deletes_keeps_the_rows(
             path.unlink()
 
     monkeypatch.setattr(compaction, "write_files", write_files)
-    monkeypatch.setattr(compaction, "must_exist", lambda files: SimpleNamespace(has_headers=False))
+    monkeypatch.setattr(compaction, "must_exist", lambda files: SimpleNamespace(schema=None))
 
     def merge() -> int:
         return compaction._merge(Merging(), files, HOUR, sources, 2, "zstd")  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_nsq.archive.files import Files
 from pyspark_nsq.archive.identity import must_exist
-from pyspark_nsq.archive.layout import COMPACTED, HOURS, SWAP, SWAPS, schema_of
+from pyspark_nsq.archive.layout import COMPACTED, HOURS, SWAP, SWAPS
 from pyspark_nsq.archive.parquet import finish_commits, write_files
 from pyspark_nsq.archive.reader import live_files
 from pyspark_nsq.errors import ArchiveError
@@ -86,8 +86,7 @@ def _merge(spark: SparkSession, files: Files, folder: str, sources: list[str], c
 
 
 def _rows(spark: SparkSession, files: Files, names: list[str]) -> DataFrame:
-    schema = schema_of(has_headers=must_exist(files).has_headers)
-    return spark.read.schema(schema).option("basePath", files.root).parquet(*map(files.path, names))
+    return spark.read.schema(must_exist(files).schema).option("basePath", files.root).parquet(*map(files.path, names))
 
 
 def _finish(files: Files) -> None:

@@ -5,31 +5,49 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructType
 
 from pyspark_nsq.archive.files import Files
-from pyspark_nsq.archive.layout import IDENTITY
+from pyspark_nsq.archive.layout import IDENTITY, schema_of
 from pyspark_nsq.errors import ArchiveError
 
 _IN_CHECKPOINT = "nsqtw-archive.json"
-#: Versions of the file.
-_WITHOUT_HEADERS, _WITH_HEADERS = 1, 2
+#: Versions of the file: the first two are of archives without the column `attempts`.
+_WITHOUT_HEADERS, _WITH_HEADERS, _WITH_ATTEMPTS = 1, 2, 3
 
 
 @dataclass(frozen=True)
 class Identity:
     """The content of the file `IDENTITY`. `subscription`: the topics, or the pattern of topics.
 
-    An archive with headers has version 2: the compaction of an earlier connector would drop them.
+    An archive keeps the columns that it was begun with. Each new column has a version of its own: the compaction of an
+    earlier connector would drop the column.
     """
 
     id: str
     format: str
     subscription: str
     has_headers: bool = False
+    has_attempts: bool = True
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the archive."""
+        return schema_of(has_headers=self.has_headers, has_attempts=self.has_attempts)
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Identity:
+        """Return the identity of a document. Raises KeyError."""
+        has_attempts = found["version"] == _WITH_ATTEMPTS
+        has_headers = bool(found["headers"]) if has_attempts else found["version"] == _WITH_HEADERS
+        return cls(str(found["id"]), str(found["format"]), str(found["subscription"]), has_headers, has_attempts)
 
     def to_text(self) -> str:
-        version = _WITH_HEADERS if self.has_headers else _WITHOUT_HEADERS
-        return json.dumps({"version": version, "id": self.id, "format": self.format, "subscription": self.subscription})
+        """Return the document of an archive that begins now."""
+        document = {"version": _WITH_ATTEMPTS, "id": self.id, "format": self.format}
+        return json.dumps(document | {"subscription": self.subscription, "headers": self.has_headers})
 
 
 def read_identity(files: Files) -> Identity | None:
@@ -39,10 +57,9 @@ def read_identity(files: Files) -> Identity | None:
         return None
     try:
         found = json.loads(text)
-        if found["version"] not in (_WITHOUT_HEADERS, _WITH_HEADERS):
+        if found["version"] not in (_WITHOUT_HEADERS, _WITH_HEADERS, _WITH_ATTEMPTS):
             raise ArchiveError(f"{files.path(IDENTITY)} was written by a later version; update the connector")
-        has_headers = found["version"] == _WITH_HEADERS
-        return Identity(str(found["id"]), str(found["format"]), str(found["subscription"]), has_headers)
+        return Identity.of(found)
     except (ValueError, KeyError, TypeError):
         raise ArchiveError(f"{files.path(IDENTITY)} is damaged; restore it from a backup") from None
 

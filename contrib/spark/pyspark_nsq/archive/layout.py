@@ -60,20 +60,20 @@ SCHEMA = StructType(
         StructField("hour", IntegerType()),
     ]
 )
+ATTEMPTS = StructField("attempts", IntegerType())
 _HEADERS = StructField("headers", MapType(StringType(), StringType()))
 
 
-def schema_of(*, has_headers: bool) -> StructType:
-    """Return the columns of an archive that was begun with or without headers."""
-    if not has_headers:
-        return SCHEMA
-    at = SCHEMA.names.index("value") + 1
-    return StructType([*SCHEMA.fields[:at], _HEADERS, *SCHEMA.fields[at:]])
+def schema_of(*, has_headers: bool, has_attempts: bool) -> StructType:
+    """Return the columns of an archive that was begun with or without headers and attempts."""
+    behind = {"timestamp": [ATTEMPTS] if has_attempts else [], "value": [_HEADERS] if has_headers else []}
+    return StructType([one for field in SCHEMA.fields for one in (field, *behind.get(field.name, ()))])
 
 
 def archive_rows(log: DataFrame) -> DataFrame:
     """Return the rows of a log with the columns of an archive. Date and hour are those of the session's time zone."""
-    names = schema_of(has_headers=_HEADERS.name in log.columns).names
+    has_headers, has_attempts = (field.name in log.columns for field in (_HEADERS, ATTEMPTS))
+    names = schema_of(has_headers=has_headers, has_attempts=has_attempts).names
     return log.selectExpr("*", "to_date(timestamp) AS date", "hour(timestamp) AS hour").select(*names)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark_nsq.archive.delta import delta_files, has_delta_jars
 from pyspark_nsq.archive.files import Files
 from pyspark_nsq.archive.identity import must_exist
-from pyspark_nsq.archive.layout import DATA_FILES, SWAP, SWAPS, schema_of
+from pyspark_nsq.archive.layout import DATA_FILES, SWAP, SWAPS
 from pyspark_nsq.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def live_files(files: Files) -> list[str]:
 def read_archive(spark: SparkSession, files: Files) -> DataFrame:
     """Return the rows of an archive, each once. Raises ArchiveError."""
     identity = must_exist(files)
-    schema = schema_of(has_headers=identity.has_headers)
+    schema = identity.schema
     if identity.format == "delta" and has_delta_jars(spark):
         return spark.read.format("delta").load(files.root).select(*schema.names)
     found = archived_files(files)

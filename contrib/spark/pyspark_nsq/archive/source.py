@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from pyspark_nsq.archive.layout import ATTEMPTS
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.monitoring.figures import figures_of
 
@@ -21,6 +22,8 @@ _RETRIES = "12"
 #: The same before it starts.
 _FIRST_RETRIES = "2"
 _PATTERN = "pattern "
+#: The header of a dead letter with the deliveries in the channel that it comes from.
+_DEAD_ATTEMPTS = "nsq-dead-attempts"
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,14 @@ class Subscription:
         """The topics or the pattern, as the identity of an archive has them."""
         return ",".join(sorted(self.topics)) if self.pattern is None else f"{_PATTERN}{self.pattern}"
 
-    def stream(self, spark: SparkSession) -> DataFrame:
+    def stream(self, spark: SparkSession, *, with_attempts: bool = True) -> DataFrame:
         """Return the rows of the logs, from the oldest one that is kept."""
-        return spark.readStream.format("nsq").options(**self._options(maxRowsPerTrigger=str(self.max_rows))).load()
+        given = self._options(maxRowsPerTrigger=str(self.max_rows))
+        if not with_attempts:
+            return spark.readStream.format("nsq").options(**given).load()
+        rows = spark.readStream.format("nsq").options(**given | {"includeHeaders": "true"}).load()
+        rows = rows.selectExpr("*", f"coalesce(try_cast(headers['{_DEAD_ATTEMPTS}'] AS INT), 0) AS {ATTEMPTS.name}")
+        return rows if self.has_headers else rows.drop("headers")
 
     def batch(self, spark: SparkSession) -> DataFrame:
         """Return the rows that the logs have now."""

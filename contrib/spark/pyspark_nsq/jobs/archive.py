@@ -97,7 +97,8 @@ def archive(
         place = checkpoint or files.path(CHECKPOINT)
         identity = claim(files, Files(session, place), format_, subscription.text, has_headers=headers)
         table = open_table(session, files, identity, compaction.compression)
-        run = Run(subscription.stream(session), table, place, say)
+        rows = subscription.stream(session, with_attempts=identity.has_attempts)
+        run = Run(rows, table, place, say)
 
         def compact_now() -> None:
             for line in compaction.run(session, files):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -122,25 +121,17 @@ class _Rows:
 
         from pyspark_nsq.log.sections import cut
 
-        found = [
-            self._batch(whole.log, cut(section, whole.start, whole.end))
-            for section in part.sections
-            if section.frames is not None and section.first < whole.end
-        ]
-        if found:
-            yield from pa.Table.from_batches(found).combine_chunks().to_batches()
-
-    def _batch(self, log: Log, rows: Cut) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        columns = {name: maker(log, rows) for name, maker in self._makers.items()}
+        rows = cut(part.sections, whole.start, whole.end)
+        if rows is None:
+            return
+        columns = {name: maker(whole.log, rows) for name, maker in self._makers.items()}
         if self._decoder is not None:
 
             def locate(row: int) -> str:
-                return f"{_named(log)}, position {rows.first + row}"
+                return f"{_named(whole.log)}, position {rows.position_of(row)}"
 
             columns["value"] = self._decoder.decode(columns["value"], locate)
-        return pa.record_batch(columns)
+        yield pa.record_batch(columns)
 
 
 _Maker = Callable[[Log, "Cut"], "pa.Array"]
@@ -171,17 +162,10 @@ def _nsqd(log: Log, rows: Cut) -> pa.Array:
     return pa.repeat(log.address.partition("://")[2], rows.count)
 
 
-def _position(log: Log, rows: Cut) -> pa.Array:
-    from pyspark_nsq.log.sections import int64s
-
-    return int64s(array("q", range(rows.first, rows.first + rows.count)))
-
-
 def _due(log: Log, rows: Cut) -> pa.Array:
     import pyarrow as pa
 
-    due = pa.scalar(rows.due_ms * 1000 if rows.due_ms else None, pa.int64()).cast(pa.timestamp("us", "UTC"))
-    return pa.repeat(due, rows.count)
+    return rows.due_us.cast(pa.timestamp("us", "UTC"))
 
 
 _COLUMNS: dict[str, _Maker] = {
@@ -190,7 +174,7 @@ _COLUMNS: dict[str, _Maker] = {
     "id": _id,
     "timestamp": _timestamp,
     "nsqd": _nsqd,
-    "position": _position,
+    "position": lambda log, rows: rows.positions,
     "due": _due,
     "headers": lambda log, rows: rows.headers,
 }

@@ -15,12 +15,23 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.frames import ATTEMPTS_AT, BODY_AT, FAR_BEHIND, ID_AT, TIMESTAMP_AT, big_endian, column_of, starts_of
+from pyspark_nsq.frames import (
+    ATTEMPTS_AT,
+    BODY_AT,
+    FAR_BEHIND,
+    ID_AT,
+    TIMESTAMP_AT,
+    big_endian,
+    column_of,
+    int64s,
+    starts_of,
+)
 from pyspark_nsq.headers import column_of as headers_column
 
 if TYPE_CHECKING:
@@ -39,18 +50,37 @@ class Section(NamedTuple):
     first: int
     messages: int
     due_ms: int
-    frames: bytes | None
-    headers: bytes | None = None
+    frames: bytes | memoryview | None
+    headers: bytes | memoryview | None = None
     """The content of the section of headers before this one."""
 
 
-class Cut:
-    """The messages of a section from one position to another. Each column is made on demand."""
+class Run(NamedTuple):
+    """The messages of a section from number `low` to before `high`, counted from its first one."""
 
-    def __init__(self, section: Section, low: int, high: int, frames: pa.Array) -> None:
-        """`low` and `high` count from the first message of the section."""
-        self.first, self.count, self.due_ms = section.first + low, high - low, section.due_ms
-        self._section, self._low, self._high, self._frames = section, low, high, frames
+    section: Section
+    low: int
+    high: int
+
+    @property
+    def first(self) -> int:
+        return self.section.first + self.low
+
+    @property
+    def messages(self) -> int:
+        return self.high - self.low
+
+
+class Cut:
+    """The messages of an answer from one position to another. Each column is made on demand, for all sections."""
+
+    def __init__(self, runs: list[Run]) -> None:
+        """Raises ReadError. All runs have messages; there is at least one."""
+        self.count = sum(run.messages for run in runs)
+        self._runs = runs
+        frames, starts = _joined([run.section for run in runs])
+        low, last = runs[0].low, runs[-1]
+        self._frames = column_of(frames, starts, low, len(starts) - 1 - (last.section.messages - last.high))
 
     @property
     def bodies(self) -> pa.Array:
@@ -65,13 +95,39 @@ class Cut:
         return big_endian(self._part(TIMESTAMP_AT, ATTEMPTS_AT))
 
     @property
+    def positions(self) -> pa.Array:
+        import pyarrow as pa
+
+        first, last = self._runs[0], self._runs[-1]
+        if last.first + last.messages - first.first == self.count:
+            return int64s(first.first, self.count)
+        return pa.concat_arrays([int64s(run.first, run.messages) for run in self._runs])
+
+    @property
+    def due_us(self) -> pa.Array:
+        """The time from which a message may be delivered; null for those that were not deferred."""
+        import pyarrow as pa
+
+        dues = [run.section.due_ms * 1000 or None for run in self._runs]
+        if len(set(dues)) == 1:
+            return pa.repeat(pa.scalar(dues[0], pa.int64()), self.count)
+        runs = zip(dues, self._runs, strict=True)
+        return pa.concat_arrays([pa.repeat(pa.scalar(due, pa.int64()), run.messages) for due, run in runs])
+
+    @property
     def headers(self) -> pa.Array:
         """The headers as maps. Raises ReadError."""
         import pyarrow as pa
 
-        if self._section.headers is None:
-            return pa.nulls(self.count, pa.map_(pa.string(), pa.string()))
-        return headers_column(self._section.headers, self._section.messages, self._low, self._high)
+        return pa.concat_arrays([_headers(run) for run in self._runs])
+
+    def position_of(self, row: int) -> int:
+        """Return the position of the message in a row."""
+        for run in self._runs:
+            if row < run.messages:
+                break
+            row -= run.messages
+        return run.first + row
 
     def _part(self, start: int, stop: int) -> pa.Array:
         import pyarrow.compute as pc
@@ -82,6 +138,7 @@ class Cut:
 def sections(body: bytes) -> Iterator[Section]:
     """Yield the sections of a body. Raises ReadError when it has another form, or was damaged in transit."""
     at, headers = 0, None
+    content = memoryview(body)
     while at < len(body):
         if len(body) - at < _SECTION.size:
             raise ReadError("nsqd's answer ends inside of a section")
@@ -89,7 +146,7 @@ def sections(body: bytes) -> Iterator[Section]:
         if magic != _MAGIC or crc32(body[at : at + _SECTION.size - _CRC_BYTES]) != head_crc:
             raise ReadError("nsqd's answer is no log, or was damaged on its way")
         at += _SECTION.size
-        frames = body[at : at + length]
+        frames = content[at : at + length]
         if len(frames) != length or crc32(frames) != crc:
             raise ReadError("nsqd's answer was damaged on its way")
         at += length
@@ -102,29 +159,39 @@ def sections(body: bytes) -> Iterator[Section]:
             yield Section(first, count, 0, None)
 
 
-def cut(section: Section, low: int, high: int) -> Cut:
-    """Return the messages of a section with positions from `low` to before `high`. Raises ReadError."""
-    frames, starts = _starts(section)
-    low, high = (min(max(at - section.first, 0), section.messages) for at in (low, max(low, high)))
-    return Cut(section, low, high, column_of(frames, starts, low, high))
+def cut(sections: Iterable[Section], low: int, high: int) -> Cut | None:
+    """Return the messages with positions from `low` to before `high`, if there are any. Raises ReadError."""
+    runs = [_run(section, low, high) for section in sections if section.frames is not None]
+    found = [run for run in runs if run.messages]
+    return Cut(found) if found else None
 
 
-def int64s(numbers: array[int]) -> pa.Array:
-    """Return an array of type "q" as a column, not copied."""
-    import pyarrow as pa
-
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+def _run(section: Section, low: int, high: int) -> Run:
+    return Run(section, *(min(max(at - section.first, 0), section.messages) for at in (low, max(low, high))))
 
 
 def fit(section: Section, low: int, most_bytes: int) -> tuple[int, int]:
     """Return the position up to which frames from `low` on have at most `most_bytes`, and their bytes."""
-    _, starts = _starts(section)
+    _, starts = _joined([section])
     low = max(low - section.first, 0)
     stop = bisect_right(starts, starts[low] + most_bytes) - 1
     return section.first + stop, starts[stop] - starts[low]
 
 
-def _starts(section: Section) -> tuple[bytes, array[int]]:
-    """Return the frames, the offset of each, and the end of the last one. Raises ReadError."""
-    assert section.frames is not None
-    return section.frames, starts_of(section.frames, section.messages)
+def _joined(sections: list[Section]) -> tuple[bytes, array[int]]:
+    """Return the frames of sections, the offset of each, and the end of the last one. Raises ReadError."""
+    pieces = [section.frames for section in sections if section.frames is not None]
+    frames = b"".join(pieces)
+    starts = starts_of(frames, sum(section.messages for section in sections))
+    counts = accumulate(section.messages for section in sections)
+    if [starts[count] for count in counts] != list(accumulate(len(piece) for piece in pieces)):
+        raise ReadError("nsqd's answer has sections with other counts than they say")
+    return frames, starts
+
+
+def _headers(run: Run) -> pa.Array:
+    import pyarrow as pa
+
+    if run.section.headers is None:
+        return pa.nulls(run.messages, pa.map_(pa.string(), pa.string()))
+    return headers_column(bytes(run.section.headers), run.section.messages, run.low, run.high)
