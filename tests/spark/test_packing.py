@@ -67,7 +67,7 @@ def test_a_deferred_message_travels_alone() -> None:
 def test_a_deferred_message_with_headers_is_a_body_of_one() -> None:
     request = deferred_request("t", b"later", 1500, "c", b"\x02id\x00\x01a")
     assert request.path == "/mpub?binary=true&headers=true&topic=t&channel=c&defer=1500"
-    assert request.body == b"NSQH\0\0\0\1\0\0\0\6\x02id\x00\x01a\0\0\0\5later"
+    assert b"".join(request.body) == b"NSQH\0\0\0\1\0\0\0\6\x02id\x00\x01a\0\0\0\5later"
 
 
 def test_nothing_to_send() -> None:
