@@ -38,6 +38,7 @@ OF_POLICIES = {
     "forget_headers": ("headers", MIDST),
     "lose_letters": ("letters", MIDST),
     "keep_letters": ("letters", MIDST),
+    "finish_others": ("letters", MIDST),
     "redrive_to_all": ("letters", MIDST),
     "deliver_expired": ("expiring", MIDST),
     "store_refused": ("rejecting", MIDST),

@@ -1,6 +1,6 @@
 """
 Dead letters: a message is in its channel or in the dead-letter topic, in one of them; and when it is put back, it is in
-its channel only.
+its channel only. Messages that others publish to the dead-letter topic stay there.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from tests.crash.checks import name as shown
 from tests.crash.history import Channel
 from tests.crash.policies.clients import HttpPublisher, Publisher
-from tests.crash.policies.notes import Delivered, Draining
+from tests.crash.policies.notes import Delivered, Draining, Published
 from tests.crash.policies.row import Row
 from tests.crash.policies.threads import Publishing
 
 _REDRIVES = 0.02
+_STRANGERS = 0.1
+"""The share of messages that are published to the dead-letter topic."""
 _SAVES = 4
 """A letter waits for one save on its way; those of a failed batch wait for the next."""
 _ANSWERS = (200, 404, 409, 503)
@@ -52,12 +54,29 @@ class DeadLetters(Row):
                 redriver.close()
         super().publish_next(client, publisher)
 
+    def make(self, client: Publishing) -> Published:
+        made = super().make(client)
+        is_stranger = client.chance.random() < _STRANGERS
+        return made._replace(topic=self.letters.topic, headers={}) if is_stranger else made
+
     def settle(self, await_empty: Callable[[], None]) -> None:
         for _ in range(_SAVES):
             self.house.store()
             await_empty()
 
+    def lost(self) -> Iterator[str]:
+        yield from super().lost()
+        finished = self.notes.finished(self.letters)
+        for body in self.notes.stored:
+            if self._is_stranger(body) and body not in finished and body not in self.notes.excused:
+                yield f"lost: {shown(body)} was stored and is not in {self.letters}"
+
+    def _is_stranger(self, body: bytes) -> bool:
+        return self.notes.published[body].topic != self.name
+
     def may_be_missing(self, body: bytes, channel: Channel) -> bool:
+        if self._is_stranger(body) and channel != self.letters:
+            return True
         if channel.name == "work" and body in self.notes.finished(self.letters):
             return True
         return super().may_be_missing(body, channel)
@@ -72,6 +91,8 @@ class DeadLetters(Row):
             elif number > begun:
                 found.setdefault(event.body, set()).add((event.channel.topic, event.id))
         for body, places in found.items():
+            if self._is_stranger(body) and {topic for topic, _ in places} != {self.letters.topic}:
+                yield f"dead letters: {shown(body)} is no dead letter, and was put back"
             if len(places) > 1 and body not in self.notes.excused:
                 yield f"dead letters: {shown(body)} is there {len(places)} times: {sorted(places)}"
         for body, ids in others.items():

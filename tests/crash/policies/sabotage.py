@@ -12,7 +12,9 @@ from nsqtw.api.policies import Policies
 from nsqtw.backends.disk import scan
 from nsqtw.backends.positions.policy_rows import PolicyRows
 from nsqtw.core.backlog import Backlog
+from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import CursorState
+from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.policy import undelivered
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
@@ -62,6 +64,15 @@ def lose_letters() -> None:
 def keep_letters() -> None:
     """After a crash a dead letter is in its channel, too."""
     Moves.finish = lambda self, positions: None
+
+
+def finish_others() -> None:
+    """A redrive finishes what it does not put back."""
+
+    def wrong(self: Channel, consumer: Consumer, ids: list[bytes]) -> None:
+        self.finish(consumer, ids, 0.0)
+
+    Channel.withhold = wrong
 
 
 def redrive_to_all() -> None:
@@ -250,6 +261,7 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         forget_headers,
         lose_letters,
         keep_letters,
+        finish_others,
         redrive_to_all,
         deliver_expired,
         store_refused,
