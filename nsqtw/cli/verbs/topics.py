@@ -174,11 +174,14 @@ VERBS: tuple[Verb, ...] = (
         channel(),
         option("--rate", "Messages a second, on each node.", type=click.IntRange(1), metavar="COUNT"),
         option("--max", "Messages that are put back, at most, on each node.", type=click.IntRange(1), metavar="COUNT"),
-        flag("--dry-run", "Only show how many messages the channel of the dead letters has."),
+        flag(
+            "--dry-run", "Only show how many messages the channel of the dead letters has, and how many are of others."
+        ),
         flag("--stop", "End the redrive that runs."),
         flag("--no-wait", "Return when it has begun."),
         description="Put the dead letters of a channel back to that channel; other channels of the topic do not get"
-        " them again. Ends when all that were there at the start are through. Ctrl-C ends the command only.",
+        " them again. Messages of others in the channel of the dead letters stay there. Ends when all that were there"
+        " at the start are through. Ctrl-C ends the command only.",
         section=TOPICS,
         examples=(
             ("A hundred a second", "channel redrive orders billing --rate 100"),
