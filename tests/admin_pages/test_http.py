@@ -310,14 +310,17 @@ def test_dead_letters_are_shown_and_put_back(admin: AdminProcess, nodes: Nodes, 
     assert letters in page
     assert re.search(r"<dt>Dead-lettered</dt>\s*<dd class=\"is-bad\">2</dd>", page)
     assert "poison" in admin.get(f"/topics/{topic}.dead/work?view=messages").body.decode()
+    nsqd.publish(f"{topic}.dead", [b"stranger"])
     form = admin.get(f"/actions/redrive_channel?{target}").body.decode()
     assert f"Up to 2 dead letters of the topic {topic}.dead will be put back." in form
+    assert "1 message of other channels, or no dead letters, will stay there." in form
     csrf = token(admin, "/actions/create")
     status, _, page = post(admin, f"/actions/redrive_channel?{target}", csrf=csrf, rate="fast")
     assert (status, "The rate must be a whole number" in page) == (400, True)
     status, location, _ = post(admin, f"/actions/redrive_channel?{target}", csrf=csrf, rate="1000")
     assert (status, location.partition("?")[0]) == (303, path)
-    wait_until(lambda: "done: 2 of 2 messages put back" in admin.get(path).body.decode(), "the page shows the end")
+    done = "done: 2 of 3 messages put back; 1 message of others stayed"
+    wait_until(lambda: done in admin.get(path).body.decode(), "the page shows the end")
     assert nsqd.counts(topic, "work").depth == 2
     assert f"redrive_channel topic={topic} channel=work: done" in admin.await_audit("redrive_channel")
     status, _, page = post(admin, f"/actions/stop_redrive_channel?topic={topic}&channel=other", csrf=csrf)

@@ -137,9 +137,7 @@ async def redriving(page_request: PageRequest, target: Target, fields: Fields) -
         "Only this channel gets them again.",
     ]
     if others:
-        points.append(
-            f"{formats.plural(others, 'message')} there are of other channels, or no dead letters: they stay."
-        )
+        points.append(f"{formats.plural(others, 'message')} of other channels, or no dead letters, will stay there.")
     return {"points": points}
 
 
