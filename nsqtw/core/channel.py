@@ -130,13 +130,15 @@ class Channel(PolicyChannel):
         """
         if self.withheld is None:
             self.withheld = {}
-        got = consumer.in_flight.take(ids)
-        found = {sequence_of(message_id): of for message_id, of in zip(ids, got, strict=True) if of is not None}
-        for sequence, delivery in found.items():
-            self.position.hold(sequence, delivery.attempts - 1)
+        found: list[int] = []
+        for message_id, delivery in zip(ids, consumer.in_flight.take(ids), strict=True):
+            if delivery is not None:
+                sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
+                self.position.hold(sequence, delivery.attempts - 1)
+                found.append(sequence)
         self.withheld.update(dict.fromkeys(found))
         if self.ordered is not None:
-            self.ordered.end_each([*found])
+            self.ordered.end_each(found)
         self.wake()
 
     def give_back(self) -> None:

@@ -42,7 +42,7 @@ DRY_RUN = "dry run"
 STATES = (RUNNING, DONE, STOPPED, FAILED, DRY_RUN)
 BATCH = 500
 """Letters that are put back together, at most."""
-MAX_WITHHELD = 200_000
+MAX_WITHHELD = 100_000
 """Messages that are withheld at most: each is in memory, and is given back in one turn with the others."""
 RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
