@@ -73,6 +73,11 @@ def test_policies_are_measured() -> None:
     assert re.findall(r"^ordered by JSON, random keys +[\d.]+ us$", table, re.MULTILINE)
 
 
+def test_an_ordered_channel_is_measured() -> None:
+    table = run("tests.bench.order_rates", "--quick")
+    assert re.findall(r"^by JSON, random keys +[\d.]+ +[\d.]+ +[\d.]+ us$", table, re.MULTILINE)
+
+
 def test_an_nsqlookupd_is_measured_by_itself_and_beside_another() -> None:
     ours = str(Path(sys.executable).with_name("nsqlookupd"))
     rows = [line for line in run("tests.bench.lookupd", "--quick", "--peer", ours).splitlines() if line.startswith("|")]
