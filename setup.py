@@ -127,7 +127,8 @@ COMPILED = """
     backends/header_block core/backlog core/broker core/channel core/channel_base core/channel_policy
     core/checkpointer core/committer core/consumer core/context core/cursor core/delivery core/dropped_ranges
     core/ephemeral_queue core/group_commit core/histogram core/in_flight core/log core/log_reader core/metadata_sync
-    core/pending_clock core/policy/dead_letters core/policy/undelivered core/position core/publish_buffer
+    core/pending_clock core/policy/choice core/policy/dead_letters core/policy/gathered core/policy/order
+    core/policy/undelivered core/position core/publish_buffer
     core/publish_counts core/quotas core/retention core/segment core/sequence_ranges core/sequences
     core/storage_health core/timers core/topic core/topic_listener core/topic_log core/topic_policy core/topic_release
     core/wall_clock core/write_behind net/partial_input net/tcp protocols/access protocols/body_rate

@@ -436,7 +436,8 @@ class OrderedPosition:
         """A message that was set aside is not there any more."""
         key = self._set_aside.pop(sequence)
         self._again.discard(sequence)
-        if self._ready.pop(sequence, self) is not self:
+        if sequence in self._ready:
+            del self._ready[sequence]
             self._free((key,))
         elif sequence in self._ready_again:
             self._ready_again.remove(sequence)
