@@ -81,6 +81,8 @@ class OrderedPosition:
         self._ready: dict[int, Key | None] = {}
         self._ready_again: deque[int] = deque()
         """Those set aside whose turn has come: never delivered, and delivered before."""
+        self._again: set[int] = set()
+        """Those set aside that were delivered before."""
         self._from_ready: Choice | None = None
         self._from_log: LogChoice | None = None
         """What is chosen of the ready messages and of the log."""
@@ -176,6 +178,7 @@ class OrderedPosition:
                 self._lose(sequence)
                 continue
             self._ready_again.popleft()
+            self._again.remove(sequence)
             self._entered[sequence] = self._set_aside.pop(sequence)
             return Redelivery(sequence, self.cursor.attempts(sequence), *record)
 
@@ -371,10 +374,12 @@ class OrderedPosition:
         """Set aside the next messages of the log, which have to wait unless their key has become free meanwhile."""
         self.cursor.set_aside(sequences)
         self._set_aside.update(zip(sequences, keys, strict=True))
-        busy = self._busy
+        busy, lines = self._busy, self._lines
         for sequence, key in zip(sequences, keys, strict=True):
-            if key in busy:
-                self._wait(sequence, key)
+            if key in lines:
+                lines[key].append(sequence)
+            elif key in busy:
+                lines[key] = deque((sequence,))
             else:
                 busy.add(key)
                 self._ready[sequence] = key
@@ -382,8 +387,9 @@ class OrderedPosition:
     # -- inside: heads and lines
 
     def _forget(self) -> None:
+        for sequences in (self._extras, self._again):
+            sequences.clear()
         self._busy.clear()
-        self._extras.clear()
         for part in (self._lines, self._entered, self._runs, self._set_aside, self._ready):
             part.clear()
         self._ready_again.clear()
@@ -421,7 +427,7 @@ class OrderedPosition:
                 self._make_ready(head, key)
 
     def _make_ready(self, sequence: int, key: Key | None) -> None:
-        if self.cursor.attempts(sequence):
+        if sequence in self._again:
             self._ready_again.append(sequence)
         else:
             self._ready[sequence] = key
@@ -429,7 +435,9 @@ class OrderedPosition:
     def _remove(self, sequence: int) -> None:
         """A message that was set aside is not there any more."""
         key = self._set_aside.pop(sequence)
-        if self._ready.pop(sequence, self) is not self:
+        self._again.discard(sequence)
+        if sequence in self._ready:
+            del self._ready[sequence]
             self._free((key,))
         elif sequence in self._ready_again:
             self._ready_again.remove(sequence)
@@ -456,6 +464,8 @@ class OrderedPosition:
         key = self._key_at(sequence) if is_new else self._entered.pop(sequence)
         self.cursor.take_requeued()
         self._set_aside[sequence] = key
+        if self.cursor.attempts(sequence):
+            self._again.add(sequence)
         if sequence in self._extras:
             self._extras.remove(sequence)
         elif is_new and key is not None and key in self._busy:
