@@ -131,23 +131,23 @@ def forget_cancel() -> None:
 
 def confirm_unstored() -> None:
     """V3 confirms some messages that nobody has stored."""
-    publish, publish_run, turns = V3Session._publish, V3Session._publish_run, count(1)
+    publish, publish_next, turns = V3Session._publish, V3Session._publish_next, count(1)
 
     def wrong(self: V3Session, frame: Any, now: float) -> None:
         if next(turns) % _EVERY:
             publish(self, frame, now)
         else:
             self._pending += 1
-            self.published([frame.id], None)
+            self.published(frame.id, None)
 
-    def wrong_run(self: V3Session, numbers: list[int], bodies: list[bytes], now: float) -> None:
+    def wrong_next(self: V3Session, body: bytes, now: float) -> None:
         if next(turns) % _EVERY:
-            publish_run(self, numbers, bodies, now)
+            publish_next(self, body, now)
         else:
             self._pending += 1
-            self.published(numbers, None)
+            self.published(self._reader.number, None)
 
-    V3Session._publish, V3Session._publish_run = wrong, wrong_run
+    V3Session._publish, V3Session._publish_next = wrong, wrong_next
 
 
 SABOTAGES: dict[str, Callable[[], None]] = {
