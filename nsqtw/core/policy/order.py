@@ -55,17 +55,23 @@ _MAX_GATHERED: Final = 1024
 class OrderedPosition:
     """
     The position of a channel of `topic` that delivers in the order of keys. `in_flight` returns the sequences that are
-    in flight.
+    in flight, `withheld` those that have pending rows and no place in the order.
     """
 
     def __init__(
-        self, topic: TopicLog, cursor: Cursor, keys: MessageKeys, in_flight: Callable[[], Iterable[int]]
+        self,
+        topic: TopicLog,
+        cursor: Cursor,
+        keys: MessageKeys,
+        in_flight: Callable[[], Iterable[int]],
+        withheld: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self.cursor = cursor
         self.window = 1
         self._topic = topic
         self._keys = keys
         self._in_flight = in_flight
+        self._withheld = withheld
         self._is_grouped = False
         self._busy: set[Key | None] = set()
         """The keys that have a head."""
@@ -244,7 +250,7 @@ class OrderedPosition:
         return self.cursor.next_due(now)
 
     def detach(self) -> None:
-        self._in_flight = tuple
+        self._in_flight = self._withheld = tuple
         self.cursor.detach()
 
     def empty(self) -> None:
@@ -490,8 +496,10 @@ class OrderedPosition:
     def _group(self) -> None:
         """Find out which messages are unfinished, and put them in the lines of their keys. BackendError."""
         ranks = dict.fromkeys(self._in_flight(), _IN_FLIGHT)
+        withheld = self._withheld()
         for row in self.cursor.entered_rows():
-            ranks.setdefault(row.sequence, _DELIVERED if row.attempts else _NEW)
+            if row.sequence not in withheld:
+                ranks.setdefault(row.sequence, _DELIVERED if row.attempts else _NEW)
         keys = {sequence: self._key_at(sequence) for sequence in sorted(ranks)}
         self._forget()
         for sequence in sorted(keys, key=lambda sequence: (ranks[sequence], sequence)):
