@@ -131,6 +131,7 @@ bench-plots: $(EVERYTHING)
 bench-shapes: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.shapes
 	@$(BIN)/python -m tests.bench.policies
+	@$(BIN)/python -m tests.bench.order_rates
 
 bench-connections: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench.connections $(if $(COUNT),--count '$(COUNT)')

@@ -5,27 +5,36 @@
     POST /v2/channel/redrive?topic=&channel=&stop=true              end it before it is done
     GET  /v2/channel/redrive?topic=&channel=                        how far the last one is
 
-Each answers {"state", "total", "redriven", "passed", "rate", "started", "error"}. `core.policy.redrive` has the rest.
+Each answers {"state", "total", "redriven", "others", "rate", "started", "error"}. `others` are messages that stay:
+letters of other channels, and messages that are no dead letters. `core.policy.redrive` has the rest.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from twisted.logger import Logger
+
 from nsqtw.api.context import ApiContext
 from nsqtw.core.channel import Channel
-from nsqtw.core.policy.dead_letters import dead_letter_topic
 from nsqtw.core.policy.redrive import RUNNING, STATES, Redrive, Redrives, preview
+from nsqtw.core.policy.redrive_preview import RedrivePreview
 from nsqtw.core.topic import Topic
-from nsqtw.errors import ChannelFull, Exiting
+from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.http.endpoints import CHANNEL, CHANNEL_WORDS, JSON, TOPIC, Parameter, Section, endpoint
 from nsqtw.http.names import Parameters, channel_named
 from nsqtw.http.query import parameters, truth, whole_number
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import EXITING, Answer, Refused, document, failure
+from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
+from nsqtw.options.dead_letter_topic import dead_letter_topic
 
 _PATH = "/v2/channel/redrive"
-_EPHEMERAL_CHANNEL = failure(400, "EPHEMERAL_CHANNEL")
+_EPHEMERAL_CHANNEL = failure(
+    400,
+    "EPHEMERAL_CHANNEL",
+    detail="An ephemeral channel has no channel of the same name for its dead letters. Give them to a consumer of"
+    " another channel of the dead-letter topic, or use a durable channel.",
+)
 _DEAD_LETTERS_NOT_FOUND = failure(404, "DEAD_LETTERS_NOT_FOUND")
 _REDRIVE_NOT_FOUND = failure(404, "REDRIVE_NOT_FOUND")
 _CHANNEL_HAS_CONSUMERS = failure(409, "CHANNEL_HAS_CONSUMERS")
@@ -34,10 +43,11 @@ _REDRIVE_RUNS = failure(409, "REDRIVE_RUNS")
 _RATE = Parameter("rate", {"type": "integer", "minimum": 1, "description": "messages a second"})
 _MAX = Parameter("max", {"type": "integer", "minimum": 1, "description": "messages that are put back, at most"})
 _DRY_RUN = Parameter(
-    "dry_run", {"type": "boolean", "default": False, "description": "only answer how many messages are there"}
+    "dry_run",
+    {"type": "boolean", "default": False, "description": "only answer how many messages are there, and how many stay"},
 )
 _STOP = Parameter("stop", {"type": "boolean", "default": False, "description": "end the redrive that runs"})
-_NUMBERS = ("total", "redriven", "passed", "rate", "started")
+_NUMBERS = ("total", "redriven", "others", "rate", "started")
 _PROGRESS: dict[str, Any] = {
     JSON: {
         "type": "object",
@@ -50,6 +60,8 @@ _PROGRESS: dict[str, Any] = {
     }
 }
 _NOT_FOUND = ("TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND")
+
+_log = Logger()
 
 
 class Redriving(Section):
@@ -72,10 +84,11 @@ class Redriving(Section):
             + ["INVALID_DRY_RUN", "INVALID_STOP"],
             404: [*_NOT_FOUND, "DEAD_LETTERS_NOT_FOUND", "REDRIVE_NOT_FOUND"],
             409: ["CHANNEL_HAS_CONSUMERS", "REDRIVE_RUNS"],
+            500: ["INTERNAL_ERROR"],
             503: ["EXITING"],
         },
     )
-    def redrive(self, request: HttpRequest) -> Answer:
+    def redrive(self, request: HttpRequest) -> Answer | None:
         """POST /v2/channel/redrive"""
         params = parameters(request.query)
         channel = self._channel(params)
@@ -88,7 +101,8 @@ class Redriving(Section):
         is_dry_run = truth(params, _DRY_RUN.name)
         letter_topic, letters = self._letters(channel)
         if is_dry_run:
-            return document(preview(letters, rate))
+            self._preview(request, channel, letters, rate)
+            return None
         last = self._redrives.get(channel)
         if last is not None and last.state == RUNNING:
             return _REDRIVE_RUNS
@@ -116,6 +130,17 @@ class Redriving(Section):
     def progress(self, request: HttpRequest) -> Answer:
         """GET /v2/channel/redrive"""
         return document(self._last(self._channel(parameters(request.query))).progress())
+
+    def _preview(self, request: HttpRequest, channel: Channel, letters: Channel, rate: int) -> None:
+        """Answer what a redrive would read."""
+
+        def answer(total: int, others: int, error: BackendError | None) -> None:
+            if error is not None:
+                _log.error("{target}: {error}", target=request.target.decode("latin-1"), error=str(error))
+            request.answer_later(document(preview(total, others, rate)) if error is None else INTERNAL_ERROR)
+
+        RedrivePreview(channel, letters, self._pump.now(), answer)
+        self._pump.wake()
 
     def _channel(self, params: Parameters) -> Channel:
         channel = channel_named(self._broker, params)

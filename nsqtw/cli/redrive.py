@@ -21,7 +21,7 @@ _COLUMNS = (
     Column("state", "STATE"),
     number("total", "MESSAGES"),
     number("redriven", "PUT BACK"),
-    number("passed", "PASSED"),
+    number("others", "OF OTHERS"),
     Column("error", "ERROR"),
 )
 
@@ -61,7 +61,7 @@ async def _ended(session: Session, cluster: Cluster, topic: str, channel: str, f
     """Wait until no node goes on. Return how far all came."""
     with ProgressBar(f"redrive of {topic}/{channel}") as bar:
         while any(one.is_running for one in found):
-            bar.show(sum(one.redriven + one.passed for one in found), sum(one.total for one in found))
+            bar.show(sum(one.redriven + one.others for one in found), sum(one.total for one in found))
             await deferLater(session.reactor, _LOOK_SECONDS)
             found = session.value_of(await cluster.redrive_progress(topic, channel))
     return found
@@ -73,6 +73,6 @@ def _row(one: RedriveProgress) -> dict[str, Any]:
         "state": one.state,
         "total": one.total,
         "redriven": one.redriven,
-        "passed": one.passed,
+        "others": one.others,
         "error": one.error,
     }

@@ -128,7 +128,7 @@ def policy_in(document: JsonObject, node: str) -> NodePolicy:
 
 def redrive_in(document: JsonObject, node: str) -> RedriveProgress:
     """Return the progress of /v2/channel/redrive. ServerFailed."""
-    counts = {name: _integer(document, name) for name in ("total", "redriven", "passed")}
+    counts = {name: _integer(document, name) for name in ("total", "redriven", "others")}
     return RedriveProgress(node=node, state=_text(document, "state"), error=_text(document, "error"), **counts)
 
 

@@ -320,7 +320,7 @@ class RedriveProgress:
     state: str
     total: int
     redriven: int
-    passed: int
+    others: int
     error: str = ""
 
     @property

@@ -123,6 +123,30 @@ class Channel(PolicyChannel):
         self.wake()
         return None
 
+    def withhold(self, consumer: Consumer, ids: list[bytes]) -> None:
+        """
+        Take messages back from a consumer of a durable channel, as if they had not been delivered. They are delivered
+        to nobody until `give_back`; a restart gives them back.
+        """
+        if self.withheld is None:
+            self.withheld = {}
+        got = consumer.in_flight.take(ids)
+        found = {sequence_of(message_id): of for message_id, of in zip(ids, got, strict=True) if of is not None}
+        for sequence, delivery in found.items():
+            self.position.hold(sequence, delivery.attempts - 1)
+        self.withheld.update(dict.fromkeys(found))
+        if self.ordered is not None:
+            self.ordered.end_each([*found])
+        self.wake()
+
+    def give_back(self) -> None:
+        """Deliver next what was withheld, in the order of the log."""
+        withheld, self.withheld = self.withheld, None
+        if withheld and self.cursor is not None:
+            self.cursor.take_back(sorted(withheld))
+            self._touch()
+            self.wake()
+
     def touch(self, consumer: Consumer, message_id: bytes, now: float) -> str | None:
         """TOUCH. Returns why it failed, or None."""
         is_here = consumer.touch(message_id, now, self.topic.context.options.max_msg_timeout)
@@ -182,7 +206,7 @@ class Channel(PolicyChannel):
             consumer.in_flight.forget(0 if is_forwards else sequence)
             if consumer.on_removed is not None:
                 consumer.on_removed()
-        self.undelivered.forget(0 if is_forwards else sequence)
+        self._forget_held(0 if is_forwards else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         if self.bounds is not None:
             self.bounds.look_soon()
@@ -201,6 +225,7 @@ class Channel(PolicyChannel):
             ready, deferred = self.cursor.waiting_below(sequence)
             depth += ready
             rest = deferred + sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed)
+            depth += sum(held < sequence for held in chain(self.leaving, self.withheld or ()))
         more = depth + rest - self.unfinished_count
         return Moved(max(0, -more), max(0, more), depth)
 
@@ -219,7 +244,7 @@ class Channel(PolicyChannel):
             if consumer.on_removed is not None:
                 consumer.on_removed()
         self.departed.clear()
-        self.undelivered.forget()
+        self._forget_held()
         self.position.empty()
         self._touch()
         self.wake()
@@ -250,6 +275,12 @@ class Channel(PolicyChannel):
         return min([self.cursor.lowest_unfinished, *self.first_deliveries()])
 
     # -- inside
+
+    def _forget_held(self, start: int = 0) -> None:
+        """The channel has forgotten its messages from the sequence `start` on."""
+        self.undelivered.forget(start)
+        if self.withheld is not None:
+            self.withheld = {sequence: None for sequence in self.withheld if sequence < start}
 
     def _record_finished(self, deliveries: list[tuple[Delivery, int]], now: float) -> None:
         """Finish these deliveries, each of so many messages: remove pending rows, and record latencies."""

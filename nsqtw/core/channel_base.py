@@ -93,6 +93,11 @@ class ChannelBase(Timer):
         self.rate_limit: RateLimit | None = None
         self.requeue_delay: RequeueDelay | None = None
         self.bounds: ChannelBounds | None = None
+        self.withheld: dict[int, None] | None = None
+        """
+        The sequences of messages that a redrive has read and leaves here: they are delivered when it ends. None in a
+        channel that never had one.
+        """
         self.is_limited = False
         """Whether it may have to wait before it delivers: for its rate, or until dead letters have left."""
 
@@ -100,8 +105,17 @@ class ChannelBase(Timer):
 
     @property
     def depth(self) -> int:
-        """Ready messages: neither in flight nor deferred."""
-        return self.position.depth
+        """Messages that are neither in flight nor deferred: the ready ones, and those that are held."""
+        return self.position.depth + self.held_count
+
+    @property
+    def held_count(self) -> int:
+        """
+        Messages that are not delivered now: on their way to the dead-letter topic, or withheld until a redrive ends.
+        """
+        dead_letters, withheld = self.undelivered.dead_letters, self.withheld
+        count = 0 if dead_letters is None else dead_letters.held_count
+        return count if withheld is None else count + len(withheld)
 
     @property
     def backend_depth(self) -> int:
@@ -145,11 +159,11 @@ class ChannelBase(Timer):
     @property
     def waiting_count(self) -> int:
         """Messages that are ready or deferred."""
-        return self.depth + self.deferred_count
+        return self.position.depth + self.deferred_count
 
     @property
     def unfinished_count(self) -> int:
-        """Messages that wait, are deferred, or in flight."""
+        """Messages that wait, are deferred, held, or in flight."""
         return self.depth + self.in_flight_count + self.deferred_count
 
     # -- for the layers above

@@ -13,12 +13,12 @@ from typing import Any
 from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.delivery import DeliveringChannel
 from nsqtw.core.policy.bounds import DroppableMessages, TopicBounds, bounds_of
-from nsqtw.core.policy.dead_letters import misfit, uses_dead_letters
 from nsqtw.core.policy.message_keys import message_keys
 from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.errors import InvalidPolicy
+from nsqtw.options.dead_letter_topic import LETTER_SETTINGS, dead_letter_topic, misfit, uses_dead_letters
 from nsqtw.options.message_keys import read_key_place
 from nsqtw.options.policies import NO_CHANNEL_RESOLUTION, NOTHING_GIVEN, ChannelPolicy, Resolution, resolve_what_fits
 
@@ -49,7 +49,7 @@ class PolicyChannel(DeliveringChannel):
         if self.ephemeral and not bounds_of(policy).keys().isdisjoint(given):
             raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
         problem = misfit(policy, topic.name) if uses_dead_letters(policy) else None
-        if problem is not None:
+        if problem is not None and not LETTER_SETTINGS.isdisjoint(given):
             raise InvalidPolicy(problem)
 
     def follow_policy(self) -> None:
@@ -61,6 +61,18 @@ class PolicyChannel(DeliveringChannel):
         context, topic = self.topic.context, self.topic.name
         for text in resolution.unused:
             context.log("error", "CHANNEL({channel}): {text}", topic=topic, channel=self.name, text=text)
+        self._report_misfit(resolution.policy)
+
+    def _report_misfit(self, policy: ChannelPolicy) -> None:
+        """Log that messages do not become dead letters, if a pattern gave the channel a policy that cannot be used."""
+        topic = self.topic.name
+        problem = misfit(policy, topic) if uses_dead_letters(policy) else None
+        if problem is None:
+            return
+        # A pattern for all topics matches the common dead-letter topic, too, which is as it should be.
+        level = "info" if dead_letter_topic(policy, topic) == topic else "error"
+        text = "CHANNEL({channel}): messages of topic {topic} do not become dead letters here - {problem}"
+        self.topic.context.log(level, text, topic=topic, channel=self.name, problem=problem)
 
     def _resolve(self, given: Mapping[str, Any]) -> Resolution[ChannelPolicy]:
         return self.topic.context.options.resolve_channel(self.topic.name, self.name, given)
@@ -92,7 +104,9 @@ class PolicyChannel(DeliveringChannel):
         self.ordered, self.position = None, self.cursor
         if ordered_by:
             keys = message_keys(read_key_place(ordered_by))
-            self.ordered = OrderedPosition(self.topic, self.cursor, keys, self._sequences_not_ready)
+            self.ordered = OrderedPosition(
+                self.topic, self.cursor, keys, self._sequences_not_ready, lambda: self.withheld or ()
+            )
             self.position = self.ordered
         self.undelivered.set_position(self.position)
         self.wake()

@@ -10,7 +10,8 @@ A drain waits for
 and leaves, in the data path,
 
     staying      deferred messages of a channel whose next one is due later, and messages that no consumer could get: in
-                 a paused topic or channel, in a topic that has no channel or waits for those an nsqlookupd knows
+                 a paused topic or channel, in a topic that has no channel or waits for those an nsqlookupd knows;
+                 and those on their way to a dead-letter topic
 
 A channel without a consumer is waited for: one may connect. Messages of ephemeral topics and channels count in the same
 way, and are lost with the process as at any stop.
@@ -65,7 +66,8 @@ def _add(found: Unfinished, channel: Channel, deadline: float, now: float) -> No
     if channel.paused:
         found.staying += channel.depth + deferred
         return
-    found.depth += channel.depth
+    found.depth += channel.depth - channel.held_count
+    found.staying += channel.held_count
     if deferred:
         due = channel.position.next_due(now)
         if due is None or due > deadline:

@@ -108,7 +108,7 @@ def _ready(channel: Channel, now: float, limit: int) -> Iterator[Peeked | None]:
 def _pending(channel: Channel, now: float, limit: int, *, deferred: bool) -> Iterator[Peeked | None]:
     cursor = channel.cursor
     assert cursor is not None, "an ephemeral channel is not looked into"
-    in_flight = set() if deferred else {*channel.sequences_in_flight(), *channel.leaving}
+    in_flight = set() if deferred else {*channel.sequences_in_flight()}
     for row in cursor.pending_rows(now, deferred=deferred, limit=limit + 1 + len(in_flight)):
         record = None if row.sequence in in_flight else channel.topic.log.find(row.sequence)
         if record is not None:

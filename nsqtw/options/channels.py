@@ -11,15 +11,20 @@ that match a channel the last one that sets a key wins. The keys are the setting
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
 
 from nsqtw.errors import OptionError
+from nsqtw.options.dead_letter_topic import LETTER_SETTINGS, misfit, uses_dead_letters
 from nsqtw.options.matching import Tables
 from nsqtw.options.policies import ChannelPolicy, Source
 from nsqtw.options.tables import CHANNEL_KEY, head_of, policy_lines, read_table, table_text
+
+_WILDCARDS = re.compile(r"[*?\[]")
 
 
 @attrs.frozen
@@ -50,7 +55,10 @@ def read_channel_rules(path: str, tables: object) -> tuple[ChannelRule, ...]:
     """Return the rules of a config file. OptionError, one line that names table and key."""
     if not isinstance(tables, Mapping):
         raise OptionError(f'config file {path}: channel must be tables, such as [channel."orders.*/archive"]')
-    return tuple(_rule(path, pattern, table) for pattern, table in tables.items())
+    rules = tuple(_rule(path, pattern, table) for pattern, table in tables.items())
+    for rule in rules:
+        _check_letters(path, rule, rules)
+    return rules
 
 
 def channel_rules_text(rules: Iterable[ChannelRule]) -> str:
@@ -59,9 +67,37 @@ def channel_rules_text(rules: Iterable[ChannelRule]) -> str:
 
 
 def _rule(path: str, pattern: str, table: object) -> ChannelRule:
-    where = f'config file {path}: [{CHANNEL_KEY}."{pattern}"]'
+    where = _place(path, pattern)
     topics, _, channels = pattern.partition("/")
     if not topics or not channels or "/" in channels:
         remedy = head_of(CHANNEL_KEY, f"{topics or '*'}/{channels.replace('/', '') or '*'}")
         raise OptionError(f"{where} must have a pattern of topics, one / and a pattern of channels, such as {remedy}")
     return ChannelRule(pattern, read_table(where, ChannelPolicy, table))
+
+
+def _check_letters(path: str, rule: ChannelRule, rules: Iterable[ChannelRule]) -> None:
+    """
+    Check the dead-letter topic of a rule for one topic, with the settings that all tables give it. OptionError if the
+    topic cannot have it. That of a pattern is checked for each channel.
+    """
+    topic, channels = rule.patterns
+    if LETTER_SETTINGS.isdisjoint(rule.policy) or _WILDCARDS.search(topic):
+        return
+    values: dict[str, Any] = {}
+    for other in rules:
+        topic_pattern, channel_pattern = other.patterns
+        if _matches(topic, topic_pattern) and _matches(channels, channel_pattern):
+            values |= other.policy
+    policy = ChannelPolicy(**values)
+    problem = misfit(policy, topic) if uses_dead_letters(policy) else None
+    if problem is not None:
+        raise OptionError(f"{_place(path, rule.pattern)} {problem}")
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Return whether a name, or all that match another pattern, match this one."""
+    return name == pattern or (_WILDCARDS.search(pattern) is not None and fnmatchcase(name, pattern))
+
+
+def _place(path: str, pattern: str) -> str:
+    return f'config file {path}: [{CHANNEL_KEY}."{pattern}"]'

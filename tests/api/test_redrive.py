@@ -73,7 +73,7 @@ def test_dead_letters_are_put_back(web: Web) -> None:
     begun = web.post(_PATH).json
     assert (begun["state"], begun["total"], begun["redriven"]) == ("running", 2, 0)
     progress = end(web)
-    assert (progress["state"], progress["redriven"], progress["passed"]) == ("done", 2, 0)
+    assert (progress["state"], progress["redriven"], progress["others"]) == ("done", 2, 0)
     assert bodies(web, "c") == [b"1", b"2"]
     assert bodies(web, "other") == []
 

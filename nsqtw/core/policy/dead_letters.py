@@ -14,7 +14,9 @@ that was saved of this topic, because the checkpoint that has the new end also h
 (`TopicLog.saved_with`). `core.policy.moves` finds it there at the start, and removes the row before anything is
 delivered. It needs a row for that, and so the row is saved first.
 
-If a step fails, the messages are held and the step is tried again, RETRY_SECONDS later.
+If a step fails, the messages are held and the step is tried again, RETRY_SECONDS later. A batch that a bound of the
+dead-letter topic refuses is stored in parts: half of the messages at a time, down to one, and twice as many after each
+part that was stored.
 
 A dead letter that fails in the dead-letter topic is delivered again: it is not moved any further.
 """
@@ -33,12 +35,14 @@ from nsqtw.core.position import Position
 from nsqtw.core.segment import BODY_AT, Segment, sequence_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
-from nsqtw.errors import BackendError, NsqtwError
+from nsqtw.errors import BackendError, Exiting, NsqtwError, Overflow
 from nsqtw.interfaces import Waiter
-from nsqtw.names import dead_letter_name, is_ephemeral, is_valid_name
+from nsqtw.options.dead_letter_topic import dead_letter_topic, misfit, uses_dead_letters
 from nsqtw.options.policies import DEAD_LETTER, ChannelPolicy
 
 RETRY_SECONDS = 1.0
+REPORT_SECONDS = 60.0
+"""Time after which a failure that lasts is logged again."""
 MAX_BATCH = 1000
 """Letters that are published together, at most;"""
 MAX_BATCH_BYTES = 1024 * 1024
@@ -98,28 +102,6 @@ class State(Enum):
     """The next batch begins RETRY_SECONDS after the last one failed."""
 
 
-def dead_letter_topic(policy: ChannelPolicy, topic: str) -> str:
-    """Return the name of the dead-letter topic for the channels of a topic."""
-    return policy.dead_letter_topic or dead_letter_name(topic)
-
-
-def uses_dead_letters(policy: ChannelPolicy) -> bool:
-    """Return whether messages may become dead letters."""
-    return bool(policy.max_attempts) or policy.expired == DEAD_LETTER
-
-
-def misfit(policy: ChannelPolicy, topic: str) -> str | None:
-    """Return why a dead-letter topic cannot be that of a topic, in one line; None if it can."""
-    name = dead_letter_topic(policy, topic)
-    if not is_valid_name(name):
-        return f"topic {name!r} for dead letters has an invalid name: set dead_letter_topic to another one"
-    if name == topic:
-        return f"dead_letter_topic {name!r} is the topic itself: set it to another one"
-    if is_ephemeral(name) and not is_ephemeral(topic):
-        return f"dead_letter_topic {name!r} is ephemeral, and topic {topic!r} is not: set it to a durable one"
-    return None
-
-
 class DeadLetters(Timer):
     """
     The held messages of `channel`, whose messages are in `position`. `on_room` is called when messages have left,
@@ -147,15 +129,21 @@ class DeadLetters(Timer):
         self._on_room = on_room
         self._look_at = look_at
         self._target = ""
-        self._misfit: str | None = None
         self._is_used = False
         self._held: deque[Leaving] = deque()
         self._batch: list[Leaving] = []
+        self._part: list[Leaving] = []
+        """The first messages of the batch, which are being stored,"""
+        self._part_size = MAX_BATCH
+        """and how many of them are stored together."""
         self._letters: dict[int, tuple[bytes, bytes]] = {}
         """Bodies and headers of the batch by sequence."""
         self._state = State.IDLE
+        self._now = 0.0
         self._reported = ""
-        """The failure that was logged last."""
+        """The failure that was logged last,"""
+        self._report_at = 0.0
+        """and when it is logged again."""
 
     def set_position(self, position: Position) -> None:
         """The channel has another position, with the same messages."""
@@ -164,9 +152,8 @@ class DeadLetters(Timer):
     def follow(self, policy: ChannelPolicy) -> None:
         """The policy of the channel has changed. Without dead letters, what is held is ready again."""
         self._target = dead_letter_topic(policy, self._topic.name)
-        self._misfit = misfit(policy, self._topic.name)
-        # A pattern of the config file may match the topic itself: nothing there becomes a dead letter.
-        self._is_used = uses_dead_letters(policy) and self._target != self._topic.name
+        # A pattern of the config file may match a topic that cannot have this one: nothing there becomes a dead letter.
+        self._is_used = uses_dead_letters(policy) and misfit(policy, self._topic.name) is None
         self.max_attempts = policy.max_attempts if self._is_used else 0
         self.takes_expired = self._is_used and policy.expired == DEAD_LETTER
         if not self._is_used:
@@ -176,6 +163,11 @@ class DeadLetters(Timer):
     def room(self) -> int:
         """How many messages may be added by a channel that looks for them."""
         return MAX_HELD - len(self._held)
+
+    @property
+    def held_count(self) -> int:
+        """The number of held messages."""
+        return len(self._batch) + len(self._held)
 
     @property
     def sequences(self) -> list[int]:
@@ -206,6 +198,7 @@ class DeadLetters(Timer):
         """The channel has forgotten its messages from the sequence `start` on."""
         self._held = deque(leaving for leaving in self._held if leaving.sequence < start)
         self._batch = [leaving for leaving in self._batch if leaving.sequence < start]
+        self._part = [leaving for leaving in self._part if leaving.sequence < start]
 
     def detach(self) -> None:
         """The channel is being deleted."""
@@ -215,6 +208,7 @@ class DeadLetters(Timer):
 
     def on_timer(self, now: float) -> float | None:
         """Timer API: take the next step."""
+        self._now = now
         if self._state is State.FAILED:
             self._state = State.BACKING_OFF
             return now + RETRY_SECONDS
@@ -268,33 +262,46 @@ class DeadLetters(Timer):
         self._topic.context.timers.schedule(0.0, self)
 
     def _store(self, now: float) -> None:
-        """Publish the batch."""
-        contents = [self._letters[leaving.sequence] for leaving in self._batch]
+        """Publish a part of the batch."""
+        self._part = self._batch[: self._part_size]
+        contents = [self._letters[leaving.sequence] for leaving in self._part]
         if not contents:
             self._end()
             return
         letters = Letters(self._target, self._channel, [body for body, _ in contents], [of for _, of in contents])
         self._state = State.STORING
         try:
-            if self._misfit is not None:
-                raise BackendError(self._misfit)
             self._topic.put_dead_letters(letters, self._stored, now)
         except NsqtwError as error:
             self._fail(error)
 
     def _stored(self, error: Exception | None) -> None:
-        """Waiter API: the letters are stored, or that failed."""
+        """Waiter API: the part is stored, or that failed."""
+        if isinstance(error, Overflow) and len(self._part) > 1:
+            self._part_size = len(self._part) // 2
+            self._store_next()
+            return
         if error is not None:
             self._fail(error)
             return
-        for leaving in self._batch:
+        for leaving in self._part:
             self._position.finish(leaving.sequence)
-        self.count += len(self._batch)
-        self._reported = ""
-        self._end()
+        self.count += len(self._part)
+        self._part_size = min(MAX_BATCH, 2 * self._part_size)
+        self._batch = self._batch[len(self._part) :]
+        if self._batch:
+            self._store_next()
+        else:
+            self._reported = ""
+            self._end()
+
+    def _store_next(self) -> None:
+        """Publish another part of the batch soon: its rows are saved."""
+        self._state = State.SAVED
+        self._topic.context.timers.schedule(0.0, self)
 
     def _end(self) -> None:
-        self._batch = []
+        self._batch, self._part = [], []
         self._letters.clear()
         self._state = State.IDLE
         if self._held:
@@ -303,18 +310,30 @@ class DeadLetters(Timer):
 
     def _fail(self, error: Exception) -> None:
         self._held.extendleft(reversed(self._batch))
-        self._batch = []
+        self._batch, self._part = [], []
         self._letters.clear()
         self._state = State.FAILED
         self._topic.context.timers.schedule(0.0, self)
         if not self._is_used:
             self._give_all_back()
-        if self._held and str(error) != self._reported:
-            self._reported = str(error)
-            text = "CHANNEL({channel}): dead letters cannot go to topic {target}, will try again - {error}"
-            self._topic.context.log(
-                "error", text, topic=self._topic.name, channel=self._channel, target=self._target, error=error
-            )
+        if self._held and not isinstance(error, Exiting):
+            self._report(str(error))
+
+    def _report(self, reason: str) -> None:
+        """Log why the messages are held, and again while that lasts."""
+        if reason == self._reported and self._now < self._report_at:
+            return
+        self._reported, self._report_at = reason, self._now + REPORT_SECONDS
+        self._topic.context.log(
+            "error",
+            "CHANNEL({channel}): dead letters of topic {topic} cannot go to topic {target}, {count} are held and will"
+            " be tried again - {reason}",
+            topic=self._topic.name,
+            channel=self._channel,
+            target=self._target,
+            count=len(self._held),
+            reason=reason,
+        )
 
     def _give_all_back(self) -> None:
         while self._held:

@@ -8,11 +8,13 @@ Dead letters as messages: the headers that a message gets on its way to the dead
                                                     nsq-dead-topic      where it failed
                                                     nsq-dead-channel
                                                     nsq-dead-attempts   deliveries
-                                                    nsq-dead-timestamp  time of its publish, in ns
+                                                    nsq-dead-timestamp  time of its first publish, in ns
                                                     nsq-dead-id         its id
     redriven        the message's own headers      nsq-redrives        how often it was put back
                                                     nsq-redrive-topic   the dead-letter topic
                                                     nsq-redrive-id      id of the letter
+                                                    nsq-first-timestamp time of its first publish, in ns, and
+                                                    nsq-first-id        the id that it had then
 
 `ttl` and `id` would take effect again in the dead-letter topic: a letter has them as nsq-dead-header-ttl and
 nsq-dead-header-id. They are restored when it is put back.
@@ -43,6 +45,8 @@ MESSAGE_ID: Final = "nsq-dead-id"
 REDRIVES: Final = "nsq-redrives"
 REDRIVE_TOPIC: Final = "nsq-redrive-topic"
 REDRIVE_ID: Final = "nsq-redrive-id"
+FIRST_TIMESTAMP: Final = "nsq-first-timestamp"
+FIRST_ID: Final = "nsq-first-id"
 
 MAX_DETAIL_BYTES: Final = 1000
 
@@ -78,7 +82,7 @@ def letter_headers(
     headers[TOPIC] = topic
     headers[CHANNEL] = channel
     headers[ATTEMPTS] = str(attempts)
-    headers[TIMESTAMP] = str(timestamp_ns_of(frame))
+    headers[TIMESTAMP] = headers.get(FIRST_TIMESTAMP) or str(timestamp_ns_of(frame))
     headers[MESSAGE_ID] = frame[ID_AT:BODY_AT].decode()
     return encode_headers(headers, may_be_reserved=True)
 
@@ -91,6 +95,8 @@ def redriven_headers(encoded: bytes, letter_topic: str, letter_id: bytes) -> byt
         if _SET_ASIDE + name in letter:
             headers[name] = letter[_SET_ASIDE + name]
     headers[REDRIVES] = str(int(letter.get(REDRIVES, "0")) + 1)
+    headers.setdefault(FIRST_TIMESTAMP, letter.get(TIMESTAMP, ""))
+    headers.setdefault(FIRST_ID, letter[MESSAGE_ID])
     headers[REDRIVE_TOPIC] = letter_topic
     headers[REDRIVE_ID] = letter_id.decode()
     return encode_headers(headers, may_be_reserved=True)

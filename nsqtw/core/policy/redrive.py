@@ -4,16 +4,21 @@ Redrive: the dead letters of a channel are put back to it, and to no other chann
 Theory of operation. A redrive is the consumer of the channel of the same name in the dead-letter topic, and takes these
 steps, a batch at a time:
 
-    read        the channel delivers letters; those of other channels, and messages that are no letters, are finished
+    read        the channel delivers letters; those of other channels, and messages that are no letters, are withheld
     saved       a checkpoint has the letters as messages in flight
     stored      the topic has committed them as messages for the one channel
     finished    the letters, in the same turn
+
+Withheld messages have a pending row (`Channel.withhold`) and are delivered to nobody. When the redrive ends, they are
+the next ones that the channel delivers, in the order of the log and with the attempts that they had. A start does the
+same, because no saved row says that they were withheld. A batch that a bound of the channel refuses is stored in parts,
+as that of dead letters is.
 
 A crash has the same effects as on the way of a dead letter (`core.policy.dead_letters`): `core.policy.moves` finds what
 was stored, and finishes the letters. A redrive itself ends with the process, and can be begun again.
 
 It ends when all letters are done that were ready when it began: those with a sequence below the end that their topic
-had then. A message that fails again becomes a letter beyond this end.
+had then. A message that fails again becomes a letter beyond this end, and is withheld when it is read.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ from nsqtw.core.policy.letter import is_letter_of, redriven_headers
 from nsqtw.core.segment import BODY_AT, ID_AT, sequence_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, Exiting
+from nsqtw.errors import BackendError, Exiting, Overflow
 from nsqtw.message_headers import NO_HEADERS
 
 RUNNING, DONE, STOPPED, FAILED = "running", "done", "stopped", "failed"
@@ -37,11 +42,18 @@ DRY_RUN = "dry run"
 STATES = (RUNNING, DONE, STOPPED, FAILED, DRY_RUN)
 BATCH = 500
 """Letters that are put back together, at most."""
+MAX_WITHHELD = 200_000
+"""Messages that are withheld at most: each is in memory, and is given back in one turn with the others."""
 RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 """Time after which a channel that delivered nothing is looked at."""
-_MSG_TIMEOUT = 86_400.0
+_MSG_TIMEOUT = 10.0 * 365 * 86_400
+"""A batch may wait long for room in its channel."""
 _SUBSCRIBED: Final = 3
+_TOO_MANY_OTHERS: Final = (
+    f"{MAX_WITHHELD:,} messages of others are before the next dead letter of this channel: redrive or finish those, and"
+    " give the channel a dead_letter_topic of its own"
+)
 
 
 class _Step(Enum):
@@ -75,8 +87,8 @@ class Redrive(Timer):
         """Why the last step failed; empty when it did not."""
         self.total = letters.depth
         self.redriven = 0
-        self.passed = 0
-        """Messages that were finished and not put back."""
+        self.others = 0
+        """Messages that stay: letters of other channels, and messages that are no letters."""
         self._topic = topic
         self._channel = channel
         self._letter_topic = letter_topic
@@ -90,6 +102,8 @@ class Redrive(Timer):
         self._is_stopping = False
         self._read: list[_Letter] = []
         self._batch: list[_Letter] = []
+        self._part_size = BATCH
+        """Letters of the batch that are stored together."""
         client = Client("127.0.0.1:0", self._started_at, "redrive", "nsqd", "nsqd/redrive", state=_SUBSCRIBED)
         timers = topic.context.timers
         self._consumer = Consumer(client, timers, self._on_frames, self._on_disconnect, _MSG_TIMEOUT)
@@ -99,7 +113,7 @@ class Redrive(Timer):
 
     def progress(self) -> dict[str, Any]:
         """Return the progress, as the API shows it."""
-        return _progress(self.state, self.total, self.redriven, self.passed, self._rate, self._started_at, self.error)
+        return _progress(self.state, self.total, self.redriven, self.others, self._rate, self._started_at, self.error)
 
     def stop(self) -> None:
         """End it before it is done, after the batch that is being stored."""
@@ -132,7 +146,10 @@ class Redrive(Timer):
 
     def _ask(self, now: float) -> float | None:
         """Let the channel deliver a batch. Returns when to look at what it delivered."""
-        count = min(BATCH, self.total - self.redriven - self.passed)
+        if len(self._letters.withheld or ()) >= MAX_WITHHELD:
+            self._end(FAILED, _TOO_MANY_OTHERS)
+            return None
+        count = min(BATCH, self.total - self.redriven - self.others)
         if self._limit:
             count = min(count, self._limit - self.redriven)
         if count <= 0:
@@ -158,20 +175,22 @@ class Redrive(Timer):
         self.error = ""
         self._letters.set_ready(self._consumer, 0)
         read, self._read = self._read, []
-        later = [letter for letter in read if sequence_of(letter.id) >= self._end_sequence]
-        for letter in later:
-            self._letters.requeue(self._consumer, letter.id, 0.0, now)
-        if later:
-            read = read[: len(read) - len(later)]
-            self.total = self.redriven + self.passed + len(read)
         topic, channel = self._topic.name, self._channel.name
-        self._batch = [letter for letter in read if is_letter_of(letter.headers, topic, channel)]
-        others = [letter.id for letter in read if not is_letter_of(letter.headers, topic, channel)]
-        self._letters.finish(self._consumer, others, now)
-        self.passed += len(others)
+        later = [letter.id for letter in read if sequence_of(letter.id) >= self._end_sequence]
+        there = read if not later else [letter for letter in read if sequence_of(letter.id) < self._end_sequence]
+        self._batch = [letter for letter in there if is_letter_of(letter.headers, topic, channel)]
+        others = [letter.id for letter in there if not is_letter_of(letter.headers, topic, channel)]
+        self.others += len(others)
+        if later or others:
+            self._letters.withhold(self._consumer, later + others)
         if self._batch:
             self._step = _Step.SAVING
             self._topic.save(self._saved)
+            return None
+        cursor = self._letters.cursor
+        if not others and cursor is not None and cursor.next >= self._end_sequence:
+            self.total = self.redriven + self.others
+            self._end(DONE)
             return None
         self._step = _Step.IDLE
         return self._ask(now)
@@ -187,20 +206,28 @@ class Redrive(Timer):
             self._step = _Step.SAVED
         self._soon()
 
+    @property
+    def _part(self) -> list[_Letter]:
+        """The letters of the batch that are stored next."""
+        return self._batch[: self._part_size]
+
     def _store(self) -> None:
-        """Put the batch back."""
+        """Put a part of the batch back."""
         self._step = _Step.STORING
-        name = self._letter_topic.name
-        headers = [redriven_headers(letter.headers, name, letter.id) for letter in self._batch]
+        name, part = self._letter_topic.name, self._part
+        headers = [redriven_headers(letter.headers, name, letter.id) for letter in part]
         waiter = self._topic.move_waiter(self._letter_topic, self._stored)
-        self._topic.put([letter.body for letter in self._batch], 0, waiter, headers, self._channel.name)
+        self._topic.put([letter.body for letter in part], 0, waiter, headers, self._channel.name)
 
     def _stored(self, error: Exception | None) -> None:
         """Waiter API: the messages are stored, or that failed."""
         if isinstance(error, Exiting):
             self._end(STOPPED, str(error))
             return
-        if error is not None:
+        if isinstance(error, Overflow) and len(self._part) > 1:
+            self._part_size = len(self._part) // 2
+            self._step = _Step.SAVED
+        elif error is not None:
             self.error = str(error)
             self._step = _Step.FAILED
         elif self._topic.is_write_behind:
@@ -223,19 +250,21 @@ class Redrive(Timer):
         return now
 
     def _finish(self) -> None:
-        """The batch is stored."""
+        """The part is stored."""
+        part = self._part
         self.error = ""
-        self._letters.finish(self._consumer, [letter.id for letter in self._batch], self._now)
-        self.redriven += len(self._batch)
-        self._batch = []
-        self._step = _Step.IDLE
+        self._letters.finish(self._consumer, [letter.id for letter in part], self._now)
+        self.redriven += len(part)
+        self._batch = self._batch[len(part) :]
+        self._part_size = min(BATCH, 2 * self._part_size)
+        self._step = _Step.SAVED if self._batch else _Step.IDLE
 
     def _end(self, state: str, error: str = "") -> None:
-        """End the redrive. Letters that were read and not put back are ready again."""
+        """End the redrive. What was read and not put back is ready again."""
         self.state = state
         self.error = error or self.error
-        for message_id in [message_id for message_id, _ in self._consumer.in_flight.items()]:
-            self._letters.requeue(self._consumer, message_id, 0.0, self._now)
+        self._letters.withhold(self._consumer, [message_id for message_id, _ in self._consumer.in_flight.items()])
+        self._letters.give_back()
         self._letters.leave(self._consumer)
         self._topic.context.timers.cancel(self)
         self._read, self._batch = [], []
@@ -264,19 +293,19 @@ class Redrive(Timer):
         self._topic.context.timers.schedule(0.0, self)
 
 
-def preview(letters: Channel, rate: int) -> dict[str, Any]:
-    """Return the progress of a redrive that has not begun: how many messages it would look at."""
-    return _progress(DRY_RUN, letters.depth, 0, 0, rate, 0, "")
+def preview(total: int, others: int, rate: int) -> dict[str, Any]:
+    """Return the progress of a redrive that has not begun, of so many messages."""
+    return _progress(DRY_RUN, total, 0, others, rate, 0, "")
 
 
 def _progress(
-    state: str, total: int, redriven: int, passed: int, rate: int, started: int, error: str
+    state: str, total: int, redriven: int, others: int, rate: int, started: int, error: str
 ) -> dict[str, Any]:
     return {
         "state": state,
         "total": total,
         "redriven": redriven,
-        "passed": passed,
+        "others": others,
         "rate": rate,
         "started": started,
         "error": error,

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nsqtw.core.in_flight import Delivery
-from nsqtw.core.policy.dead_letters import DeadLetters, Leaving, LetterSource, uses_dead_letters
+from nsqtw.core.policy.dead_letters import DeadLetters, Leaving, LetterSource
 from nsqtw.core.policy.expiry import is_expired, leading_run
 from nsqtw.core.policy.letter import EXPIRED, TOO_MANY_ATTEMPTS, is_letter
 from nsqtw.core.position import Position, Redelivery
 from nsqtw.core.segment import SEGMENT_BYTES, Segment
+from nsqtw.options.dead_letter_topic import uses_dead_letters
 from nsqtw.options.policies import ChannelPolicy
 
 RUN_COST = 8 * 1024

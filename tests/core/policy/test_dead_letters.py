@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from nsqtw.core.channel import Channel
+from nsqtw.core.drain import Unfinished, unfinished
+from nsqtw.core.peek import peek_channel
 from nsqtw.core.policy import dead_letters
+from nsqtw.core.policy.dead_letters import REPORT_SECONDS
 from nsqtw.errors import BackendError, InvalidPolicy
+from nsqtw.options.channels import ChannelRule
 from tests.core.harness import WALL_NS, BrokerHarness, Reader
 from tests.core.policy.harness import FailingCommits, bodies, fail, put, retry, settle, stored
 
 TIMEOUT = 61.0
+HELD = "CHANNEL(c): dead letters of topic t cannot go to topic t.dead, {} are held and will be tried again -"
 
 
 class Core(BrokerHarness):
@@ -149,11 +156,12 @@ def test_a_failed_commit_is_repeated_with_a_delay(core: Core) -> None:
         assert reader.bodies() == []
     assert dead(core) == []
     channel = core.channel()
-    assert (channel.depth, channel.in_flight_count, len(channel.leaving)) == (0, 0, 2)
+    assert (channel.depth, channel.in_flight_count, len(channel.leaving)) == (2, 0, 2)
     retry(core)
     assert dead(core) == [b"1", b"2"]
+    assert channel.depth == 0
     lines = [text for level, text in core.lines if text.startswith("CHANNEL(c): dead")]
-    assert lines == ["CHANNEL(c): dead letters cannot go to topic t.dead, will try again - no space"]
+    assert lines == [f"{HELD.format(2)} no space"]
 
 
 def test_a_failed_save_is_repeated_too(core: Core) -> None:
@@ -293,7 +301,10 @@ def test_the_limit_of_topics_keeps_them_in_the_channel() -> None:
     retry(core)
     assert core.channel().leaving
     lines = [text for level, text in core.lines if level == "error"]
-    assert lines == ["CHANNEL(c): dead letters cannot go to topic t.dead, will try again - topics exceed limit of 1"]
+    assert lines == [f"{HELD.format(1)} topics exceed limit of 1"]
+    core.wait(REPORT_SECONDS)
+    retry(core)
+    assert [text for level, text in core.lines if level == "error"] == lines * 2
     core.options.max_topics = 2
     retry(core)
     assert dead(core) == [b"1"]
@@ -307,10 +318,101 @@ def test_a_drain_leaves_them_in_the_channel(core: Core) -> None:
     fail(reader)
     settle(core)
     core.save()
+    assert not [text for level, text in core.lines if level == "error"]
+    assert unfinished(core.broker.topics.values(), inf, core.now) == Unfinished(staying=1)
     core.start_again()
     assert (dead(core), left(core)) == ([], [])
     settle(core)
     assert dead(core) == [b"1"]
+
+
+@pytest.mark.parametrize("bound", [{"max_depth": 2}, {"max_bytes": 2 * 35}])
+def test_a_bound_of_the_dead_letter_channel_is_waited_for_in_parts(bound: dict[str, object]) -> None:
+    core = Core()
+    channel = core.follow(max_attempts=1)
+    letters = core.channel("c", "t.dead")
+    letters.set_policy(bound)
+    many = [b"%d" % number for number in range(7)]
+    put(core, *many)
+    fail(core.reader())
+    settle(core, 60)
+    found: list[bytes] = []
+    while channel.depth:
+        assert 1 <= letters.depth <= 2
+        assert (letters.depth + channel.depth + len(found), channel.depth) == (7, len(channel.leaving))
+        assert len(peek_channel(channel, "ready", 10, core.now).messages) == channel.depth
+        reader = core.reader("c", "t.dead")
+        got = reader.read()
+        reader.finish(*[message.id for message in got])
+        reader.leave()
+        found += [message.body for message in got]
+        retry(core)
+        settle(core, 60)
+    assert found + core.reader("c", "t.dead").bodies() == many
+    assert {text.partition(" - ")[2] for level, text in core.lines if level == "error"} == {
+        f"channel c has reached its {next(iter(bound))}"
+    }
+
+
+def test_a_crash_between_two_parts_leaves_each_letter_in_one_place() -> None:
+    core = Core()
+    core.follow(max_attempts=1)
+    core.channel("c", "t.dead").set_policy({"max_depth": 3})
+    many = [b"%d" % number for number in range(7)]
+    put(core, *many)
+    fail(core.reader())
+    while not dead(core):
+        settle(core, 1)
+    were = dead(core)
+    assert 0 < len(were) < 7
+    core.start_again()
+    core.channel("c", "t.dead").set_policy({})
+    assert left(core) == []
+    settle(core, 60)
+    assert sorted(dead(core)) == many
+
+
+def test_held_messages_count_in_a_seek_and_an_empty() -> None:
+    core = Core(retention_time=3600.0)
+    channel = core.follow(max_attempts=1)
+    core.channel("c", "t.dead").set_policy({"max_depth": 1})
+    put(core, *[b"%d" % number for number in range(4)])
+    fail(core.reader())
+    settle(core, 60)
+    end = core.topic().released
+    assert channel.preview_seek(end) == (3, 0, 0)
+    start = core.topic().reader.kept_from
+    assert channel.preview_seek(start) == channel.preview_seek(start + 2)._replace(replayed=1, depth=4) == (0, 1, 4)
+    channel.empty()
+    assert (channel.depth, channel.unfinished_count) == (0, 0)
+    settle(core)
+    assert dead(core) == [b"0"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "given", "level", "reason"),
+    [
+        ("t", {"dead_letter_topic": "t"}, "info", "dead_letter_topic 't' is the topic itself: set it to another one"),
+        ("t" * 60, {}, "error", f"topic '{'t' * 60}.dead' for dead letters has an invalid name: set dead_letter_topic"),
+        ("t", {"dead_letter_topic": "d#ephemeral"}, "error", "dead_letter_topic 'd#ephemeral' is ephemeral"),
+    ],
+)
+def test_a_pattern_that_gives_an_unusable_topic_is_logged_and_messages_are_delivered(
+    topic: str, given: dict[str, object], level: str, reason: str
+) -> None:
+    rule = ChannelRule("*/*", {"max_attempts": 1, **given})
+    core = Core(channel_rules=(rule,))
+    reader = core.reader(topic=topic)
+    put(core, b"1", topic=topic)
+    for attempts in (1, 2, 3):
+        (message,) = reader.read()
+        assert message.attempts == attempts
+        reader.requeue(message.id)
+    (line,) = [text for at, text in core.lines if at == level and "dead letters" in text]
+    assert line.startswith(f"CHANNEL(c): messages of topic {topic} do not become dead letters here - {reason}")
+    core.channel(topic=topic).set_policy({"max_depth": 5})
+    with pytest.raises(InvalidPolicy):
+        core.channel(topic=topic).set_policy({"max_attempts": 2})
 
 
 def test_a_dead_letter_is_not_moved_any_further(core: Core) -> None:

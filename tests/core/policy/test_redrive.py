@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from nsqtw.core.channel import Channel
+from nsqtw.core.peek import peek_channel
+from nsqtw.core.policy import redrive as redrive_module
 from nsqtw.core.policy.redrive import Redrive
 from nsqtw.errors import BackendError
-from tests.core.harness import BrokerHarness
+from tests.core.harness import WALL_NS, BrokerHarness, Message
 from tests.core.policy.harness import FailingCommits, put, settle, stored
 
 
@@ -62,13 +65,13 @@ def test_letters_return_to_their_channel_only() -> None:
         "state": "running",
         "total": 2,
         "redriven": 0,
-        "passed": 0,
+        "others": 0,
         "rate": 0,
         "started": 1_700_001_000,
         "error": "",
     }
     settle(core)
-    assert (redrive.state, redrive.redriven, redrive.passed) == ("done", 2, 0)
+    assert (redrive.state, redrive.redriven, redrive.others) == ("done", 2, 0)
     assert core.topic("t.dead").channels["c"].depth == 0
     reader = core.reader()
     assert [(message.body, message.attempts) for message in reader.read()] == [(b"1", 1), (b"2", 1)]
@@ -77,6 +80,7 @@ def test_letters_return_to_their_channel_only() -> None:
 
 def test_the_headers_of_a_message_return_with_it() -> None:
     core = Core()
+    published_ns = WALL_NS + round(core.now * 10**9)
     put(core, b"1", color="red", ttl="3600000", id="x")
     reader = core.reader()
     (message,) = reader.read()
@@ -92,16 +96,23 @@ def test_the_headers_of_a_message_return_with_it() -> None:
         "nsq-redrives": "1",
         "nsq-redrive-topic": "t.dead",
         "nsq-redrive-id": letter.ids[0].decode(),
+        "nsq-first-timestamp": str(published_ns),
+        "nsq-first-id": message.id.decode(),
     }
+    core.wait(60.0)
     (again,) = reader.read()
     reader.requeue(again.id)
     settle(core)
+    second = stored(core, "t.dead")[b"1"]
+    assert (second["nsq-dead-timestamp"], second["nsq-dead-id"]) == (str(published_ns), again.id.decode())
     core.redrive()
     settle(core)
-    assert stored(core, "t")[b"1"]["nsq-redrives"] == "2"
+    third = stored(core, "t")[b"1"]
+    assert third["nsq-redrives"] == "2"
+    assert (third["nsq-first-timestamp"], third["nsq-first-id"]) == (str(published_ns), message.id.decode())
 
 
-def test_letters_of_other_channels_are_passed() -> None:
+def test_letters_of_other_channels_stay_as_they_were() -> None:
     core = Core()
     core.die(b"c1")
     core.die(b"d1", channel="d")
@@ -110,9 +121,170 @@ def test_letters_of_other_channels_are_passed() -> None:
     core.turn()
     redrive = core.redrive()
     settle(core)
-    assert (redrive.state, redrive.redriven, redrive.passed) == ("done", 2, 2)
+    assert (redrive.state, redrive.redriven, redrive.others) == ("done", 2, 2)
     assert core.got() == [b"c1", b"c2"]
-    assert core.got("d", "t.dead") == [b"d1", b"c2", b"no letter"]
+    letters = core.topic("t.dead").channels["c"]
+    assert (letters.depth, letters.in_flight_count, letters.deferred_count) == (2, 0, 0)
+    reader = core.reader("c", "t.dead")
+    assert [(message.body, message.attempts) for message in reader.read()] == [(b"d1", 1), (b"no letter", 1)]
+
+
+class SharedCore(BrokerHarness):
+    """Topics with a channel `billing` each, whose messages die at their first failure, in one dead-letter topic."""
+
+    def __init__(self, page_rows: int = 1024, letters: dict[str, object] | None = None, **options: object) -> None:
+        super().__init__(page_rows, **options)
+        self.letters_policy = letters or {}
+        self.follow()
+
+    def follow(self) -> None:
+        for topic in ("orders", "invoices"):
+            self.channel("billing", topic).set_policy({"max_attempts": 1, "dead_letter_topic": "dead"})
+        self.letters.set_policy(self.letters_policy)
+
+    @property
+    def letters(self) -> Channel:
+        return self.channel("billing", "dead")
+
+    def die(self, topic: str, *messages: bytes, **headers: str) -> None:
+        put(self, *messages, topic=topic, **headers)
+        reader = self.reader("billing", topic)
+        while found := reader.read():
+            for message in found:
+                reader.requeue(message.id)
+        reader.leave()
+        settle(self)
+
+    def redrive(self, topic: str = "orders", limit: int = 0) -> Redrive:
+        channel = self.topic(topic).channels["billing"]
+        return Redrive(self.topic(topic), channel, self.topic("dead"), self.letters, 0, limit, self.now)
+
+    def got(self, topic: str) -> list[tuple[bytes, int]]:
+        reader = self.reader("billing", topic)
+        settle(self)
+        found: list[Message] = []
+        while more := reader.read():
+            reader.finish(*[message.id for message in more])
+            found += more
+        reader.leave()
+        return [(message.body, message.attempts) for message in found]
+
+
+KINDS = [
+    pytest.param({}, id="plain"),
+    pytest.param({"ordered_by": "header:key"}, id="ordered"),
+    pytest.param({"priority": True}, id="priority"),
+]
+
+
+@pytest.mark.parametrize("letters", KINDS)
+@pytest.mark.parametrize("page_rows", [1, 1024])
+def test_letters_of_other_topics_wait_for_their_own_redrive(letters: dict[str, object], page_rows: int) -> None:
+    core = SharedCore(page_rows, letters)
+    for number in range(6):
+        priority = ("low", "normal", "high")[number % 3]
+        core.die(("orders", "invoices")[number % 2], b"%d" % number, key="k", priority=priority)
+    redrive = core.redrive()
+    core.die("orders", b"later", key="k", priority="high")
+    settle(core, 60)
+    assert (redrive.state, redrive.redriven, redrive.others) == ("done", 3, 3)
+    assert sorted(body for body, _ in core.got("orders")) == [b"0", b"2", b"4"]
+    assert core.got("invoices") == []
+    assert (core.letters.depth, core.letters.in_flight_count, core.letters.consumers) == (4, 0, [])
+    redrive = core.redrive("invoices")
+    settle(core, 60)
+    assert (redrive.state, redrive.redriven, redrive.others) == ("done", 3, 1)
+    assert sorted(core.got("invoices")) == [(b"1", 1), (b"3", 1), (b"5", 1)]
+    assert core.got("dead") == [(b"later", 1)]
+
+
+def test_the_others_keep_their_order_and_attempts() -> None:
+    core = SharedCore(letters={"ordered_by": "header:key"})
+    for number in range(4):
+        core.die("invoices", b"%d" % number, key="k")
+    reader = core.reader("billing", "dead")
+    for _ in range(2):
+        (first,) = reader.read()
+        reader.requeue(first.id)
+    reader.leave()
+    core.die("orders", b"mine", key="k")
+    core.redrive()
+    core.die("invoices", b"4", key="k")
+    settle(core, 60)
+    assert core.got("orders") == [(b"mine", 1)]
+    assert core.got("dead") == [(b"0", 3), (b"1", 1), (b"2", 1), (b"3", 1), (b"4", 1)]
+
+
+@pytest.mark.parametrize("letters", KINDS)
+@pytest.mark.parametrize("steps", range(0, 12, 2))
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_after_a_crash_in_a_redrive_no_letter_of_others_is_lost(
+    letters: dict[str, object], steps: int, is_saved: bool
+) -> None:
+    core = SharedCore(1, letters)
+    core.die("invoices", b"a", key="k")
+    core.die("orders", b"b", key="k")
+    core.die("invoices", b"c", key="k")
+    core.save()
+    core.redrive()
+    settle(core, steps)
+    if is_saved:
+        core.save()
+    core.crash()
+    core.follow()
+    settle(core)
+    assert core.letters.depth >= 2
+    core.redrive("invoices")
+    settle(core, 60)
+    assert sorted(body for body, _ in core.got("invoices")) == [b"a", b"c"]
+    found = core.got("orders") + core.got("dead")
+    assert [body for body, _ in found] == [b"b"]
+
+
+def test_withheld_letters_are_counted_and_can_be_dropped() -> None:
+    core = SharedCore()
+    core.die("invoices", b"1", b"2")
+    core.die("orders", b"mine")
+    redrive = core.redrive()
+    while not core.broker.checkpointer.are_waited_for:
+        core.turn()
+    assert (core.letters.depth, core.letters.in_flight_count) == (2, 1)
+    assert len(peek_channel(core.letters, "ready", 10, core.now).messages) == 2
+    core.letters.empty()
+    assert core.letters.unfinished_count == 0
+    settle(core)
+    assert redrive.state == "done"
+    assert core.got("dead") == []
+
+
+def test_so_many_of_others_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive_module, "MAX_WITHHELD", 2)
+    monkeypatch.setattr(redrive_module, "BATCH", 1)
+    core = SharedCore()
+    core.die("invoices", b"1", b"2", b"3")
+    core.die("orders", b"mine")
+    redrive = core.redrive()
+    settle(core, 60)
+    assert (redrive.state, redrive.redriven, redrive.others) == ("failed", 0, 2)
+    assert redrive.error.endswith("give the channel a dead_letter_topic of its own")
+    assert [body for body, _ in core.got("dead")] == [b"1", b"2", b"3", b"mine"]
+
+
+def test_a_bound_of_the_channel_is_waited_for_in_parts() -> None:
+    core = Core()
+    core.die(*[b"%d" % number for number in range(7)])
+    core.channel("c").set_policy({"max_depth": 2})
+    redrive = core.redrive()
+    settle(core, 60)
+    assert (redrive.state, redrive.redriven, redrive.error) == ("running", 2, "channel c has reached its max_depth")
+    found: list[bytes] = []
+    for _ in range(4):
+        assert core.channel("c").depth <= 2
+        found += core.got()
+        core.wait(1)
+        settle(core, 60)
+    assert found == [b"%d" % number for number in range(7)]
+    assert (redrive.state, redrive.redriven, redrive.error) == ("done", 7, "")
 
 
 def test_letters_that_come_later_are_left() -> None:
