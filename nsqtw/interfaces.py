@@ -323,7 +323,7 @@ class IConsumer(Interface):
 
     def finish_ranges(ranges: Sequence[Range], now: float) -> Failed | None:
         """
-        `finish` for many messages, up to `IBroker.max_range`: quick for one range in the order of delivery. Returns
+        `finish` for many messages, up to `IBroker.max_range`: quick for ranges in the order of delivery. Returns
         those for which it failed, after one log line. Version 2, as the next two.
         """
 

@@ -71,6 +71,8 @@ def encode_headers(headers: Mapping[str, str], *, may_be_reserved: bool = False)
     for name in sorted(names):
         field = _name_field(name, may_be_reserved)
         value = names[name]
+        if not isinstance(value, str):
+            raise InvalidHeaders(f"header {name!r} has a value of type {type(value).__name__}, and must be a str")
         if not value.isprintable() and _CONTROL.search(value):
             raise InvalidHeaders(f"header {name!r} has a control character in its value")
         try:

@@ -45,6 +45,12 @@ _OF_ANSWERS = (b"X-Nsq-Content-Type", b"nsq;")
 """The field that NSQ's own answers have, and how its value begins. A client that sends it back means no header."""
 _TRACE_FIELDS = {name.title().encode(): name for name in (TRACEPARENT, TRACESTATE)}
 _PARAMETERS = (TTL, ID, PRIORITY)
+_NO_MAGIC = failure(
+    413,
+    "BAD_BODY",
+    detail="A body with headers=true must begin with NSQH, the number of messages behind it, and have the headers of"
+    " each message before it.",
+)
 _HEADERS_TOO_BIG = failure(
     413, "BODY_TOO_BIG", detail="The headers of all messages together are larger than --max-body-size."
 )
@@ -63,9 +69,10 @@ def headers_of_request(fields: Mapping[bytes, bytes], params: Mapping[str, str],
     for field, value in fields.items():
         if field.startswith(_PREFIX):
             if not (field == _OF_ANSWERS[0] and value.startswith(_OF_ANSWERS[1])):
-                found[field[len(_PREFIX) :].decode("ascii").lower()] = _text(value)
+                name = field[len(_PREFIX) :].decode("ascii").lower()
+                found[name] = _text(name, value)
         elif with_trace and field in _TRACE_FIELDS:
-            found.setdefault(_TRACE_FIELDS[field], _text(value))
+            found.setdefault(_TRACE_FIELDS[field], _text(_TRACE_FIELDS[field], value))
     for name in _PARAMETERS:
         if name not in params:
             continue
@@ -96,7 +103,7 @@ def messages_with_headers(body: bytes, limits: Limits, common: Mapping[str, str]
     that has none of that name. ClientError, Refused.
     """
     if body[: len(MAGIC)] != MAGIC:
-        raise ClientError("E_BAD_BODY", "a body with headers begins with NSQH")
+        raise Refused(_NO_MAGIC)
     if len(body) < len(MAGIC) + SIZE_BYTES:
         raise EndsEarly("E_BAD_BODY", "failed to read message count")
     count: int = unpack_size(body, len(MAGIC))[0]
@@ -168,11 +175,11 @@ def _check_parameter(name: str, value: str) -> None:
         raise Refused(failure(400, f"INVALID_{name.upper()}")) from None
 
 
-def _text(value: bytes) -> str:
+def _text(name: str, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise Refused(_invalid_header("a value is not UTF-8")) from None
+        raise Refused(_invalid_header(f"header {name!r} has a value that is not UTF-8")) from None
 
 
 def _invalid(name: str, detail: str) -> Answer:

@@ -52,7 +52,7 @@ from nsqtw.http.routes import Handler, HandlerOfHead
 from nsqtw.message_headers import ID, PRIORITIES
 from nsqtw.names import is_valid_name
 from nsqtw.options.topics import DURABILITIES
-from nsqtw.options.types import whole_nanoseconds
+from nsqtw.options.types import show_duration, whole_nanoseconds
 from nsqtw.protocols.mpub import (
     SIZE_BYTES,
     bytes_of_equal,
@@ -77,7 +77,14 @@ _ID_OF_MANY = failure(
 )
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 _INVALID_DELIVER_AT = failure(400, "INVALID_DELIVER_AT")
-_NO_DELIVER_AT = failure(400, "INVALID_DELIVER_AT", detail="/mpub without headers=true delivers at once.")
+_DELIVER_AT_AND_DEFER = failure(
+    400, "INVALID_DELIVER_AT", detail="'deliver_at' and 'defer' cannot be given together: leave one of them out."
+)
+_NO_DELIVER_AT = failure(
+    400,
+    "INVALID_DELIVER_AT",
+    detail="/mpub takes 'deliver_at' with binary=true and headers=true only: use them, or /pub for each message.",
+)
 
 _DEFER = Parameter("defer", {"type": "integer", "minimum": 0, "description": "milliseconds"})
 _DELIVER_AT = Parameter("deliver_at", TIME)
@@ -324,13 +331,24 @@ class Publishing(Section):
 
     def _until(self, text: str, *, is_alone: bool) -> int:
         """The milliseconds from now until a wall-clock time, 0 for one in the past."""
+        if not is_alone:
+            raise Refused(_DELIVER_AT_AND_DEFER)
         wall_ms = parse_time(text)
-        if wall_ms is None or not is_alone:
+        if wall_ms is None:
             raise Refused(_INVALID_DELIVER_AT)
         delay_ns = wall_ms * _NS_PER_MS - self._broker.timestamp_ns(self._pump.now())
         if delay_ns > whole_nanoseconds(self._broker.options.longest_delay):
-            raise Refused(_INVALID_DELIVER_AT)
+            raise Refused(self._too_far_ahead(delay_ns))
         return max(0, -(-delay_ns // _NS_PER_MS))
+
+    def _too_far_ahead(self, delay_ns: int) -> Answer:
+        ahead = show_duration(float(delay_ns // 10**9))
+        longest = show_duration(self._broker.options.longest_delay)
+        return failure(
+            400,
+            "INVALID_DELIVER_AT",
+            detail=f"'deliver_at' is {ahead} ahead, and at most {longest} is allowed: raise --max-defer-timeout.",
+        )
 
     def _deferred_ms(self, text: str) -> int:
         match = _INT64.fullmatch(text)

@@ -19,3 +19,6 @@ CHECKS = {"ready": "/readyz", "live": "/livez", "ping": "/ping"}
 
 DEFAULT = "default"
 """The value of the options of `topic set` that stands for what the options of the nodes say."""
+
+PRIORITIES = ("high", "normal", "low")
+"""The values of --priority of `pub`."""

@@ -34,7 +34,7 @@ _REMEDIES = {
     "FORBIDDEN": "the secret has no permission for this",
     "TLS_REQUIRED": "the node wants TLS: give an https:// address, and the TLS files in a context",
     "TOPIC_NOT_FOUND": "the topic does not exist",
-    "CHANNEL_NOT_FOUND": "the channel does not exist",
+    "CHANNEL_NOT_FOUND": "the channel does not exist; 'nsqtw channel create' makes one",
     "MESSAGE_NOT_FOUND": "the message does not exist, or is not kept any more",
     "MESSAGE_NOT_DEFERRED": "no deferred message has this id: it was delivered or cancelled, or is unknown",
     "INVALID_ID": "ID must be the 16 hex digits of a message's id; with --publisher-id, what its publisher gave it",

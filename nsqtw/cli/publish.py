@@ -1,5 +1,6 @@
 """
-`nsqtw pub`: publishes messages of the command line or of stdin, through the client library; with headers over HTTP.
+`nsqtw pub`: publishes messages of the command line or of stdin, through the client library; those with headers, with a
+time, or for one channel over HTTP.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.failures import explained
 from nsqtw.cli.output import Document, is_terminal
 from nsqtw.cli.progress import ProgressBar
-from nsqtw.cli.publish_headers import headers_of, publish_with_headers
+from nsqtw.cli.publish_headers import headers_of, parameters_of, publish_with_headers
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import StdinMessages, delimiter_of
 from nsqtw.client.event_loop import Future
@@ -55,6 +56,9 @@ async def publish(
     header: tuple[str, ...],
     ttl: str,
     message_id: str,
+    priority: str | None,
+    deliver_at: str,
+    channel: str,
     nsqd_tcp_address: tuple[str, ...],
 ) -> Document:
     """`nsqtw pub`."""
@@ -64,18 +68,18 @@ async def publish(
     delay = duration_of("--defer", defer, "a duration such as 30s or 5m")
     if delay < 0:
         raise OptionError("--defer must not be negative")
-    headers = headers_of(header, ttl, message_id)
-    if headers and nsqd_tcp_address:
-        raise OptionError("--nsqd-tcp-address cannot be given with headers, which are published over HTTP")
+    headers = headers_of(header, ttl, message_id, priority)
+    parameters = parameters_of(delay, deliver_at, channel)
+    is_over_http = bool(headers or deliver_at or channel)
+    if is_over_http and nsqd_tcp_address:
+        raise OptionError("--nsqd-tcp-address cannot be given with headers, --deliver-at or --channel, which need HTTP")
     if "id" in headers and (len(bodies) > 1 or count > 1):
         raise OptionError("an id is that of one message")
     if not bodies and is_terminal(sys.stdin):
         session.say("a message on each line; Ctrl-D ends")
     source = StdinMessages(session.reactor, delimiter_of(delimiter)) if not bodies else None
-    if headers:
-        published = await publish_with_headers(
-            session, topic, source or _each(bodies), headers, count, delay_ms=round(delay * 1000)
-        )
+    if is_over_http:
+        published = await publish_with_headers(session, topic, source or _each(bodies), headers, count, parameters)
         return _published(session, topic, published)
     access = session.usable_access()
     if nsqd_tcp_address:

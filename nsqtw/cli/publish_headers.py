@@ -1,22 +1,25 @@
-"""`nsqtw pub` with headers: messages are published over HTTP, many in a request."""
+"""`nsqtw pub` with headers, a time or a channel: messages are published over HTTP, many in a request."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterable, Mapping, Sequence
+from datetime import UTC, datetime
 
-from nsqtw.cli.checks import duration_of
+from nsqtw.cli.checks import check_name, duration_of
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import StdinMessages
 from nsqtw.errors import InvalidHeaders, OptionError
 from nsqtw.message_headers import encode_headers
 
+_UNIX_TIME = re.compile(r"[0-9]{9,15}(\.[0-9]+)?")
 _MAX_MESSAGES = 1000
 _MAX_BYTES = 1 << 20
 """Messages and bytes of a request, with the headers."""
 
 
-def headers_of(given: Sequence[str], ttl: str, message_id: str) -> dict[str, str]:
-    """Return the headers of the options --header, --ttl and --id. OptionError."""
+def headers_of(given: Sequence[str], ttl: str, message_id: str, priority: str | None) -> dict[str, str]:
+    """Return the headers of the options --header, --ttl, --id and --priority. OptionError."""
     headers: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -30,11 +33,40 @@ def headers_of(given: Sequence[str], ttl: str, message_id: str) -> dict[str, str
         _add(headers, "ttl", str(round(seconds * 1000)))
     if message_id:
         _add(headers, "id", message_id)
+    if priority:
+        _add(headers, "priority", priority)
     try:
         encode_headers(headers)
     except InvalidHeaders as error:
         raise OptionError(f"--header: {error}") from error
     return headers
+
+
+def parameters_of(delay: float, deliver_at: str, channel: str) -> dict[str, str]:
+    """Return the parameters of /mpub for the options --defer, --deliver-at and --channel. OptionError."""
+    parameters: dict[str, str] = {}
+    if delay and deliver_at:
+        raise OptionError("--defer and --deliver-at cannot be given together")
+    if delay:
+        parameters["defer"] = str(round(delay * 1000))
+    if deliver_at:
+        parameters["deliver_at"] = _time_of(deliver_at)
+    if channel:
+        check_name(channel)
+        parameters["channel"] = channel
+    return parameters
+
+
+def _time_of(text: str) -> str:
+    """Return a time as the nodes take it: Unix time as it is, a local time with its offset. OptionError."""
+    if _UNIX_TIME.fullmatch(text):
+        return text
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError):
+        raise OptionError(
+            f"--deliver-at {text!r} must be a time such as 2026-01-31T08:00, or Unix time; a delay is --defer"
+        ) from None
 
 
 def _add(headers: dict[str, str], name: str, value: str) -> None:
@@ -48,10 +80,12 @@ async def publish_with_headers(
     messages: AsyncIterable[bytes],
     headers: Mapping[str, str],
     count: int,
-    *,
-    delay_ms: int = 0,
+    parameters: Mapping[str, str],
 ) -> int:
-    """Publish each message `count` times. Return how many were published. OptionError, ClusterError."""
+    """
+    Publish each message `count` times, with further `parameters` of /mpub. Return how many were published.
+    OptionError, ClusterError.
+    """
     published = 0
     headers_bytes = len(encode_headers(headers))
     waiting: list[tuple[bytes, Mapping[str, str]]] = []
@@ -61,7 +95,7 @@ async def publish_with_headers(
         async def flush() -> None:
             nonlocal published, size
             if waiting:
-                await cluster.publish_with_headers(topic, waiting, delay_ms=delay_ms)
+                await cluster.publish_with_headers(topic, waiting, parameters=parameters)
                 published += len(waiting)
                 size = 0
                 waiting.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from nsqtw.client.mpub_body import mpub_body
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
@@ -41,6 +41,7 @@ _REDRIVE = "/v2/channel/redrive"
 _CANCEL = "/v2/topic/cancel"
 _HAS_NO_POLICIES = "has no policies; only nsqd of nsqtw has them"
 _IS_NO_BODY = "BAD_BODY"
+_NO_PARAMETERS: Final[Mapping[str, str]] = {}
 """The answer of a node that takes a body with headers for one with an impossible count."""
 CHANNEL_NOT_FOUND = "CHANNEL_NOT_FOUND"
 _ELSEWHERE = (
@@ -147,21 +148,25 @@ class Cluster(Changes, Maintenance):
         return target.http_address
 
     async def publish_with_headers(
-        self, topic: str, messages: Sequence[tuple[bytes, Mapping[str, str]]], *, delay_ms: int = 0, node: str = ""
+        self,
+        topic: str,
+        messages: Sequence[tuple[bytes, Mapping[str, str]]],
+        *,
+        node: str = "",
+        parameters: Mapping[str, str] = _NO_PARAMETERS,
     ) -> str:
         """
-        Publish messages that have headers, all or none, as `publish` does, delayed by `delay_ms`. Unsupported for a
-        node that does not know headers, ClusterError for headers that cannot be sent.
+        Publish messages that have headers, all or none, as `publish` does. `parameters` are further ones of /mpub:
+        `defer`, `deliver_at`, `channel`. Unsupported for a node that does not know headers, ClusterError for headers
+        that cannot be sent.
         """
         try:
             body = mpub_body(messages)
         except InvalidHeaders as error:
             raise ClusterError(str(error)) from error
         target = await self._publisher(topic, node)
-        parameters = {"topic": topic, "binary": "true", "headers": "true"}
-        if delay_ms:
-            parameters["defer"] = str(delay_ms)
-        outcomes = await ask_all([self.requests.post(NSQD, self.request_address(target), "/mpub", parameters, body)])
+        query = {"topic": topic, "binary": "true", "headers": "true", **parameters}
+        outcomes = await ask_all([self.requests.post(NSQD, self.request_address(target), "/mpub", query, body)])
         if isinstance(outcomes[0], ServerFailed) and outcomes[0].code == _IS_NO_BODY:
             raise Unsupported(f"{target.http_address} keeps no headers of messages; nsqd of a later nsqtw does")
         split(NSQD, outcomes)

@@ -39,11 +39,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
-from nsqtw.core.in_flight import FIRST, Delivery
+from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.pending import Pages, PendingStore
 from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.position import Redelivery
-from nsqtw.core.segment import Segment, Span, sequence_of
+from nsqtw.core.segment import Segment, Span
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
 
@@ -336,13 +336,13 @@ class Cursor:
         self._touch()
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
-        sequence = _sequence(message_id, delivery)
+        sequence = delivered_sequence(message_id, delivery)
         self._pending.hold(sequence, delivery.attempts)
         self._join_queue([sequence], self._mark())
         self._touch()
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
-        self._pending.defer(_sequence(message_id, delivery), delivery.attempts, self._clock.due_ms(due))
+        self._pending.defer(delivered_sequence(message_id, delivery), delivery.attempts, self._clock.due_ms(due))
         self._touch()
 
     def cancel(self, sequence: int, now: float) -> bool:
@@ -556,7 +556,3 @@ class Cursor:
 
 def _schedule_nothing(due: float) -> None:
     """The `look_at` of a detached cursor."""
-
-
-def _sequence(message_id: bytes, delivery: Delivery) -> int:
-    return sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
 
-from nsqtw.core.in_flight import FIRST, Delivery
+from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.position import Redelivery
-from nsqtw.core.segment import Segment, Span, sequence_of, timestamp_ns_of
+from nsqtw.core.segment import Segment, Span, timestamp_ns_of
 
 _OLDEST_OF = 1000
 """Requeued messages that are looked at for the oldest one."""
@@ -166,5 +166,5 @@ def _no_room() -> int:
 def _redeliveries(message_id: bytes, delivery: Delivery) -> Redelivery:
     segment = delivery.segment
     assert segment is not None, "a fleeting channel's deliveries name their segment"
-    sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
+    sequence = delivered_sequence(message_id, delivery)
     return Redelivery(sequence, delivery.attempts, segment, sequence - segment.first)

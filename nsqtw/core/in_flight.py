@@ -54,6 +54,11 @@ class Delivery:
         """The segment of the message, for channels that cannot find it in the log again."""
 
 
+def delivered_sequence(message_id: bytes, delivery: Delivery) -> int:
+    """Return the sequence of a message in flight."""
+    return sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
+
+
 class _Run:
     """
     `count` messages of one delivery. `number` is the id of the first one as a number, and the others follow it; if

@@ -253,7 +253,7 @@ class Topic(ReleasingTopic):
         The channel of that name, created when there is none: it starts at `released`, the first one so gets
         what the topic kept; or at the oldest message kept, when `start`, or else the options, say "earliest". Whoever
         must rely on its birth waits for `broker.save`. Exiting; InvalidName; CapReached; BackendError when an
-        ephemeral topic cannot move its log out of memory for it.
+        ephemeral topic cannot move its log out of memory for it, or when it cannot be read whom kept messages are for.
         """
         existing = self.channels.get(name)
         if existing is not None:
@@ -263,10 +263,10 @@ class Topic(ReleasingTopic):
         self._owner.quotas.check_channel(name)
         if self.ephemeral and not is_ephemeral(name):
             self._owner.move_out_of_memory(self)
-        channel = Channel(self, name)
         is_waiting = self.is_paused_or_pending
-        kept = self._backlog.segments() if channel.ephemeral and not is_waiting else []
         directions = [] if is_waiting else self._backlog.directions()
+        channel = Channel(self, name)
+        kept = self._backlog.segments() if channel.ephemeral and not is_waiting else []
         if (start or self._owner.options.channel_start_of(self.name)) == EARLIEST and not channel.is_saved:
             try:
                 channel.seek(self.reader.kept_from)

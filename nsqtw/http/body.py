@@ -1,7 +1,7 @@
 """
 The body of a request, which arrives in parts.
 
-Large parts are kept as they are, and joined once, when the whole body is asked for: a buffer that grows with each part
+Large parts are kept as they are, and joined once, when the body is complete: a buffer that grows with each part
 is copied several times. Small parts are collected, because an object for each byte would take forty times its size.
 """
 

@@ -40,10 +40,7 @@ DETAILS: Final[dict[str, str]] = {
     "INVALID_CLASS": "'class' must be memory, os, fsync or default.",
     "INVALID_CONFIG": "An option has a value that cannot be used, so nothing is changed.",
     "INVALID_DEFER": "'defer' must be milliseconds, at most --max-defer-timeout or, if that is 0, --max-req-timeout.",
-    "INVALID_DELIVER_AT": (
-        f"'deliver_at' must be {_TIME}, at most --max-defer-timeout or, if that is 0, --max-req-timeout ahead; and not "
-        "given with 'defer'."
-    ),
+    "INVALID_DELIVER_AT": f"'deliver_at' must be {_TIME} with Z or an offset; a delay is 'defer', in milliseconds.",
     "INVALID_DELAY": "'delay' must be a duration such as 30s.",
     "INVALID_DRY_RUN": "'dry_run' must be true or false.",
     "INVALID_END": f"'end' must be {_TIME}.",

@@ -120,7 +120,7 @@ def test_trace_context_is_kept_only_when_that_is_wanted() -> None:
         ("/pub?topic=t", {"X_NSQ_a!": "x"}, "INVALID_HEADER", "invalid header name"),
         ("/pub?topic=t", {"X_NSQ_nsq_reason": "x"}, "INVALID_HEADER", "only nsqd writes"),
         ("/pub?topic=t", {"X_NSQ_a": "x\ty"}, "INVALID_HEADER", "control character"),
-        ("/pub?topic=t", {"X_NSQ_a": "\xff"}, "INVALID_HEADER", "not UTF-8"),
+        ("/pub?topic=t", {"X_NSQ_a": "\xff"}, "INVALID_HEADER", "header 'a' has a value that is not UTF-8"),
         ("/pub?topic=t", {f"X_NSQ_{n}": "" for n in range(65)}, "INVALID_HEADER", "at most 64"),
         ("/pub?topic=t", {"X_NSQ_a": "x" * 17000}, "INVALID_HEADER", "at most 16384"),
         ("/mpub?topic=t&id=7", {}, "INVALID_ID", "one message"),
@@ -194,6 +194,11 @@ def test_the_headers_of_all_messages_together_are_no_larger_than_a_body() -> Non
 
 def test_an_nsqd_without_headers_refuses_such_a_body() -> None:
     assert Web().post("/mpub?topic=t&binary=true", with_headers((b"a", {"id": "1"}))).outcome == (413, "BAD_BODY")
+
+
+def test_a_body_without_its_beginning_is_told_of_it() -> None:
+    reply = Web().post(BINARY, struct.pack(">ii", 1, 1) + b"x")
+    assert "must begin with NSQH" in reply.headers["x-nsqtw-detail"]
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.dictionaries(NAMES, VALUES, max_size=3)), min_size=1))

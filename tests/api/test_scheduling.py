@@ -92,7 +92,7 @@ def test_a_batch_with_a_time_is_refused() -> None:
     one = web()
     reply = one.post(f"/mpub?topic=t&deliver_at={NOW_S + 60}", b"a\nb")
     assert reply.outcome == (400, "INVALID_DELIVER_AT")
-    assert "headers=true" in reply.headers["x-nsqtw-detail"]
+    assert "binary=true and headers=true" in reply.headers["x-nsqtw-detail"]
     assert one.bodies() == []
 
 
@@ -104,23 +104,24 @@ def test_one_in_the_past_is_delivered_at_once(when: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query",
+    ("query", "remedy"),
     [
-        "deliver_at=",
-        "deliver_at=soon",
-        "deliver_at=1h",
-        "deliver_at=2023-11-14T22:31:00",
-        "deliver_at=-1",
-        f"deliver_at={NOW_S + 3601}",
-        "deliver_at=" + "9" * 15,
-        f"deliver_at={NOW_S + 60}&defer=5",
+        ("deliver_at=", "must be a time: Unix seconds or milliseconds, or RFC 3339"),
+        ("deliver_at=soon", "must be a time"),
+        ("deliver_at=1h", "a delay is 'defer', in milliseconds"),
+        ("deliver_at=2023-11-14T22:31:00", "with Z or an offset"),
+        ("deliver_at=-1", "must be a time"),
+        (f"deliver_at={NOW_S + 3601}", "is 1h0m1s ahead, and at most 1h0m0s is allowed: raise --max-defer-timeout"),
+        ("deliver_at=" + "9" * 15, "raise --max-defer-timeout"),
+        (f"deliver_at={NOW_S + 60}&defer=5", "leave one of them out"),
+        ("deliver_at=soon&defer=5", "leave one of them out"),
     ],
 )
-def test_times_that_are_refused(query: str) -> None:
+def test_times_that_are_refused(query: str, remedy: str) -> None:
     one = web()
     reply = one.post(f"/pub?topic=t&{query}", b"a")
     assert reply.outcome == (400, "INVALID_DELIVER_AT")
-    assert "deliver_at" in reply.headers["x-nsqtw-detail"]
+    assert remedy in reply.headers["x-nsqtw-detail"]
     assert deferred(one) == 0
 
 

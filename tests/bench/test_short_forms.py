@@ -70,7 +70,12 @@ def test_shapes_are_measured() -> None:
 
 def test_policies_are_measured() -> None:
     table = run("tests.bench.policies", "--quick")
-    assert re.findall(r"^ordered by JSON, random keys +[\d.]+ us$", table, re.MULTILINE)
+    assert re.findall(r"^ordered by JSON, random keys +[\d.]+ us +[\d.]+ us$", table, re.MULTILINE)
+
+
+def test_an_ordered_channel_is_measured() -> None:
+    table = run("tests.bench.order_rates", "--quick")
+    assert re.findall(r"^by JSON, random keys +[\d.]+ +[\d.]+ +[\d.]+ us$", table, re.MULTILINE)
 
 
 def test_an_nsqlookupd_is_measured_by_itself_and_beside_another() -> None:

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -94,6 +94,25 @@ def test_headers_are_published_and_shown(on_nsqd: Nsqtw, topic: str) -> None:
     assert "HEADERS" not in on_nsqd("peek", topic, "c").out
 
 
+def test_a_priority_and_the_only_channel_of_a_message(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("channel", "create", topic, "d")
+    assert on_nsqd("pub", topic, "--channel", "d", "--priority", "high", "one").code == 0
+    assert on_nsqd("pub", topic, "--channel", "d", "two").code == 0
+    rows = on_nsqd("peek", topic, "d", "-o", "json").json
+    assert [(row["body"], row["headers"]) for row in rows] == [("one", {"priority": "high"}), ("two", {})]
+    assert on_nsqd("peek", topic, "c", "-o", "json").json == []
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S%z", "%s"])
+def test_a_time_of_delivery(on_nsqd: Nsqtw, topic: str, form: str) -> None:
+    make(on_nsqd, topic)
+    moment = datetime.now().astimezone().replace(microsecond=0) + timedelta(minutes=30)
+    assert on_nsqd("pub", topic, "--deliver-at", moment.strftime(form), "later").code == 0
+    (row,) = on_nsqd("peek", topic, "c", "--state", "deferred", "-o", "json").json
+    assert row["due"] == pytest.approx(moment.timestamp() * 10**9, abs=2 * 10**9)
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -106,6 +125,15 @@ def test_headers_are_published_and_shown(on_nsqd: Nsqtw, topic: str) -> None:
         (["--id", "7", "x", "y"], "an id is that of one message"),
         (["--header", "ttl=5", "--ttl", "1s", "x"], "the header ttl is given twice"),
         (["--id", "7", "--defer", "2h", "x"], "--defer is at most nsqd's --max-req-timeout"),
+        (["--priority", "urgent", "x"], "'urgent' is not one of 'high', 'normal', 'low'"),
+        (["--priority", "low", "--header", "priority=high", "x"], "the header priority is given twice"),
+        (["--deliver-at", "soon", "x"], "must be a time such as 2026-01-31T08:00, or Unix time; a delay is --defer"),
+        (["--deliver-at", "2h", "x"], "a delay is --defer"),
+        (["--deliver-at", "4102444800", "x"], "raise --max-defer-timeout"),
+        (["--deliver-at", "1700000000", "--defer", "1s", "x"], "cannot be given together"),
+        (["--channel", "no such", "x"], "no topic or channel can have the name"),
+        (["--channel", "other", "x"], "the channel does not exist; 'nsqtw channel create' makes one"),
+        (["--channel", "c", "--nsqd-tcp-address", "127.0.0.1:1", "x"], "need HTTP"),
         (["--id", "7", "--nsqd-tcp-address", "127.0.0.1:1", "x"], "--nsqd-tcp-address cannot be given with headers"),
     ],
 )
@@ -212,7 +240,10 @@ def test_peek_shows_who_has_a_message(nsqd: Broker, on_nsqd: Nsqtw, topic: str, 
     table = on_nsqd("peek", topic, "c").out
     assert f"{'x' * 200}... (300 bytes)" in table
     done = on_nsqd("peek", topic, "nowhere")
-    assert (done.code, done.err) == (3, "nsqtw: the channel does not exist (CHANNEL_NOT_FOUND)\n")
+    assert (done.code, done.err) == (
+        3,
+        "nsqtw: the channel does not exist; 'nsqtw channel create' makes one (CHANNEL_NOT_FOUND)\n",
+    )
 
 
 def test_dead_letters_are_counted_and_say_where_they_failed(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> None:

@@ -81,8 +81,14 @@ def test_what_the_node_refuses_is_its_sentence(on_nsqd: Nsqtw, channel: tuple[st
     [
         (["show", "nowhere"], "no node has a topic 'nowhere'; 'nsqtw topic list' shows them"),
         (["set", "nowhere", "message_ttl=1h"], "no node has a topic 'nowhere'; 'nsqtw topic list' shows them"),
-        (["show", "TOPIC", "nothing"], "the channel does not exist (CHANNEL_NOT_FOUND)"),
-        (["unset", "TOPIC", "nothing", "max_rate"], "the channel does not exist (CHANNEL_NOT_FOUND)"),
+        (
+            ["show", "TOPIC", "nothing"],
+            "the channel does not exist; 'nsqtw channel create' makes one (CHANNEL_NOT_FOUND)",
+        ),
+        (
+            ["unset", "TOPIC", "nothing", "max_rate"],
+            "the channel does not exist; 'nsqtw channel create' makes one (CHANNEL_NOT_FOUND)",
+        ),
     ],
 )
 def test_what_is_not_there(on_nsqd: Nsqtw, channel: tuple[str, str], words: list[str], complaint: str) -> None:

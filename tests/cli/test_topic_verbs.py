@@ -77,9 +77,15 @@ def test_without_a_terminal_nothing_is_destroyed_but_with_yes(
         (["topic", "delete", "nowhere", "--yes"], "no node has a topic 'nowhere'; 'nsqtw topic list' shows them"),
         (["topic", "set", "nowhere", "--durability", "os"], "no node has a topic 'nowhere'; 'nsqtw topic list' shows"),
         (["channel", "list", "nowhere"], "no node has a topic 'nowhere'; 'nsqtw topic list' shows them"),
-        (["channel", "pause", "here", "nowhere"], "the channel does not exist (CHANNEL_NOT_FOUND)"),
+        (
+            ["channel", "pause", "here", "nowhere"],
+            "the channel does not exist; 'nsqtw channel create' makes one (CHANNEL_NOT_FOUND)",
+        ),
         (["channel", "show", "here", "nowhere"], "there is no channel nowhere"),
-        (["seek", "here", "nowhere", "latest", "--yes"], "the channel does not exist (CHANNEL_NOT_FOUND)"),
+        (
+            ["seek", "here", "nowhere", "latest", "--yes"],
+            "the channel does not exist; 'nsqtw channel create' makes one (CHANNEL_NOT_FOUND)",
+        ),
         (["drain", "127.0.0.1:1", "--yes"], "there is no node 127.0.0.1:1"),
         (["reload", "127.0.0.1:1"], "there is no node 127.0.0.1:1"),
     ],

@@ -287,6 +287,8 @@ def test_a_producer_learns_the_ids(loop: Loop, nsqd: Broker, topic: str) -> None
             await producer.publish(topic, b"c")
             with pytest.raises(Refused, match="E_BAD_HEADERS"):
                 await producer.publish_with_ids(topic, [b"d"], headers=[{"ttl": "never"}])
+            with pytest.raises(Refused, match="header 'x' has a value of type int"):
+                await producer.publish(topic, b"d", headers={"x": 5})  # type: ignore[dict-item]
         found = []
         async with loop.consumer(topic, "c", nsqd=nsqd.tcp_address, protocol="V3", max_in_flight=9) as consumer:
             async for message in consumer:

@@ -9,6 +9,7 @@ from nsqtw.core.oldest import OldestMessages
 from nsqtw.core.peek import peek_channel
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError, ChannelNotFound
+from nsqtw.options.channels import ChannelRule
 from tests.core.harness import BrokerHarness
 
 
@@ -257,7 +258,10 @@ def test_a_topic_that_waits_for_its_channels_waits_until_it_can_read_whom_its_me
     assert_each_got_its_own(core, delay_ms)
 
 
-def test_no_channel_is_made_while_that_cannot_be_read(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_channel_is_made_while_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = BrokerHarness(channel_rules=(ChannelRule("*/*", {"max_depth": 100}),))
+    core.channel("a")
+    core.channel("b")
     kept_in_files_only(core, 0)
     for name in "ab":
         core.topic().delete_channel(name)
@@ -265,7 +269,7 @@ def test_no_channel_is_made_while_that_cannot_be_read(core: BrokerHarness, monke
     with monkeypatch.context() as failing, pytest.raises(BackendError):
         let_reading_fail(core, failing)
         core.channel("a")
-    assert core.topic().channels == {}
+    assert (core.topic().channels, core.topic().bounds) == ({}, None)
     assert core.reader("a").bodies() == [b"1", b"2"]
 
 

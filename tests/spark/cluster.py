@@ -20,6 +20,7 @@ import pyarrow
 import pyspark
 
 from tests.process import wait_until
+from tests.spark.fast_java import OPTIONS
 from tests.wire import HOST
 
 LONG = 240
@@ -29,17 +30,16 @@ _COMMANDS = "".join(_BLOCKS).replace("\\\n", "").splitlines()
 _MASTER = "spark://10.0.0.5:7077"
 #: More slots than there are tasks at any moment, so that each runs at once wherever it has to go.
 _CORES = 8
-#: Java as it starts fastest.
-_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _ENVIRON = {
     "SPARK_LOCAL_IP": HOST,
-    "SPARK_DAEMON_JAVA_OPTS": _JAVA,
+    "SPARK_DAEMON_JAVA_OPTS": OPTIONS,
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_LAUNCHER_OPTS": _JAVA,
+    "SPARK_LAUNCHER_OPTS": OPTIONS,
+    "SPARK_SUBMIT_OPTS": OPTIONS,
 }
 _SETTINGS = {
-    "spark.driver.extraJavaOptions": _JAVA,
-    "spark.executor.extraJavaOptions": _JAVA,
+    "spark.driver.extraJavaOptions": OPTIONS,
+    "spark.executor.extraJavaOptions": OPTIONS,
     "spark.executor.memory": "512m",
     "spark.ui.enabled": "false",
     # Rows get to a sink before the task has read its last one.

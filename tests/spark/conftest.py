@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark_nsq.session import local_session
 
 from tests.process import NsqdProcess
+from tests.spark import fast_java
 from tests.spark.fake_nsqd import FakeNsqd
+
+fast_java.use()
 
 _PROJECT = Path(__file__).resolve().parent.parent.parent
 

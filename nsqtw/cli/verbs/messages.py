@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from nsqtw.cli.choices import STATES
+from nsqtw.cli import completion
+from nsqtw.cli.choices import PRIORITIES, STATES
 from nsqtw.cli.verb import (
     MESSAGES,
     Verb,
@@ -37,14 +38,31 @@ VERBS: tuple[Verb, ...] = (
         option("--header", "Header of each message; may be repeated.", multiple=True, metavar="NAME=VALUE"),
         option("--ttl", "Time to live of each message, such as 60s.", metavar="DURATION", default=""),
         option("--id message_id", "Id of the message, for deduplication.", metavar="TEXT", default=""),
+        option("--priority", "Priority of each message.", type=click.Choice(PRIORITIES)),
+        option(
+            "--deliver-at",
+            "Deliver at this time: RFC 3339, local without an offset, or Unix time.",
+            metavar="TIME",
+            default="",
+        ),
+        option(
+            "--channel",
+            "Only for this channel of the topic.",
+            metavar="CHANNEL",
+            default="",
+            shell_complete=completion.channels,
+        ),
         nsqd_tcp_address(),
         description="Publish messages to one node. Each is stored when the command ends with exit code 0. Lines on"
-        " stdin are published while they come; empty ones are skipped. Messages with headers are published over HTTP.",
+        " stdin are published while they come; empty ones are skipped. With headers, --deliver-at or --channel they"
+        " are published over HTTP.",
         section=MESSAGES,
         examples=(
             ("One message", "pub greetings 'hello world'"),
             ("A message for each line", "pub orders < orders.jsonl"),
             ("In five minutes", "pub reminders --defer 5m 'call back'"),
+            ("At a time", "pub reminders --deliver-at 2026-01-31T08:00 'call back'"),
+            ("For one channel", "pub orders --channel archive --priority high 'hello world'"),
             ("With headers", "pub orders --header tenant=acme --ttl 60s 'hello world'"),
         ),
     ),

@@ -87,24 +87,26 @@ def gather_each(log: Log, sequences: Sequence[int]) -> tuple[tuple[Segment, int,
     pieces: list[bytes] = []
     headers: list[bytes] = []
     segment: Segment | None = None
-    size, last_read = 0, log.reads + _MAX_READS
+    first = end = size = 0
+    last_read = log.reads + _MAX_READS
     for sequence in sequences:
-        if segment is None or sequence >= segment.end:
+        if sequence >= end:
             if size >= SEGMENT_BYTES or log.reads >= last_read:
                 break
             record = log.find(sequence)
             if record is None:
                 lost.append(sequence)
                 continue
-            segment, frames, offsets = record[0], record[0].frames, record[0].offsets
-            first = segment.first
+            segment = record[0]
+            frames, offsets, first, end = segment.frames, segment.offsets, segment.first, segment.end
+            segment_headers = segment.headers
         index = sequence - first
-        piece = frames[offsets[index] : offsets[index + 1]]
-        size += len(piece)
+        start, stop = offsets[index], offsets[index + 1]
+        size += stop - start
         found.append(sequence)
-        pieces.append(piece)
-        ids.append(piece[ID_AT:BODY_AT])
-        headers.append(NO_HEADERS if segment.headers is None else segment.headers[index])
+        pieces.append(frames[start:stop])
+        ids.append(frames[start + ID_AT : start + BODY_AT])
+        headers.append(NO_HEADERS if segment_headers is None else segment_headers[index])
     if segment is None:
         return None, lost
     if len(found) == 1:

@@ -24,8 +24,8 @@ then the cursor stands still until keys become free, and requeued heads are deli
 
 Everything here is found again from what is in flight and from the pending rows (`_group`): after a start, a seek, and
 when the policy is switched on. Where several messages of a key were delivered, because there was no policy then, those
-in flight come first, and then the others of them. A deferred message that was due comes behind those that were set
-aside.
+in flight come first, and then the others of them: one that is requeued is not delivered while another is in flight. A
+deferred message that was due comes behind those that were set aside.
 
 Performance: called once per span and per run of FINs, with steps for each message that is set aside.
 """
@@ -38,7 +38,7 @@ from itertools import islice
 from typing import Final
 
 from nsqtw.core.cursor import Cursor
-from nsqtw.core.in_flight import Delivery
+from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.policy.choice import Choice, KeyedRun, LogChoice
 from nsqtw.core.policy.gathered import gather_each
 from nsqtw.core.policy.message_keys import Key, Keys, MessageKeys
@@ -82,11 +82,14 @@ class OrderedPosition:
         """Heads that were delivered together, by the first sequence of those that are not finished."""
         self._extras: set[int] = set()
         """Messages in lines that are not set aside: in flight from before there was an order, or in the cursor."""
+        self._extras_in_flight: set[int] = set()
         self._set_aside: dict[int, Key | None] = {}
         """What is here and not in the cursor, of the messages that are ready or wait for their key."""
         self._ready: dict[int, Key | None] = {}
         self._ready_again: deque[int] = deque()
         """Those set aside whose turn has come: never delivered, and delivered before."""
+        self._again: set[int] = set()
+        """Those set aside that were delivered before."""
         self._from_ready: Choice | None = None
         self._from_log: LogChoice | None = None
         """What is chosen of the ready messages and of the log."""
@@ -182,6 +185,7 @@ class OrderedPosition:
                 self._lose(sequence)
                 continue
             self._ready_again.popleft()
+            self._again.remove(sequence)
             self._entered[sequence] = self._set_aside.pop(sequence)
             return Redelivery(sequence, self.cursor.attempts(sequence), *record)
 
@@ -209,6 +213,7 @@ class OrderedPosition:
             if sequence in self._extras:
                 self._leave_line(sequence, key)
                 self._extras.remove(sequence)
+                self._extras_in_flight.discard(sequence)
             else:
                 keys.append(key)
         self._free(keys)
@@ -229,12 +234,15 @@ class OrderedPosition:
             start += count
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
+        self._extras_in_flight.discard(delivered_sequence(message_id, delivery))
         self.cursor.requeue(message_id, delivery)
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
+        self._extras_in_flight.discard(delivered_sequence(message_id, delivery))
         self.cursor.defer(message_id, delivery, due)
 
     def hold(self, sequence: int, attempts: int) -> None:
+        self._extras_in_flight.discard(sequence)
         self.cursor.hold(sequence, attempts)
 
     def cancel(self, sequence: int, now: float) -> bool:
@@ -377,10 +385,12 @@ class OrderedPosition:
         """Set aside the next messages of the log, which have to wait unless their key has become free meanwhile."""
         self.cursor.set_aside(sequences)
         self._set_aside.update(zip(sequences, keys, strict=True))
-        busy = self._busy
+        busy, lines = self._busy, self._lines
         for sequence, key in zip(sequences, keys, strict=True):
-            if key in busy:
-                self._wait(sequence, key)
+            if key in lines:
+                lines[key].append(sequence)
+            elif key in busy:
+                lines[key] = deque((sequence,))
             else:
                 busy.add(key)
                 self._ready[sequence] = key
@@ -388,8 +398,9 @@ class OrderedPosition:
     # -- inside: heads and lines
 
     def _forget(self) -> None:
+        for sequences in (self._extras, self._extras_in_flight, self._again):
+            sequences.clear()
         self._busy.clear()
-        self._extras.clear()
         for part in (self._lines, self._entered, self._runs, self._set_aside, self._ready):
             part.clear()
         self._ready_again.clear()
@@ -418,16 +429,31 @@ class OrderedPosition:
             return
         for key in lines.keys() & keys:
             line = lines[key]
-            head = line.popleft()
+            head = self._take_head(line)
             if not line:
                 del lines[key]
             self._busy.add(key)
-            self._extras.discard(head)
             if head in self._set_aside:
                 self._make_ready(head, key)
 
+    def _take_head(self, line: deque[int]) -> int:
+        """Take the next head from a line: one that is in flight, from before there was an order, or the first one."""
+        head = self._first_in_flight(line)
+        if head is None:
+            head = line.popleft()
+        else:
+            line.remove(head)
+            self._extras_in_flight.remove(head)
+        self._extras.discard(head)
+        return head
+
+    def _first_in_flight(self, line: Iterable[int]) -> int | None:
+        if not self._extras_in_flight:
+            return None
+        return next((sequence for sequence in line if sequence in self._extras_in_flight), None)
+
     def _make_ready(self, sequence: int, key: Key | None) -> None:
-        if self.cursor.attempts(sequence):
+        if sequence in self._again:
             self._ready_again.append(sequence)
         else:
             self._ready[sequence] = key
@@ -435,7 +461,9 @@ class OrderedPosition:
     def _remove(self, sequence: int) -> None:
         """A message that was set aside is not there any more."""
         key = self._set_aside.pop(sequence)
-        if self._ready.pop(sequence, self) is not self:
+        self._again.discard(sequence)
+        if sequence in self._ready:
+            del self._ready[sequence]
             self._free((key,))
         elif sequence in self._ready_again:
             self._ready_again.remove(sequence)
@@ -462,10 +490,15 @@ class OrderedPosition:
         key = self._key_at(sequence) if is_new else self._entered.pop(sequence)
         self.cursor.take_requeued()
         self._set_aside[sequence] = key
+        if self.cursor.attempts(sequence):
+            self._again.add(sequence)
         if sequence in self._extras:
             self._extras.remove(sequence)
         elif is_new and key is not None and key in self._busy:
             self._wait(sequence, key)
+        elif (line := self._lines.get(key)) and self._first_in_flight(line) is not None:
+            self._take_head(line)
+            line.appendleft(sequence)
         else:
             if is_new and key is not None:
                 self._busy.add(key)
@@ -501,4 +534,6 @@ class OrderedPosition:
                 continue
             self._lines.setdefault(key, deque()).append(sequence)
             self._extras.add(sequence)
+            if ranks[sequence] == _IN_FLIGHT:
+                self._extras_in_flight.add(sequence)
         self._is_grouped = True

@@ -153,11 +153,16 @@ class ClientConsumer:
         """IConsumer API."""
         messages = self._subscribed()
         inner = self.inner
-        if len(ranges) == 1 and not self._byte_credit.limit:
-            first, count = ranges[0]
-            if count and inner.in_flight.begins_with(first, count):
+        if not self._byte_credit.limit:
+            done = 0
+            for first, count in ranges:
+                if not (count and inner.in_flight.begins_with(first, count)):
+                    break
                 messages.channel.finish_next(inner, count, now)
+                done += 1
+            if done == len(ranges):
                 return None
+            ranges = ranges[done:]
         ids = self._ids("FIN", ranges)
         failed = messages.channel.finish(inner, ids, now)
         self._answered(ids)

@@ -71,6 +71,8 @@ _MAX_FINS: Final = 2048
 """FINs that are taken together if they are in the order of delivery."""
 _ONE: Final = b"\0\0\0\1"
 """The count of a range of one message, and of a CONFIRM of one PUBLISH."""
+_SHORT_RUN: Final = 8
+"""FINs in order that are not worth a look for more."""
 _LOWS: Final = bytes(range(0x100)) * 0x100
 """The lowest byte of all numbers of two bytes, in order,"""
 _HIGHS: Final = b"".join([_LOWS[high : high + 1] * 0x100 for high in range(0x100)])
@@ -232,28 +234,36 @@ class FrameReader:
         """
         Return the ranges of FINs of one message each that follow `fin`, which finishes the message `first`, and are
         like it; they are taken out. Most clients answer each message by itself, in the order of delivery: what they
-        send then is known, and compared as it is.
+        send then is known, and compared as it is. The numbers of a consumer among others jump now and then.
         """
         buffer, offset = self.buffer, self._offset
         count = min((len(buffer) - offset) // FIN_BYTES, _MAX_FINS)
         head = buffer[fin.stop - FIN_BYTES : fin.start]
         if not count or len(head) != HEAD_BYTES or buffer[offset : offset + HEAD_BYTES] != head or first >= _MAX_ID:
             return []
+        ranges: list[tuple[int, int]] = []
         number, left = first + 1, count
-        while left:
-            low = number & 0xFFFF
-            part = min(left, 0x10000 - low)
-            wanted = bytearray(head + number.to_bytes(8, "big") + _ONE) * part
-            wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + part]
-            wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + part]
-            if buffer[offset : offset + part * FIN_BYTES] != wanted:
+        while True:
+            run = _fins_in_order(buffer, offset, head, number, left)
+            if run:
+                if ranges and sum(ranges[-1]) == number:
+                    ranges[-1] = (ranges[-1][0], ranges[-1][1] + run)
+                else:
+                    ranges.append((number, run))
+                offset += run * FIN_BYTES
+                left -= run
+                number += run
+                if left and not number & 0xFFFF:  # the tables end here, not the run
+                    continue
+            if not left or (ranges and run < _SHORT_RUN) or buffer[offset : offset + HEAD_BYTES] != head:
                 break
-            offset += part * FIN_BYTES
-            number += part
-            left -= part
-        if left < count:
+            number, one = unpack_range(buffer, offset + HEAD_BYTES)
+            if one != 1 or number >= _MAX_ID:
+                break
+        if count - left >= min(count, _SHORT_RUN):
             self._offset = offset
-            return [(first + 1, count - left)]
+            return ranges
+        offset = self._offset
         count = min(count, _MAX_RUN)
         fields = _repeated("12sQI", count, FIN_BYTES, buffer, offset)
         if fields[0::3].count(head) != count or fields[2::3].count(1) != count:
@@ -277,6 +287,26 @@ def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> 
         if buffer[index:end:stride] != buffer[index : index + 1] * (count + 1):
             return False
     return True
+
+
+def _fins_in_order(buffer: bytes, offset: int, head: bytes, number: int, most: int) -> int:
+    """Return how many of the next `most` FINs of one message, with this head, finish `number`, `number + 1`, ..."""
+    low = number & 0xFFFF
+    count = min(most, 0x10000 - low)
+    wanted = bytearray(head + number.to_bytes(8, "big") + _ONE) * count
+    wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + count]
+    wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + count]
+    if buffer[offset : offset + count * FIN_BYTES] == wanted:
+        return count
+    equal, unequal = 0, count
+    while unequal - equal > 1:
+        middle = (equal + unequal) // 2
+        start, stop = equal * FIN_BYTES, middle * FIN_BYTES
+        if buffer[offset + start : offset + stop] == wanted[start:stop]:
+            equal = middle
+        else:
+            unequal = middle
+    return equal
 
 
 def _repeated(form: str, count: int, size: int, buffer: bytes, offset: int) -> list[Any]:

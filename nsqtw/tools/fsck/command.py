@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nsqtw.backends.disk.format import HEADERS_VERSION
 from nsqtw.backends.sqlite.schema import HEADERS_VERSION as DATABASE_VERSION
+from nsqtw.core.checkpoint import SavedState
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
 from nsqtw.tools.fsck.data_path import DataPathCheck, check_data_path, is_data_path
@@ -72,12 +73,24 @@ def _print(findings: Sequence[Finding]) -> None:
 
 
 def _print_newer(check: DataPathCheck) -> None:
-    """Say what an nsqtw that knows no headers refuses to open."""
+    """Say what an nsqtw that knows no headers or no policies refuses to open."""
     topics = [log.topic for log in check.logs.values() if log.has_headers]
     if topics:
         print(f"log files of format version {HEADERS_VERSION}, which has headers: {', '.join(topics)}")
     if check.messages is not None and check.messages.has_headers:
         print(f"{check.messages.path} has version {DATABASE_VERSION}, which has headers")
+    saved = check.positions.saved
+    owners = list(_owners_of_policies(saved)) if saved is not None else []
+    if owners:
+        print(f"{check.positions.path} has policies that were set at run time: {', '.join(owners)}")
+
+
+def _owners_of_policies(saved: SavedState) -> Iterator[str]:
+    """Yield the topics and channels of which settings are saved."""
+    for topic in saved.topics:
+        if topic.policy:
+            yield f"topic {topic.name}"
+        yield from (f"channel {topic.name}/{cursor.name}" for cursor in topic.cursors if cursor.policy)
 
 
 def _counts(check: DataPathCheck) -> str:

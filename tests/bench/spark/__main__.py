@@ -96,7 +96,8 @@ def run(given: argparse.Namespace) -> None:
     print(report.machine())
     # The tasks load the packing source from here, too.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_PROJECT), os.environ.get("PYTHONPATH", "")])
-    spark = local_session("bench", settings={"spark.driver.memory": "4g"})
+    more = dict(one.split("=", 1) for one in given.conf)
+    spark = local_session("bench", settings={"spark.driver.memory": "4g"} | more)
     print(measured(spark, given))
     spark.stop()
 
@@ -129,6 +130,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--warm", type=int, default=1, help="rounds before those (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, help="the option batchSize, other than its default")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--only", choices=("write", "read"), help="only what goes in, or what comes out")
     return parser.parse_args(argv)
 

@@ -130,7 +130,7 @@ def draw(figures: list[Figures], about: str, picture: Path) -> None:
     figure.savefig(picture, dpi=110)
 
 
-def _merged(file: Path, figures: list[Figures]) -> list[Figures]:
+def merged(file: Path, figures: list[Figures]) -> list[Figures]:
     """Return the figures with those of other sizes that the file has."""
     before = json.loads(file.read_text())["figures"] if file.exists() else []
     by_size = {(one["work"], one.get("rows"), one.get("partitions")): one for one in before + figures}
@@ -184,7 +184,7 @@ def main(argv: list[str]) -> int:
     finally:
         spark.stop()
     if given.json:
-        figures = _merged(given.json, figures)
+        figures = merged(given.json, figures)
         given.json.write_text(json.dumps({"about": report.machine(), "figures": figures}, indent=2) + "\n")
     if given.png:
         draw(figures, report.machine(), given.png)

@@ -13,7 +13,7 @@ and on K cores that all of them share
 The figures come from the first run, with one executor and one nsqd. The other runs check what the model assumes: that
 a row takes the same CPU in executors (Java and Python) and in nsqds, however many there are, and that each nsqd has
 an even share of the rows ("most": the largest share, 1 if all are even). Each executor has ROWS rows. All runs are on
-the standalone cluster of the tests: a master and two workers as processes on this machine. Where these share its cores,
+the standalone cluster of the tests: a master and two workers as processes on this machine. As they share its cores,
 rates cannot grow with N and M. An executor of one core can use two, because its Java and its Python work at the same
 time.
 """

@@ -22,6 +22,8 @@ TOPIC, CHANNEL = "read", "spark"
 #: Long enough that a pause of a busy machine is not taken for the end.
 _SILENCE_SECONDS = 3
 _LOOK_SECONDS = 0.05
+#: Rows of a micro-batch, whose bytes go through the heap of Java. Without a limit it is all that the spool takes.
+_MICRO_BATCH = 500_000
 
 
 def prepare(broker: Broker) -> None:
@@ -59,7 +61,8 @@ def channel_to_parquet(spark: SparkSession, broker: Broker, folder: Path) -> flo
 def drain_channel(spark: SparkSession, broker: Broker, folder: Path, count: int) -> None:
     """The same for `count` rows that may be more than a spool takes: a stream that goes on until it has them."""
     place = folder / "channel"
-    query = _channel(spark, broker, place).trigger(processingTime="0 seconds").start(str(place / "out"))
+    stream = _channel(spark, broker, place, maxRowsPerTrigger=str(_MICRO_BATCH))
+    query = stream.trigger(processingTime="0 seconds").start(str(place / "out"))
     last = 0
     while last < count and query.isActive:
         # Spark announces no row count that a caller could wait for.
@@ -70,7 +73,7 @@ def drain_channel(spark: SparkSession, broker: Broker, folder: Path, count: int)
     query.stop()
 
 
-def _channel(spark: SparkSession, broker: Broker, place: Path) -> DataStreamWriter:
+def _channel(spark: SparkSession, broker: Broker, place: Path, **more: str) -> DataStreamWriter:
     shutil.rmtree(place, ignore_errors=True)
     options = {
         "nsqdTcpAddresses": f"127.0.0.1:{broker.tcp_port}",
@@ -79,7 +82,7 @@ def _channel(spark: SparkSession, broker: Broker, place: Path) -> DataStreamWrit
         "spoolPath": str(place / "spool"),
         "idleTimeoutMs": str(_SILENCE_SECONDS * 1000),
     }
-    stream = spark.readStream.format("nsq").options(**options).load()
+    stream = spark.readStream.format("nsq").options(**options, **more).load()
     return stream.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
 
 

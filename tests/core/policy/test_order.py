@@ -162,6 +162,26 @@ def test_switched_on_what_is_in_flight_may_be_finished_in_any_order(core: Broker
     assert [(message.body, message.attempts) for message in reader.read()] == [(b"a3", 2)]
 
 
+def test_switched_on_a_requeued_message_waits_for_those_of_its_key_in_flight(core: BrokerHarness) -> None:
+    put(core, "a1", "a2", "a3", "a4")
+    reader = core.reader(ready=3)
+    messages = got(reader)
+    assert [*messages] == ["a1", "a2", "a3"]
+    ordered(core)
+    for name in ("a2", "a1"):
+        assert reader.requeue(messages[name]) is None
+        core.turn()
+        assert got(reader) == {}
+    reader.finish(messages["a3"])
+    messages = got(reader)
+    assert [*messages] == ["a1"]
+    reader.finish(messages["a1"])
+    messages = got(reader)
+    assert [*messages] == ["a2"]
+    reader.finish(messages["a2"])
+    assert [*got(reader)] == ["a4"]
+
+
 def test_switched_off_nothing_waits_any_more(core: BrokerHarness) -> None:
     channel = ordered(core)
     reader = core.reader()

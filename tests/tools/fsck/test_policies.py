@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.message_headers import encode_headers
+from nsqtw.tools.fsck.command import CLEAN, run
 from tests.tools.fsck.data_path import Stored, findings
 
 KEY, HIGH, LOW, ID = (
@@ -30,6 +31,25 @@ def publish(broker: Stored, *headers: bytes) -> None:
     answers = broker.put(*[b"%d" % number for number in range(len(headers))], headers=headers)
     broker.turn()
     assert answers == [None]
+
+
+def test_policies_that_were_set_at_run_time_are_named(broker: Stored, capsys: pytest.CaptureFixture[str]) -> None:
+    """An nsqtw without policies does not open such a data path."""
+    broker.channel("c").set_policy({"max_rate": 5.0})
+    broker.save()
+    assert findings(broker.directory) == []
+    assert run(str(broker.directory), False) == CLEAN
+    line = f"{broker.directory}/positions.db has policies that were set at run time: "
+    assert f"{line}channel t/c\n" in capsys.readouterr().out
+    broker.topic().set_policy({"dedupe_window": 3600.0})
+    broker.save()
+    run(str(broker.directory), False)
+    assert f"{line}topic t, channel t/c\n" in capsys.readouterr().out
+    broker.channel("c").set_policy({})
+    broker.topic().set_policy({})
+    broker.save()
+    run(str(broker.directory), False)
+    assert "policies" not in capsys.readouterr().out
 
 
 def test_messages_on_their_way_to_the_dead_letter_topic(broker: Stored) -> None:

@@ -10,7 +10,8 @@ headers of each message:
     | "NSQH" | count  4 | headers size  4 | headers | size  4 | message  size | ...
 
 A request ends at the limit of messages or of bytes, whichever comes first. Its body is kept in parts: the count, and
-slices of entries (`entries`), which are not copied. So the cost is per request, not per message.
+slices of entries (`entries`), which are not copied. So the cost is per request, not per message. The memory of a batch
+is in use until the requests with its slices are answered.
 """
 
 import struct
