@@ -127,6 +127,7 @@ CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
     Metric("region_local_msg_count", COUNTER, _positive("region_local_msg_count"), is_pushed=False),
     Metric("global_msg_count", COUNTER, _positive("global_msg_count"), is_pushed=False),
     Metric("dropped_count", COUNTER, _dropped, label="dropped", is_extra=True),
+    Metric("held_count", GAUGE, _positive("held_count"), label="held", is_extra=True, is_pushed=False),
     Metric("dead_letter_count", COUNTER, _positive("dead_letter_count"), label="dead", is_extra=True),
     Metric("expired_count", COUNTER, _positive("expired_count"), label="expired", is_extra=True),
     Metric("redrive_left", GAUGE, redrive_left, label="redrive-left", is_extra=True),

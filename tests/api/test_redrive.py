@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nsqtw.core.policy import redrive_preview
 from nsqtw.core.policy.redrive import BATCH
 from tests.http.broker_fixture import DONE, OK, Web
 
@@ -78,6 +79,51 @@ def test_dead_letters_are_put_back(web: Web) -> None:
     assert bodies(web, "other") == []
 
 
+def test_messages_of_others_are_told_apart(web: Web) -> None:
+    fail(web, b"1", b"2")
+    web.post("/pub?topic=t.dead", b"no letter")
+    dry = web.post(f"{_PATH}&dry_run=true").json
+    assert (dry["state"], dry["total"], dry["redriven"], dry["others"]) == ("dry run", 3, 0, 1)
+    web.post(_PATH)
+    progress = end(web)
+    assert (progress["state"], progress["redriven"], progress["others"]) == ("done", 2, 1)
+    dry = web.post(f"{_PATH}&dry_run=true").json
+    assert (dry["total"], dry["others"]) == (1, 1)
+    assert bodies(web, "c", "t.dead") == [b"no letter"]
+
+
+def test_a_dry_run_looks_at_what_is_ready_in_several_turns(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive_preview, "_MESSAGES", 1)
+    fail(web, b"1", b"2", b"3")
+    web.core.channel("c", "t.dead").set_policy({"priority": True})
+    for priority in ("low", "high"):
+        web.post(f"/pub?topic=t.dead&priority={priority}", b"x")
+    web.post("/channel/create?topic=t.dead&channel=other")
+    web.post("/pub?topic=t.dead&channel=other", b"for another channel")
+    web.post("/pub?topic=t.dead&defer=60000", b"deferred")
+    reader = web.core.reader("c", "t.dead", ready=3)
+    high, one, two = reader.read()
+    assert (high.body, one.body, two.body) == (b"x", b"1", b"2")
+    reader.channel.set_ready(reader.consumer, 0)
+    reader.finish(high.id)
+    reader.requeue(one.id)
+    dry = web.post(f"{_PATH}&dry_run=true").json
+    assert (dry["total"], dry["others"]) == (3, 1)
+
+
+def test_held_messages_are_shown(web: Web) -> None:
+    web.core.channel("c", "t.dead").set_policy({"max_depth": 1})
+    fail(web, b"1", b"2", b"3")
+    for _ in range(10):
+        web.pump.wake()
+        web.turn()
+    (topic,) = web.get("/stats?format=json&topic=t").json["topics"]
+    c = next(channel for channel in topic["channels"] if channel["channel_name"] == "c")
+    assert (c["depth"], c["held_count"], c["dead_letter_count"]) == (2, 2, 1)
+    peeked = web.get("/v2/channel/messages?topic=t&channel=c").json["messages"]
+    assert [message["body"] for message in peeked] == ["2", "3"]
+
+
 def test_its_numbers(web: Web) -> None:
     fail(web, b"1", b"2", b"3")
     begun = web.post(f"{_PATH}&rate=1000&max=2").json
@@ -135,7 +181,9 @@ def test_wrong_parameters(web: Web, query: str, outcome: tuple[int, str]) -> Non
 
 def test_an_ephemeral_channel_has_none(web: Web) -> None:
     web.post("/channel/create?topic=t&channel=e%23ephemeral")
-    assert web.post("/v2/channel/redrive?topic=t&channel=e%23ephemeral").outcome == (400, "EPHEMERAL_CHANNEL")
+    reply = web.post("/v2/channel/redrive?topic=t&channel=e%23ephemeral")
+    assert reply.outcome == (400, "EPHEMERAL_CHANNEL")
+    assert reply.headers["x-nsqtw-detail"].endswith("or use a durable channel.")
 
 
 def test_the_statistics_have_what_was_used(web: Web) -> None:

@@ -74,6 +74,24 @@ FORM = "must have a pattern of topics, one / and a pattern of channels"
         ("[channel.a]\nmax_attempts = 5", f'[channel."a"] {FORM}, {SHOWN.format("a/*")}'),
         ('[channel."/c"]', f'[channel."/c"] {FORM}, {SHOWN.format("*/c")}'),
         ('[channel."a/b/c"]', f'[channel."a/b/c"] {FORM}, {SHOWN.format("a/bc")}'),
+        (
+            '[channel."self/b"]\nmax_attempts = 1\ndead_letter_topic = "self"',
+            "[channel.\"self/b\"] dead_letter_topic 'self' is the topic itself: set it to another one",
+        ),
+        (
+            '[channel."*/*"]\ndead_letter_topic = "self"\n[channel."self/b*"]\nexpired = "dead_letter"',
+            "[channel.\"self/b*\"] dead_letter_topic 'self' is the topic itself: set it to another one",
+        ),
+        (
+            '[channel."t/b"]\nmax_attempts = 1\ndead_letter_topic = "dead#ephemeral"',
+            "[channel.\"t/b\"] dead_letter_topic 'dead#ephemeral' is ephemeral, and topic 't' is not: set it to"
+            " a durable one",
+        ),
+        (
+            f'[channel."{"t" * 60}/b"]\nmax_attempts = 1',
+            f"[channel.\"{'t' * 60}/b\"] topic '{'t' * 60}.dead' for dead letters has an invalid name: set"
+            " dead_letter_topic to another one",
+        ),
         ("channel = 5", 'channel must be tables, such as [channel."orders.*/archive"]'),
         ('[channel."a/b"]\noverflow = 1979-05-27', '[channel."a/b"] overflow must be reject or drop_oldest'),
         ('[channel."a/b"]\nmax_depth = {a = 1}', '[channel."a/b"] max_depth must be a whole number'),
@@ -86,6 +104,18 @@ def test_a_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(OptionError) as refused:
         options_of(tmp_path, text)
     assert str(refused.value) == f"config file {tmp_path / 'nsqd.toml'}: {said}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[channel."*/*"]\nmax_attempts = 1\ndead_letter_topic = "dead"\n[channel."dead/b"]\nmax_depth = 5',
+        f'[channel."*/b"]\ndead_letter_topic = "dead"\n[channel."{"t" * 60}/b"]\nmax_attempts = 1',
+        '[channel."dead/b"]\nmax_attempts = 0\ndead_letter_topic = "dead"',
+    ],
+)
+def test_a_dead_letter_topic_that_is_not_used_is_no_mistake(tmp_path: Path, text: str) -> None:
+    assert options_of(tmp_path, text).channel_rules
 
 
 def test_what_is_printed_is_read_back(tmp_path: Path) -> None:

@@ -126,12 +126,21 @@ async def redriving(page_request: PageRequest, target: Target, fields: Fields) -
     letters = letters_of(page_request, channel) if channel else None
     if letters is None:
         return {"points": ["No node has dead letters of this channel."]}
-    return {
-        "points": [
-            f"Up to {formats.plural(letters.depth, 'dead letter')} of the topic {letters.topic_name} will be put back.",
-            "Only this channel gets them again.",
-        ]
-    }
+    total, others = letters.depth, 0
+    try:
+        found = (await page_request.cluster.redrive(target.topic, target.channel, {"dry_run": "true"})).value
+        total, others = sum(one.total for one in found), sum(one.others for one in found)
+    except ClusterError:
+        pass  # the figures are those of the statistics
+    points = [
+        f"Up to {formats.plural(total - others, 'dead letter')} of the topic {letters.topic_name} will be put back.",
+        "Only this channel gets them again.",
+    ]
+    if others:
+        points.append(
+            f"{formats.plural(others, 'message')} there are of other channels, or no dead letters: they stay."
+        )
+    return {"points": points}
 
 
 async def cancelling(page_request: PageRequest, target: Target, fields: Fields) -> Content:

@@ -1,6 +1,7 @@
 """
 Dead letters and redrive against a model, through random histories with crashes: every message that a consumer has not
-finished is in exactly one place, its channel or the channel of dead letters.
+finished is in exactly one place, its channel or the channel of dead letters. Two topics have one dead-letter topic: no
+letter returns to the other one.
 
 A crash may bring back what was finished after the last save; it may not lose anything, and not make two of one.
 """
@@ -17,11 +18,14 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.policy.redrive import Redrive
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.errors import BackendError
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Reader
 from tests.core.policy.harness import FailingCommits, settle
 
 TIMEOUT = 61.0
-PLACES = ("t", "t.dead")
+SOURCES = ("t", "u")
+LETTERS = "t.dead"
+PLACES = (*SOURCES, LETTERS)
 TOO_MANY = 10_000
 
 
@@ -38,6 +42,7 @@ def unfinished(channel: Channel, now: float) -> list[bytes]:
         for segment in topic.reader.segments(cursor.next, topic.released)
         if segment.is_for(channel.name)
         for index in range(segment.count)
+        if cursor.priorities is None or cursor.priorities.waits(segment, index)
     ]
     sequences = channel.first_deliveries()
     for deferred in (False, True):
@@ -53,7 +58,8 @@ class Histories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.core = BrokerHarness()
-        self.published: list[bytes] = []
+        self.published: dict[bytes, str] = {}
+        """The topic of each message."""
         self.finished: set[bytes] = set()
         """In `c` or among the dead letters, ever."""
         self.finished_and_saved: set[bytes] = set()
@@ -66,23 +72,39 @@ class Histories(RuleBasedStateMachine):
         page_rows=st.sampled_from([1, 2, 1024]),
         max_attempts=st.integers(1, 3),
         requeues=st.booleans(),
+        letters=st.sampled_from([{}, {"ordered_by": "header:key"}, {"priority": True}]),
     )
-    def choose(self, durability: str, page_rows: int, max_attempts: int, requeues: bool) -> None:
+    def choose(
+        self, durability: str, page_rows: int, max_attempts: int, requeues: bool, letters: dict[str, object]
+    ) -> None:
         self.core = BrokerHarness(page_rows, durability=durability, requeue_on_disconnect=requeues)
         self.max_attempts = max_attempts
+        self.letters, self.bounds = letters, dict.fromkeys(PLACES, 0)
         self.core.channel("other")
+        self.core.channel("c", LETTERS)
         self._follow()
         self.core.save()
 
     def _follow(self) -> None:
-        self.core.channel("c").set_policy({"max_attempts": self.max_attempts})
+        for topic in SOURCES:
+            given = {"max_attempts": self.max_attempts, "dead_letter_topic": LETTERS, "max_depth": self.bounds[topic]}
+            self.core.channel("c", topic).set_policy(given)
+        self.core.channel("c", LETTERS).set_policy({**self.letters, "max_depth": self.bounds[LETTERS]})
 
-    @rule(count=st.integers(1, 4))
-    def publish(self, count: int) -> None:
+    @rule(place=st.sampled_from(PLACES), bound=st.sampled_from([0, 1, 3]))
+    def bound(self, place: str, bound: int) -> None:
+        self.bounds[place] = bound
+        self._follow()
+
+    @rule(topic=st.sampled_from(SOURCES), count=st.integers(1, 4), key=st.sampled_from("ab"))
+    def publish(self, topic: str, count: int, key: str) -> None:
+        self.bounds[topic] = 0
+        self._follow()
         bodies = [b"%d" % (len(self.published) + number) for number in range(count)]
-        assert self.core.put(*bodies)[0:] == []
+        headers = encode_headers({"key": key, "priority": "high" if key == "a" else "low"})
+        assert self.core.put(*bodies, topic=topic, headers=[headers] * count) == []
         self._land_all()
-        self.published += bodies
+        self.published |= dict.fromkeys(bodies, topic)
 
     def _land_all(self) -> None:
         self.core.lands_at_once = True
@@ -116,11 +138,11 @@ class Histories(RuleBasedStateMachine):
             else:
                 assert reader.requeue(message_id, 5.0 if action == "defer" else 0.0) is None
 
-    @rule(count=st.integers(1, 4), steps=st.integers(0, 8))
-    def fail(self, count: int, steps: int) -> None:
+    @rule(topic=st.sampled_from(SOURCES), count=st.integers(1, 4), key=st.sampled_from("ab"), steps=st.integers(0, 8))
+    def fail(self, topic: str, count: int, key: str, steps: int) -> None:
         """Messages fail as often as they may, and some steps follow."""
-        self.publish(count)
-        reader = self.core.reader(ready=count)
+        self.publish(topic, count, key)
+        reader = self.core.reader(topic=topic, ready=count)
         for _ in range(self.max_attempts):
             for message in reader.read():
                 reader.requeue(message.id)
@@ -149,11 +171,11 @@ class Histories(RuleBasedStateMachine):
     def settle(self, steps: int) -> None:
         settle(self.core, steps)
 
-    @rule(limit=st.integers(0, 3), steps=st.integers(0, 8))
-    def begin_redrive(self, limit: int, steps: int) -> None:
-        dead = self.core.broker.topics.get("t.dead")
-        if dead is not None and "c" in dead.channels and (self.redrive is None or self.redrive.state != "running"):
-            topic = self.core.topic()
+    @rule(name=st.sampled_from(SOURCES), limit=st.integers(0, 3), steps=st.integers(0, 8))
+    def begin_redrive(self, name: str, limit: int, steps: int) -> None:
+        dead = self.core.topic(LETTERS)
+        if self.redrive is None or self.redrive.state != "running":
+            topic = self.core.topic(name)
             self.redrive = Redrive(topic, topic.channels["c"], dead, dead.channels["c"], 0, limit, self.core.now)
             settle(self.core, steps)
 
@@ -225,27 +247,32 @@ class Histories(RuleBasedStateMachine):
         for name in PLACES:
             topic = self.core.broker.topics.get(name)
             if topic is not None and "c" in topic.channels:
-                copies.update(unfinished(topic.channels["c"], self.core.now))
-            elif topic is not None:
-                copies.update(body_at(s, index) for s in topic.log.read(0, 1 << 30) for index in range(s.count))
+                found = unfinished(topic.channels["c"], self.core.now)
+                assert name == LETTERS or {self.published[body] for body in found} <= {name}
+                copies.update(found)
         return copies
 
     @invariant()
     def each_message_is_in_one_place(self) -> None:
         copies = self._copies()
         assert not [body for body, count in copies.items() if count > 1]
-        assert copies.keys() == set(self.published) - self.finished
+        assert copies.keys() == self.published.keys() - self.finished
 
     def teardown(self) -> None:
         """All of it arrives: nothing stays on its way."""
         self._land_all()
         for reader in self.readers:
             reader.leave()
+        if "c" not in self.core.topic().channels:
+            return  # nothing was begun
+        self.bounds = dict.fromkeys(PLACES, 0)
+        self._follow()
         for _ in range(3):
             self.core.wait(TIMEOUT)
-            settle(self.core, 12)
+            settle(self.core, 24)
         self.each_message_is_in_one_place()
-        assert self.core.channel("c").leaving == []
+        for place in PLACES:
+            assert (self.core.channel("c", place).leaving, self.core.channel("c", place).held_count) == ([], 0)
         assert self.redrive is None or self.redrive.state != "running"
 
 

@@ -92,6 +92,7 @@ def test_the_headers_of_a_message_return_with_it() -> None:
     reader.requeue(message.id)
     settle(core)
     (letter,) = core.reader("spy", "t.dead").channel.topic.log.queue.read(0, 1)
+    core.wait(60.0)
     core.redrive()
     settle(core)
     assert stored(core, "t")[b"1"] == {
@@ -244,6 +245,46 @@ def test_after_a_crash_in_a_redrive_no_letter_of_others_is_lost(
     assert sorted(body for body, _ in core.got("invoices")) == [b"a", b"c"]
     found = core.got("orders") + core.got("dead")
     assert [body for body, _ in found] == [b"b"]
+
+
+def test_letters_that_come_later_and_first_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive_module, "BATCH", 1)
+    core = SharedCore(letters={"priority": True})
+    core.die("orders", b"1", b"2", b"3", priority="low")
+    redrive = core.redrive()
+    put(core, b"later", topic="dead", priority="high")
+    settle(core, 60)
+    assert (redrive.state, redrive.redriven, redrive.others) == ("done", 3, 0)
+    assert core.got("orders") == [(b"1", 1), (b"2", 1), (b"3", 1)]
+    assert core.got("dead") == [(b"later", 1)]
+
+
+def test_it_ends_though_letters_keep_arriving(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive_module, "BATCH", 1)
+    core = SharedCore()
+    core.die("orders", *[b"%d" % number for number in range(20)])
+    redrive = core.redrive()
+    core.letters.empty()
+    for _ in range(10):
+        put(core, b"later", topic="dead")
+        core.turn()
+    assert (redrive.state, redrive.total) == ("done", 0)
+    assert core.got("dead") == [(b"later", 1)] * 10
+
+
+def test_a_new_order_meanwhile_does_not_wait_for_withheld_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrive_module, "BATCH", 1)
+    core = SharedCore(letters={"ordered_by": "header:key"})
+    core.die("invoices", b"1", key="k")
+    core.die("orders", b"mine", key="k")
+    redrive = core.redrive()
+    while not redrive.others:
+        core.broker.serve(core.now)
+        core.broker.tick(core.now)
+    core.letters.ungroup()
+    settle(core, 60)
+    assert (redrive.state, redrive.redriven) == ("done", 1)
+    assert (core.got("orders"), core.got("dead")) == ([(b"mine", 1)], [(b"1", 1)])
 
 
 def test_withheld_letters_are_counted_and_can_be_dropped() -> None:
