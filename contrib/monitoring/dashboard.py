@@ -177,9 +177,16 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                         f"sum by (topic, channel) (nsq_channel_in_flight{{{_CHANNEL}}})",
                         "{{topic}}/{{channel}} in flight",
                     ),
-                    (
-                        f"sum by (topic, channel) (nsq_channel_deferred{{{_CHANNEL}}}) > 0",
-                        "{{topic}}/{{channel}} deferred",
+                    *(
+                        (
+                            f"sum by (topic, channel) (nsq_channel_{name}{{{_CHANNEL}}}) > 0",
+                            f"{{{{topic}}}}/{{{{channel}}}} {legend}",
+                        )
+                        for name, legend in (
+                            ("deferred", "deferred"),
+                            ("set_aside", "waiting for their key"),
+                            ("redrive_left", "left of a redrive"),
+                        )
                     ),
                 ),
             ),
@@ -197,6 +204,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     (
                         f"sum by (topic) (rate(nsq_topic_deduplicated_total{{{_TOPIC}}}[$__rate_interval])) > 0",
                         "{{topic}} repeated",
+                    ),
+                    (
+                        f"sum by (topic) (rate(nsq_topic_cancelled_total{{{_TOPIC}}}[$__rate_interval])) > 0",
+                        "{{topic}} cancelled",
                     ),
                     *(
                         (

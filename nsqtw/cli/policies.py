@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nsqtw.cli.actions import run_change
@@ -53,18 +53,21 @@ async def change(session: Session, topic: str, words: Sequence[str]) -> Document
     channel = words[0] if "=" not in words[0] else ""
     policy = ChannelPolicy if channel else TopicPolicy
     settings: dict[str, Any] = {}
+    shown: dict[str, str] = {}
     for word in words[1:] if channel else words:
         name, separator, text = word.partition("=")
         if not separator:
             raise OptionError(f"{word!r} must be a setting and its value, such as {_example(policy)}")
         setting = _setting(policy, name)
         try:
-            settings[name] = setting.json(setting.read(text))
+            value = setting.read(text)
         except InvalidPolicy as error:
             raise OptionError(str(error)) from error
+        settings[name], shown[name] = setting.json(value), setting.text(value)
     if not settings:
         raise OptionError(f"nothing to set: give settings with their values, such as {_example(policy)}")
-    return await _change(session, topic, channel, settings)
+    words_done = ", ".join(f"{name}={text}" for name, text in shown.items())
+    return await _change(session, topic, channel, settings, f"set {words_done}")
 
 
 async def reset(session: Session, topic: str, words: Sequence[str]) -> Document:
@@ -74,17 +77,19 @@ async def reset(session: Session, topic: str, words: Sequence[str]) -> Document:
     policy = TopicPolicy if is_about_topic else ChannelPolicy
     if not names:
         raise OptionError(f"nothing to unset: give settings after the channel {channel!r}, such as max_attempts")
-    return await _change(session, topic, channel, {_setting(policy, name).name: None for name in names})
+    settings = {_setting(policy, name).name: None for name in names}
+    return await _change(session, topic, channel, settings, f"unset {', '.join(settings)}")
 
 
-async def _change(session: Session, topic: str, channel: str, settings: dict[str, Any]) -> Document:
+async def _change(session: Session, topic: str, channel: str, settings: Mapping[str, Any], words_done: str) -> Document:
+    """Change the policy on all nodes; `words_done` says what was done."""
     return await run_change(
         session,
         "set",
         lambda cluster: cluster.set_policy(topic, channel, settings),
         topic,
         channel,
-        text="changed the policy of",
+        text=f"{words_done} in the policy of",
     )
 
 

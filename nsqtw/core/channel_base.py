@@ -7,7 +7,7 @@ The other parts of a channel are layers above, each of which uses those below it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -98,6 +98,8 @@ class ChannelBase(Timer):
         The sequences of messages that a redrive has read and leaves here: they are delivered when it ends. None in a
         channel that never had one.
         """
+        self.redrive_left: Callable[[], int] | None = None
+        """Returns how many dead letters a redrive still has to look at; None in a channel that never had one."""
         self.is_limited = False
         """Whether it may have to wait before it delivers: for its rate, or until dead letters have left."""
 

@@ -369,10 +369,14 @@ class Topic(ReleasingTopic):
             if channel or not self._backlog.cancel(sequence):
                 return None
             self.put_total -= 1
+            self.cancelled_count += 1
             self.touch()
             return Cancelled(is_released=False, channels=[])
         names = [name for name, one in self.channels.items() if channel in ("", name) and one.cancel(sequence, now)]
-        return Cancelled(is_released=True, channels=names) if names else None
+        if not names:
+            return None
+        self.cancelled_count += 1
+        return Cancelled(is_released=True, channels=names)
 
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""

@@ -33,6 +33,7 @@ class TopicLog:
         self.message_count = 0
         """Accepted since the process started."""
         self.rejected_count = 0
+        self.cancelled_count = 0
         """Publishes that the bound of a channel refused, since the process started."""
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""

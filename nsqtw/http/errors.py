@@ -68,7 +68,7 @@ DETAILS: Final[dict[str, str]] = {
     "INVALID_TOPIC": f"The topic's name {_NAME}.",
     "INVALID_TTL": "'ttl' must be milliseconds or a duration such as 60s, above 0.",
     "INVALID_VALUE": "The option cannot have this value.",
-    "INVALID_WAIT": "'wait' must be milliseconds, as a whole number; of a poll a duration such as 20s.",
+    "INVALID_WAIT": "'wait' must be milliseconds, as a whole number; of a poll a duration such as 20s, at most 60s.",
     "MESSAGE_NOT_DEFERRED": "No message of this id waits for its time: it was delivered, cancelled, or is unknown.",
     "MESSAGE_NOT_FOUND": "No message of this id is kept in the topic's log.",
     "METHOD_NOT_ALLOWED": "The path is right, the method is not: the header Allow has those that are.",

@@ -19,6 +19,7 @@ from nsqtw.core.topic import Topic
 from nsqtw.stats.daemon_families import DaemonView
 from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
 from nsqtw.stats.http_consumers import HttpConsumers
+from nsqtw.stats.metrics import redrive_left
 
 
 @attrs.frozen(kw_only=True)
@@ -194,6 +195,13 @@ TOPIC_FAMILIES: tuple[Family[Topic], ...] = (
         lambda topic: topic.deduplicated_count or 0,
         _TOPIC,
     ),
+    Family(
+        "nsq_topic_cancelled_total",
+        COUNTER,
+        "Deferred messages that were cancelled before their time, in one channel or in all.",
+        attrgetter("cancelled_count"),
+        _TOPIC,
+    ),
     Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("depth"), _TOPIC),
     Family(
         "nsq_e2e_latency_seconds",
@@ -274,6 +282,20 @@ CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
         COUNTER,
         "Messages that were not delivered because their time to live had ended.",
         attrgetter("channel.expired_count"),
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_set_aside",
+        GAUGE,
+        "Messages that wait for an earlier one of their key, in a channel that orders by key only.",
+        lambda view: None if view.channel.ordered is None else view.channel.ordered.set_aside_count,
+        _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_redrive_left",
+        GAUGE,
+        "Dead letters that a redrive to the channel still has to look at; only after a redrive began.",
+        lambda view: redrive_left(view.channel),
         _CHANNEL,
     ),
     Family(

@@ -82,10 +82,15 @@ def _damage(count: Callable[[DamageCounts], int]) -> Callable[[Topic], int | Non
     return value
 
 
-def _positive(name: str) -> Callable[[Channel], int | None]:
+def _positive(name: str) -> Callable[[Topic | Channel], int | None]:
     """Return the value of an attribute, None for 0."""
     get = attrgetter(name)
-    return lambda channel: get(channel) or None
+    return lambda source: get(source) or None
+
+
+def redrive_left(channel: Channel) -> int | None:
+    """Return how many dead letters a redrive to a channel still has to look at, None where there never was one."""
+    return None if channel.redrive_left is None else channel.redrive_left()
 
 
 def _dropped(channel: Channel) -> int | None:
@@ -109,6 +114,7 @@ TOPIC_METRICS: tuple[Metric[Topic], ...] = (
     Metric("lost_count", COUNTER, _damage(attrgetter("lost")), label="lost", is_extra=True),
     Metric("damaged_count", COUNTER, _damage(attrgetter("damaged")), label="damaged", is_extra=True),
     Metric("set_aside_count", COUNTER, _damage(attrgetter("set_aside")), label="set-aside", is_extra=True),
+    Metric("cancelled_count", COUNTER, _positive("cancelled_count"), label="cancelled", is_extra=True),
     Metric("deduplicated_count", COUNTER, attrgetter("deduplicated_count"), label="dedup", is_extra=True),
 )
 CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
@@ -124,6 +130,7 @@ CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
     Metric("held_count", GAUGE, _positive("held_count"), label="held", is_extra=True, is_pushed=False),
     Metric("dead_letter_count", COUNTER, _positive("dead_letter_count"), label="dead", is_extra=True),
     Metric("expired_count", COUNTER, _positive("expired_count"), label="expired", is_extra=True),
+    Metric("redrive_left", GAUGE, redrive_left, label="redrive-left", is_extra=True),
     Metric("requeue_count", COUNTER, attrgetter("requeue_count"), label="re-q", width=5),
     Metric("timeout_count", COUNTER, attrgetter("timeout_count"), label="timeout", width=5),
     Metric("client_count", GAUGE, lambda channel: len(channel.consumers), statsd="clients"),

@@ -15,7 +15,7 @@ from tests.http.broker_fixture import Web, request
 
 Samples = dict[tuple[str, ...], float]
 """Values by the name of the sample and its label values."""
-SERIES_OF_A_TOPIC = 5
+SERIES_OF_A_TOPIC = 6
 SERIES_OF_A_CHANNEL = len(CHANNEL_FAMILIES)
 
 
@@ -78,6 +78,36 @@ def test_what_times_out_and_what_is_dropped_is_counted() -> None:
     samples = scrape(web)
     assert of_channel(samples, "timed_out_total", channel="c#ephemeral") == 1
     assert of_channel(samples, "dropped_total", channel="c#ephemeral") == 3
+
+
+def test_messages_that_wait_for_their_key() -> None:
+    web = Web()
+    web.core.topic().channel("c", web.core.now)
+    assert ("nsq_channel_set_aside", "c", "t") not in scrape(web)
+    web.core.topic().channels["c"].set_policy({"ordered_by": "header:k"})
+    for body in (b"a", b"b", b"c"):
+        web.ask("POST", "/pub?topic=t", body, X_NSQ_k="1")
+    web.core.reader(ready=9).read()
+    assert of_channel(scrape(web), "set_aside") == 2
+    web.core.topic().channels["c"].set_policy({"ordered_by": "header:k", "max_depth": 1, "overflow": "drop_oldest"})
+    web.pump.wake()
+    web.turn()
+    samples = scrape(web)
+    assert of_channel(samples, "depth") == 1
+    assert of_channel(samples, "set_aside") == 1, "what a bound drops does not wait any more"
+
+
+def test_cancelled_messages_are_counted() -> None:
+    web = Web()
+    for channels in ((), ("c", "d")):
+        for channel in channels:
+            web.post(f"/channel/create?topic=t&channel={channel}")
+        (message_id,) = web.post("/pub?topic=t&defer=1000&ids=true", b"a").json["ids"]
+        for _ in range(2):
+            web.post(f"/v2/topic/cancel?topic=t&id={message_id}")
+    assert scrape(web)["nsq_topic_cancelled_total", "t"] == 2
+    assert web.get("/stats?format=json").json["topics"][0]["cancelled_count"] == 2
+    assert " cancelled: 2" in web.get("/stats").body.decode()
 
 
 def test_publishes_and_their_acknowledgements() -> None:

@@ -261,3 +261,15 @@ def test_a_dry_run_refuses_what_a_change_does(web: Web, channel: str, settings: 
     target = f"/v2/channel/policy?topic=t&channel={quote(channel)}"
     refused = detail(put(web, target, settings))
     assert detail(put(web, f"{target}&dry_run=true", settings)) == refused
+
+
+def test_a_number_without_a_unit_is_shown_with_it() -> None:
+    """It is milliseconds, which not everybody expects."""
+    one = Web()
+    one.post("/topic/create?topic=t")
+    for reply in (
+        one.ask("PUT", "/v2/topic/policy?topic=t", b'{"dedupe_window": 60}'),
+        one.get("/v2/topic/policy?topic=t"),
+    ):
+        assert reply.json["settings"]["dedupe_window"] == {"value": "60ms", "source": "set"}
+        assert reply.json["set"] == {"dedupe_window": "60ms"}

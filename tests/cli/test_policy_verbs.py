@@ -19,7 +19,8 @@ def test_a_channel_from_the_default_and_back(on_nsqd: Nsqtw, channel: tuple[str,
     topic = channel[0]
     done = on_nsqd("policy", "set", *channel, "max_attempts=5", "requeue_delay=1500ms", "priority=true", "max_rate=0.5")
     assert (done.code, done.err) == (0, "")
-    assert done.out == f"changed the policy of {topic}/archive on {nsqd.http_address}\n"
+    settings = "max_attempts=5, requeue_delay=1.5s, priority=true, max_rate=0.5"
+    assert done.out == f"set {settings} in the policy of {topic}/archive on {nsqd.http_address}\n"
     shown = on_nsqd("policy", "show", *channel)
     rows = {words[0]: words[1:] for line in shown.out.splitlines() if len(words := line.split()) == 4}
     assert rows["max_attempts"] == ["5", "set", "all"]
@@ -44,7 +45,7 @@ def test_a_topic(on_nsqd: Nsqtw, channel: tuple[str, str], nsqd: Broker) -> None
     assert document["nodes"][0]["set"] == {"message_ttl": "1h0m0s"}
     assert (
         on_nsqd("policy", "unset", topic, "message_ttl").out
-        == f"changed the policy of {topic} on {nsqd.http_address}\n"
+        == f"unset message_ttl in the policy of {topic} on {nsqd.http_address}\n"
     )
     assert on_nsqd("policy", "show", topic, "-o", "json").json["nodes"][0]["set"] == {}
 

@@ -22,7 +22,7 @@ from nsqtw.api.subscribe.events import CONTENT_TYPE, EventStream
 from nsqtw.api.subscribe.poll import PollTable
 from nsqtw.api.subscribe.stream import MessageStream
 from nsqtw.api.subscribe.subscribers import Failed, Subscribers
-from nsqtw.api.subscribe.subscription import Wanted
+from nsqtw.api.subscribe.subscription import SUBSCRIBE_DISABLED, Wanted
 from nsqtw.http.endpoints import CHANNEL, CHANNEL_WORDS, FAILED, JSON, TOPIC, Errors, Parameter, Section, endpoint
 from nsqtw.http.names import names
 from nsqtw.http.query import duration, parameters, whole_number
@@ -39,10 +39,10 @@ MIN_MSG_TIMEOUT = 1.0
 """The bound of V2's IDENTIFY."""
 MAX_TOKEN_BYTES = 64 * 1024
 
-_DISABLED = failure(403, "SUBSCRIBE_DISABLED")
 _INVALID_MAX = failure(400, "INVALID_MAX")
 _INVALID_MAX_IN_FLIGHT = failure(400, "INVALID_MAX_IN_FLIGHT")
 _INVALID_MSG_TIMEOUT = failure(400, "INVALID_MSG_TIMEOUT")
+_INVALID_WAIT = failure(400, "INVALID_WAIT")
 _TOO_MANY_TOKENS = failure(413, "TOO_MANY_TOKENS")
 
 _MAX = Parameter("max", {"type": "integer", "minimum": 1, "maximum": MOST, "default": MAX})
@@ -57,7 +57,10 @@ _MAX_IN_FLIGHT = Parameter(
         "description": "messages without an answer, --max-rdy-count at most",
     },
 )
-_DELAY = Parameter("delay", {"type": "string", "default": "0", "description": "a duration, --max-req-timeout at most"})
+_DELAY = Parameter(
+    "delay",
+    {"type": "string", "default": "0", "description": "a duration; a longer one than --max-req-timeout is shortened"},
+)
 _TOKENS = "tokens of messages, one a line"
 
 _MESSAGE = {
@@ -126,7 +129,9 @@ class Subscribing(Section):
         count = whole_number(params, _MAX.name, MAX, lowest=1)
         if count > MOST:
             raise Refused(_INVALID_MAX)
-        seconds = min(duration(params, _WAIT.name, WAIT_SECONDS), MAX_WAIT_SECONDS)
+        seconds = duration(params, _WAIT.name, WAIT_SECONDS)
+        if seconds > MAX_WAIT_SECONDS:
+            raise Refused(_INVALID_WAIT)
         self._polls.wait(request, wanted, count, seconds)
 
     @endpoint(
@@ -222,10 +227,13 @@ class Subscribing(Section):
 
     # -- inside
 
-    def _parameters(self, request: HttpRequest) -> Mapping[str, str]:
-        """Return the parameters of a request. Refused when consuming is off or the broker stops."""
-        if not self._options.http_subscribe:
-            raise Refused(_DISABLED)
+    def _parameters(self, request: HttpRequest, *, is_answer: bool = False) -> Mapping[str, str]:
+        """
+        Return the parameters of a request. Refused when consuming is off or the broker stops. Messages that were
+        delivered before it was switched off can be answered.
+        """
+        if not self._options.http_subscribe and not (is_answer and self._subscribers.count):
+            raise Refused(SUBSCRIBE_DISABLED)
         if self._broker.stopping:
             raise Refused(EXITING)
         return parameters(request.query)
@@ -249,7 +257,7 @@ class Subscribing(Section):
         self, request: HttpRequest, done: str, act: Callable[[str, str, list[str]], tuple[int, Failed]]
     ) -> Answer:
         """Do `act` with the tokens of a body."""
-        topic, channel = names(self._parameters(request))
+        topic, channel = names(self._parameters(request, is_answer=True))
         if request.is_overlong:
             return _TOO_MANY_TOKENS
         tokens = request.body.decode("utf-8", "replace").split()

@@ -4,7 +4,8 @@ A stream of messages to one client: the common part of server-sent events and We
 Theory of operation. A stream has a subscription of its own. The messages of a turn are written at its end, as one
 piece, after a change of the channel's pause or of the broker's drain. While the client does not read, the consumer is
 blocked. After `heartbeat_seconds` without output a heartbeat is sent. The stream ends when the channel is deleted, the
-right to it is withdrawn, the broker stops, or the client leaves; then its messages in flight are requeued.
+right to it is withdrawn, the broker stops, or the client leaves; then its messages in flight are requeued. It
+ends, too, when consuming was switched off: of that it learns with its next messages, or at the time of a heartbeat.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from zope.interface import implementer
 
 from nsqtw.api.subscribe.right import StandingRight
 from nsqtw.api.subscribe.subscribers import Subscribers
-from nsqtw.api.subscribe.subscription import USUAL, Message, State, Wanted
+from nsqtw.api.subscribe.subscription import SUBSCRIBE_DISABLED, USUAL, Message, State, Wanted
 from nsqtw.core.timers import Timer
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, Answer
@@ -137,7 +138,9 @@ class MessageStream(Timer):
         """Timer API"""
         if self._is_over:
             return None
-        if now >= self._heartbeat_due:
+        if not self._broker.options.http_subscribe:
+            self._pump.changed(self)
+        elif now >= self._heartbeat_due:
             self._send(self._encode_heartbeat(), now)
         return self._heartbeat_due
 
@@ -145,6 +148,9 @@ class MessageStream(Timer):
         """Connection API of the pump: write a new state, the messages of the turn, or the end."""
         if self._is_over:
             return
+        if not self._broker.options.http_subscribe:
+            self._messages = []  # the next consumer gets them
+            self._end = self._end or SUBSCRIBE_DISABLED
         state = self._subscription.state
         if state != self._state:
             self._state = state

@@ -38,6 +38,11 @@ class Subscribers:
         self._last = 0
         self._counts = context.view.http_consumers
 
+    @property
+    def count(self) -> int:
+        """The number of subscriptions."""
+        return len(self._subscriptions)
+
     def enter(self, request: HttpRequest, kind: str) -> None:
         """A subscriber comes, until `leave`. `kind` is that of the metrics. Refused."""
         if self._counts.count >= self.broker.options.max_http_subscribers:

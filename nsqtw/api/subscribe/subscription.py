@@ -37,6 +37,7 @@ SUBSCRIBED, CLOSING = 3, 4
 """`Client.state`."""
 
 CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
+SUBSCRIBE_DISABLED = failure(403, "SUBSCRIBE_DISABLED")
 
 _FRAME = struct.Struct(">i4xqH16s")
 

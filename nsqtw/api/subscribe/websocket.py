@@ -13,7 +13,7 @@ commands wait, too. After `heartbeat_seconds` without input the server sends a p
 again has left. The server closes with
 
     1001  the channel is deleted, or the broker stops      1007  a message is not JSON, or not UTF-8
-    1002  the input is no WebSocket frame                  1008  an unknown command; the right was withdrawn
+    1002  the input is no WebSocket frame                  1008  a wrong command; the right was withdrawn
     1003  a message is binary                              1009  a message is larger than MAX_TEXT
     1011  the subscription failed
 
@@ -175,6 +175,11 @@ class WebSocket(MessageStream):
         message, subscribers = read(text), self._subscribers
         names = self._wanted.topic, self._wanted.channel
         if message.max_in_flight is not None:
+            if message.max_in_flight > self._broker.options.max_rdy_count:
+                raise Broken(
+                    CloseReason.POLICY_VIOLATION,
+                    f"'max_in_flight' must be at most {self._broker.options.max_rdy_count}, which is --max-rdy-count",
+                )
             self._subscription.set_credit(message.max_in_flight)
         failed = [
             *subscribers.finish(*names, message.finish)[1],

@@ -109,11 +109,16 @@ class Redrive(Timer):
         self._consumer = Consumer(client, timers, self._on_frames, self._on_disconnect, _MSG_TIMEOUT)
         self._consumer.deliver_with_headers = self._on_letters
         letters.subscribe(self._consumer)
+        channel.redrive_left = self.left
         timers.schedule(now, self)
 
     def progress(self) -> dict[str, Any]:
         """Return the progress, as the API shows it."""
         return _progress(self.state, self.total, self.redriven, self.others, self._rate, self._started_at, self.error)
+
+    def left(self) -> int:
+        """Return how many letters it still has to look at."""
+        return self.total - self.redriven - self.others if self.state == RUNNING else 0
 
     def stop(self) -> None:
         """End it before it is done, after the batch that is being stored."""

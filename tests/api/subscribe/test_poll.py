@@ -226,6 +226,7 @@ def test_requeue_and_touch() -> None:
         (f"{ABOUT}&max=0", "INVALID_MAX"),
         (f"{ABOUT}&max=1001", "INVALID_MAX"),
         (f"{ABOUT}&wait=5", "INVALID_WAIT"),
+        (f"{ABOUT}&wait=61s", "INVALID_WAIT"),
         (f"{ABOUT}&wait=-1s", "INVALID_WAIT"),
         (f"{ABOUT}&msg_timeout=999ms", "INVALID_MSG_TIMEOUT"),
         (f"{ABOUT}&msg_timeout=16m", "INVALID_MSG_TIMEOUT"),
@@ -235,6 +236,55 @@ def test_wrong_parameters(query: str, word: str) -> None:
     web = SubscribeWeb()
     assert web.post(f"/v2/subscribe/poll?{query}").outcome == (400, word)
     assert web.core.channel().consumers == []
+
+
+def test_the_bound_of_a_wait_is_named() -> None:
+    reply = SubscribeWeb().post(f"/v2/subscribe/poll?{ABOUT}&wait=10h")
+    assert "at most 60s" in reply.headers["x-nsqtw-detail"]
+
+
+def test_a_delay_is_shortened_as_that_of_nsqs_req() -> None:
+    web = SubscribeWeb(max_req_timeout=60.0)
+    web.publish(b"a")
+    (message,) = web.take()
+    assert web.tell("requeue", message["token"], query="&delay=10h") == {"requeued": 1, "failed": []}
+    web.wait(61)
+    assert [one["body"] for one in web.take()] == ["a"]
+
+
+def test_what_was_delivered_can_be_answered_after_consuming_was_switched_off() -> None:
+    web = SubscribeWeb()
+    web.publish(b"a", b"b")
+    one, two = web.take()
+    web.core.options.http_subscribe = False
+    assert web.post(f"/v2/subscribe/poll?{ABOUT}&wait=0s").outcome == (403, "SUBSCRIBE_DISABLED")
+    assert web.tell("touch", one["token"])["touched"] == 1
+    assert web.tell("finish", one["token"])["finished"] == 1
+    assert web.tell("requeue", two["token"])["requeued"] == 1
+    web.wait(61)
+    assert web.post(f"/v2/subscribe/finish?{ABOUT}", two["token"].encode()).outcome == (403, "SUBSCRIBE_DISABLED")
+
+
+def test_streams_end_after_consuming_was_switched_off() -> None:
+    web = SubscribeWeb()
+    stream, socket = EventSource(web), WebSocketClient(web)
+    web.publish(b"a", b"b")
+    assert [len(one.messages()) for one in (stream, socket)] == [1, 1]
+    web.core.options.http_subscribe = False
+    web.wait(30)
+    assert b'event: end\ndata: {"error":"SUBSCRIBE_DISABLED"}' in stream.read()
+    assert socket.close_code() == (1008, "SUBSCRIBE_DISABLED")
+    assert web.core.channel().consumers == []
+    assert web.counts == (2, 0), "what was in flight is requeued"
+
+
+def test_a_stream_gets_no_message_after_consuming_was_switched_off() -> None:
+    web = SubscribeWeb()
+    stream = EventSource(web)
+    web.core.options.http_subscribe = False
+    web.publish(b"a")
+    assert stream.read() == b'event: end\ndata: {"error":"SUBSCRIBE_DISABLED"}\n\n'
+    assert web.counts == (1, 0)
 
 
 def test_polls_have_one_consumer_which_leaves_after_a_while() -> None:

@@ -108,6 +108,11 @@ def test_old_http_has_no_websocket() -> None:
         (TextMessage('{"touch": [1]}'), 1008, "'touch' must be a list of tokens"),
         (TextMessage('{"max_in_flight": -1}'), 1008, "'max_in_flight' must be a whole number of at least 0"),
         (TextMessage('{"max_in_flight": true}'), 1008, "'max_in_flight' must be a whole number of at least 0"),
+        (
+            TextMessage('{"max_in_flight": 2501}'),
+            1008,
+            "'max_in_flight' must be at most 2500, which is --max-rdy-count",
+        ),
         (TextMessage('{"delay": 1e300}'), 1008, "'delay' must be a whole number of at least 0"),
         (BytesMessage(b"x"), 1003, "a message must be text"),
         (TextMessage("x" * (MAX_TEXT + 1)), 1009, f"a message has at most {MAX_TEXT} characters"),
@@ -235,9 +240,11 @@ def test_the_log_has_its_beginning() -> None:
     assert lines == [f"info: 101 GET /v2/subscribe/websocket?{ABOUT} (127.0.0.1:40974) 0s"]
 
 
-def test_the_credit_is_that_of_the_broker_at_most() -> None:
+def test_a_credit_above_that_of_the_broker_is_refused() -> None:
     web = SubscribeWeb(max_rdy_count=3)
     client = WebSocketClient(web)
-    client.say({"max_in_flight": 10})
+    client.say({"max_in_flight": 3})
     (consumer,) = web.core.channel().consumers
     assert consumer.ready_count == 3
+    client.say({"max_in_flight": 4})
+    assert client.close_code() == (1008, "'max_in_flight' must be at most 3, which is --max-rdy-count")

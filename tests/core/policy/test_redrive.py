@@ -9,6 +9,7 @@ from nsqtw.core.peek import peek_channel
 from nsqtw.core.policy import redrive as redrive_module
 from nsqtw.core.policy.redrive import Redrive
 from nsqtw.errors import BackendError
+from nsqtw.stats.metrics import redrive_left
 from tests.core.harness import WALL_NS, BrokerHarness, Message
 from tests.core.policy.harness import FailingCommits, put, settle, stored
 
@@ -60,7 +61,10 @@ class Core(BrokerHarness):
 def test_letters_return_to_their_channel_only() -> None:
     core = Core()
     core.die(b"1", b"2")
+    channel = core.topic().channels["c"]
+    assert channel.redrive_left is None
     redrive = core.redrive()
+    assert redrive_left(channel) == 2
     assert redrive.progress() == {
         "state": "running",
         "total": 2,
@@ -72,6 +76,7 @@ def test_letters_return_to_their_channel_only() -> None:
     }
     settle(core)
     assert (redrive.state, redrive.redriven, redrive.others) == ("done", 2, 0)
+    assert redrive_left(channel) == 0
     assert core.topic("t.dead").channels["c"].depth == 0
     reader = core.reader()
     assert [(message.body, message.attempts) for message in reader.read()] == [(b"1", 1), (b"2", 1)]
