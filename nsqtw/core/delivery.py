@@ -51,6 +51,8 @@ class DeliveringChannel(ChannelBase):
         """
         if self.paused or self.exiting or (self.is_limited and self._must_wait(now)):
             return False
+        if self.ordered is not None:
+            self.ordered.begin_turn()
         rate = self.rate_limit
         ready = self._ready()
         hungry = self.topic.hungry

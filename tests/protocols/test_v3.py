@@ -485,6 +485,18 @@ def test_what_is_no_frame_ends_the_connection(client: Client, sent: bytes, text:
 
 
 @pytest.mark.parametrize(
+    "size, text", [(7, "E_INVALID frame of 7 bytes is too short"), (9, "E_INVALID invalid frame of type 3")]
+)
+def test_a_publish_that_ends_within_its_topic_ends_the_connection_also_behind_others(
+    client: Client, size: int, text: str
+) -> None:
+    short = struct.pack(">I", size) + v3.publish(2, [b"hello"])[4:]
+    error, confirm = client.says(v3.publish(1, [b"hello"]), short)
+    assert (error.name, error_of(error.payload)) == ("ERROR", (text, b""))
+    assert confirmed([confirm]) == [1] and client.is_closed
+
+
+@pytest.mark.parametrize(
     "said",
     [
         v3.ping(),

@@ -21,6 +21,8 @@ The keys of what `advance` passed stay lists (`_runs`) as long as the messages a
 one set operation. Any other order needs a table, into which all runs are unfolded then. The next ones in the lines of
 these keys are ready. They are sorted and gathered before the log is read on. At most `window` messages are set aside;
 then the cursor stands still until keys become free, and requeued heads are delivered without waiting for their turn.
+Deferred messages that are due stand before such heads, so they are set aside beyond the window, too. There may be a
+hundred thousand of one key: a turn takes _MAX_TAKEN.
 
 Everything here is found again from what is in flight and from the pending rows (`_group`): after a start, a seek, and
 when the policy is switched on. Where several messages of a key were delivered, because there was no policy then, those
@@ -50,6 +52,8 @@ _IN_FLIGHT, _DELIVERED, _NEW = range(3)
 """Unfinished messages of a key in the order in which they are delivered."""
 _MAX_GATHERED: Final = 1024
 """Ready messages that are sorted and gathered at once."""
+_MAX_TAKEN: Final = 1024
+"""Messages that are requeued, or were deferred and are due, and are taken in one turn: 10 us for each."""
 
 
 class OrderedPosition:
@@ -97,6 +101,8 @@ class OrderedPosition:
         """The one that the last span was of."""
         self._segment: Segment | None = None
         self._segment_keys: Keys | None = None
+        self._may_take = _MAX_TAKEN
+        """How many messages may still be taken from the cursor in this turn to find one that is ready."""
 
     # -- numbers
 
@@ -154,6 +160,10 @@ class OrderedPosition:
 
     # -- delivery
 
+    def begin_turn(self) -> None:
+        """The next messages are delivered in another turn."""
+        self._may_take = _MAX_TAKEN
+
     def release(self, segments: list[Segment], now: float) -> float | None:
         return self.cursor.release(segments, now)
 
@@ -175,7 +185,7 @@ class OrderedPosition:
         while True:
             while not self._ready_again:
                 ready_count = len(self._ready)
-                if not self._take_requeued() or len(self._ready) > ready_count:
+                if not self._may_take or not self._take_requeued() or len(self._ready) > ready_count:
                     if self._ready:
                         self._choose_ready()  # here, where reads of the medium are counted
                     return None
@@ -489,6 +499,7 @@ class OrderedPosition:
         is_new = sequence not in self._entered
         key = self._key_at(sequence) if is_new else self._entered.pop(sequence)
         self.cursor.take_requeued()
+        self._may_take -= 1
         self._set_aside[sequence] = key
         if self.cursor.attempts(sequence):
             self._again.add(sequence)

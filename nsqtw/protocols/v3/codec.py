@@ -200,7 +200,9 @@ class FrameReader:
             return None
         size, mark, number, topic, body_size = self._unpack_publish(buffer, offset)
         stop = offset + _SIZE_BYTES + size
-        if mark != _PLAIN_PUBLISH or topic != self._topic or stop > end or size > self.max_size or not body_size:
+        if mark != _PLAIN_PUBLISH or topic != self._topic or size > self.max_size or not body_size:
+            return None
+        if not start <= stop <= end:
             return None
         self.number = number
         self._offset = stop

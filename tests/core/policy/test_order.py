@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -132,6 +133,20 @@ def test_a_key_that_was_free_may_be_taken_by_a_deferred_message() -> None:
     assert [*got(reader)] == ["c1"]
     channel.set_ready(reader.consumer, 4)
     assert [*got(reader)] == ["a1", "d1"]
+
+
+def test_many_deferred_messages_of_a_key_are_taken_in_several_turns(core: BrokerHarness) -> None:
+    ordered(core)
+    put(core, *[f"a{number}" for number in range(3000)], "b", delay_ms=1000)
+    reader = core.reader()
+    core.now += 2.0
+    core.broker.tick(core.now)
+    counts, is_more = [0], True
+    while is_more:
+        is_more = core.broker.serve(core.now)
+        counts.append(len(core.channel().set_aside))
+    assert max(later - earlier for earlier, later in pairwise(counts)) <= 1024
+    assert got(reader).keys() == {"a0", "b"}
 
 
 def test_switched_on_it_waits_for_what_is_in_flight(core: BrokerHarness) -> None:

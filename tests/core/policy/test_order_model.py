@@ -56,6 +56,7 @@ class Orders(ChannelHistories):
         for sequence in dropped:
             message = self.model.unfinished.pop(bodies[places[sequence]])
             assert message.reader is None, "it is in flight"
+        self.channel.wake()  # a bound drops deferred messages only when nothing else waits
         self.deliver()
 
     def check_delivery(self, message: ModelMessage) -> None:
