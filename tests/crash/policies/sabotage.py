@@ -89,9 +89,15 @@ def store_refused() -> None:
     admit = TopicBounds.admit
 
     def wrong(
-        self: TopicBounds, bodies: Sequence[bytes], waiter: Waiter, channel: str, *, is_first: bool
+        self: TopicBounds,
+        bodies: Sequence[bytes],
+        headers: Sequence[bytes] | None,
+        waiter: Waiter,
+        channel: str,
+        *,
+        is_first: bool,
     ) -> Waiter | None:
-        return admit(self, bodies, waiter, channel, is_first=is_first) or (lambda error: None)
+        return admit(self, bodies, headers, waiter, channel, is_first=is_first) or (lambda error: None)
 
     TopicBounds.admit = wrong
 
