@@ -151,6 +151,7 @@ class Replay(Section):
             again = partial(self._seek_now, request, channel, target, is_dry_run, others)
             if not others.look():
                 others.look_on(partial(self._save, again))
+                self._pump.wake()
                 return
             if is_dry_run:
                 moved = channel.preview_seek(position, others)
