@@ -489,9 +489,9 @@ class IDirectedQueue(Interface):
 
     def directed(start: int) -> tuple[list[tuple[int, int, str]], int]:
         """
-        Look through a part of the log, for about a millisecond, from the sequence `start` on. Return the first sequence,
-        one past the last, and the channel of each segment in it that has a channel; and the end of this part, which is
-        `start` only at the end of the log. Called in the reactor thread, as `read` is. BackendError.
+        Look through a part of the log, for about a millisecond, from the sequence `start` on. Return the first
+        sequence, one past the last, and the channel of each segment in it that has a channel; and the end of this part,
+        which is `start` only at the end of the log. Called in the reactor thread, as `read` is. BackendError.
         """
 
 

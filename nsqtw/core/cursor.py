@@ -25,8 +25,8 @@ channel that was moved has no rows beyond its new position: below `_replays`, wh
 move, it takes deferred messages from the log too, none before its time, counted from its publish.
 
 A *directed* segment is for one channel only. The cursors of all others pass it, at once if they have nothing else to
-read. Its messages count as taken when they are released, and those of a replay from its begin: a bound of a channel must
-not see messages that the channel does not get. Where the log of a replay was not looked through for them yet
+read. Its messages count as taken when they are released, and those of a replay from its begin: a bound of a channel
+must not see messages that the channel does not get. Where the log of a replay was not looked through for them yet
 (`_uncounted`), they count as taken when they are passed.
 
 `changes()` returns what must be saved since the last call. A row that was created and finished in between leaves no

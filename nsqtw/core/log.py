@@ -163,8 +163,8 @@ class Log:
 
     def directed(self, sequence: int) -> tuple[list[tuple[int, int, str]], int]:
         """
-        Return the segments for one channel only in a part of the log, from the one with `sequence` on: first, one past the
-        last, channel; and the end of this part. BackendError.
+        Return the segments for one channel only in a part of the log, from the one with `sequence` on: first, one past
+        the last, channel; and the end of this part. BackendError.
         """
         if not self.has_in_memory(sequence) and IDirectedQueue.providedBy(self.queue):
             runs, reached = self.queue.directed(sequence)

@@ -87,7 +87,7 @@ DETAILS: Final[dict[str, str]] = {
         "The message waits in the topic, which has not given it to its channels yet: cancel it without 'channel'."
     ),
     "NOT_FOUND": "There is no such path; /v2/openapi.json of a broker lists them all.",
-    "PUBLISH_TOO_BIG": "A channel of the topic never has room for so much: its policy allows less in all. Publish less at once.",
+    "PUBLISH_TOO_BIG": "A channel of the topic never has room for so much, by its policy. Publish less at once.",
     "REDRIVE_NOT_FOUND": "The channel had no redrive since the broker started.",
     "REDRIVE_RUNS": "A redrive of this channel runs already.",
     "REQUEST_TIMEOUT": "The request did not arrive in time: see --http-header-timeout and --body-timeout.",

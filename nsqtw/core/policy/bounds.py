@@ -4,8 +4,8 @@ Bounds of the backlog of a channel: `max_depth`, `max_bytes` and `max_age`.
 Theory of operation. The messages that wait count: unread ones, those that wait for another delivery, and deferred ones.
 Messages in flight do not. With `overflow = reject` a publish that would take a channel over a bound is refused when it
 is put, before it is stored (`TopicBounds.admit`). One that is larger than the bound by itself gets an error of its own,
-because a repeat cannot help. What was admitted and is not in the log yet counts, in batches: the
-publishes of a turn, and those of a commit that is on its way. Messages that a paused topic has not released count too.
+because a repeat cannot help. What was admitted and is not in the log yet counts, in batches: the publishes of a turn,
+and those of a commit that is on its way. Messages that a paused topic has not released count too.
 
 With `drop_oldest` a channel drops messages after each release until it is within its bounds: first those that wait for
 another delivery, in the order of their turns, then unread ones, oldest first, then deferred ones, those first that are
@@ -14,11 +14,11 @@ that is to be served in this turn drops at the start of the next one what its co
 ahead, and the next checkpoint trims the log. Much to be dropped is dropped in several turns.
 
 Messages are counted exactly. Bytes are those of frames, 34 for a message beside its body, and of encoded headers. They
-are not looked up when they are needed: `core.policy.sizes` knows about how many lie between two positions in the log, and a message with a
-pending row counts with the mean size. Age is that of the oldest message that waits and is not deferred, as in /stats.
-It is looked up by a timer: at the time when the oldest message reaches `max_age`, and every sixteenth of it, because
-messages in flight or deferred may be older and come back. An ephemeral channel has no bounds here: its queue in memory
-has one.
+are not looked up when they are needed: `core.policy.sizes` knows about how many lie between two positions in the log,
+and a message with a pending row counts with the mean size. Age is that of the oldest message that waits and is not
+deferred, as in /stats. It is looked up by a timer: at the time when the oldest message reaches `max_age`, and every
+sixteenth of it, because messages in flight or deferred may be older and come back. An ephemeral channel has no bounds
+here: its queue in memory has one.
 
 Performance: `admit` is called once per publish, `on_append` once per commit, both only for topics with bounds.
 """

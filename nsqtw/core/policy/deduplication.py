@@ -10,15 +10,17 @@ commit as the first publish, and a commit succeeds or fails for all messages of 
 publish ever waits for another one's result. Ids become known when the topic accepts the messages: a refused publish
 leaves no id.
 
-An id belongs to the audience of its message: the topic, or the one channel that gets it. The same id for another channel,
-or for the topic, is another one: a message that is stored for one audience is no reason not to store one for another.
+An id belongs to the audience of its message: the topic, or the one channel that gets it. The same id for another
+channel, or for the topic, is another one: a message that is stored for one audience is no reason not to store one for
+another.
 
 An accepted id is in memory until the next checkpoint is saved (`_unsaved`, then `_saving`), and in positions.db from
 then on. A checkpoint with the end of the topic's log has the ids of all messages up to this end, and a start reads the
 messages beyond it (`core.recovery`): an id is known if and only if its message was stored. The broker's own messages
 have ids that mean nothing here: dead letters, and those that a redrive puts back. Their reserved headers tell them.
 
-Ids are kept as hashes of 16 bytes, keyed with the name of the channel if there is one. Times are milliseconds of the pending clock.
+Ids are kept as hashes of 16 bytes, keyed with the name of the channel if there is one. Times are milliseconds of the
+pending clock.
 """
 
 from __future__ import annotations
