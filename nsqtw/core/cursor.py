@@ -50,10 +50,8 @@ from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
 
 RETRY_READ_SECONDS = 1.0
-_MAX_DEFERRED_AT_ONCE = 1000
-"""Deferred messages of a replay that get pending rows in one turn, about."""
 _MAX_PASSED_AT_ONCE = 1000
-"""Segments for other channels that are passed in one turn."""
+"""Deferred messages of a replay that get pending rows, and segments for other channels, in one turn, about."""
 
 _OLDEST_OF = 1000
 """Requeued messages that are looked at for the oldest one."""
@@ -205,8 +203,7 @@ class Cursor:
         return span
 
     def _skip_to_span(self, now: float) -> Span | None:
-        released, most_taken = self._topic.released, self.taken_total + _MAX_DEFERRED_AT_ONCE
-        passed_count = 0
+        released, most_taken = self._topic.released, self.taken_total + _MAX_PASSED_AT_ONCE
         while self.next < released:
             segment = self._segment()
             if segment is None or segment.first >= released:
@@ -219,8 +216,8 @@ class Cursor:
                 self.next = max(self.next, kept_from)
             elif segment.channel and segment.channel != self._channel:
                 self._pass_over(segment, min(segment.end, dropped))
-                passed_count += 1
-                if passed_count >= _MAX_PASSED_AT_ONCE:
+                most_taken -= 1
+                if self.taken_total >= most_taken:
                     return None  # the rest in the next turn
             elif segment.delay_ms and not self._is_due_for_replay(segment, self.next, now):
                 self.next = segment.end

@@ -392,6 +392,23 @@ def test_messages_are_counted_when_they_are_passed_if_the_log_cannot_be_read(
     assert late.depth == 0
 
 
+def test_many_of_them_are_passed_in_several_turns(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.core.cursor._MAX_PASSED_AT_ONCE", 10)
+    core.put(b"1")
+    core.turn()
+    for _ in range(35):
+        put(core, b"x")
+    core.put(b"2")
+    core.turn()
+    cursor = core.channel("b").cursor
+    assert cursor is not None and cursor.next_span(core.now) is not None
+    cursor.advance(1)
+    for _ in range(1):
+        assert cursor.next_span(core.now) is None
+        assert core.channel("b").depth == 1
+    assert core.reader("b").bodies() == [b"2"]
+
+
 def test_a_channel_with_priorities_counts_them_once(core: BrokerHarness) -> None:
     core.channel("b").set_policy({"priority": True})
     put(core, b"1", b"2")
