@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nsqtw.core.sequence_ranges import SequenceRanges
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
@@ -30,7 +31,7 @@ class ForOthers(Timer):
         self.start = self.end = start
         self._topic = topic
         self._channel = channel
-        self._runs: list[tuple[int, int]] = []
+        self._found = SequenceRanges(start)
         self._told: Waiter | None = None
 
     def look(self) -> bool:
@@ -41,8 +42,9 @@ class ForOthers(Timer):
                 return True
             runs, reached = self._topic.log.directed(self.end)
             for first, end, channel in runs:
+                first = max(first, self.end)
                 if channel != self._channel:
-                    self._add(max(first, self.end), end)
+                    self._found.add(first, end - first)
             self.end = reached if reached > self.end else stop
         return self.end >= self._topic.released
 
@@ -66,14 +68,8 @@ class ForOthers(Timer):
 
     def count(self, start: int, stop: int) -> int:
         """Return how many there are between two places. What was emptied is nobody's."""
-        count = 0
-        for first, end in self._runs:
-            low, high = max(first, start), min(end, stop)
-            if low < high:
-                count += high - low - sum([b - a for a, b in self._topic.dropped.between(low, high)])
-        return count
+        emptied = self._topic.dropped.between(start, stop)
+        return self._between(start, stop) - sum([self._between(*place) for place in emptied])
 
-    def _add(self, first: int, end: int) -> None:
-        if self._runs and self._runs[-1][1] == first:
-            first = self._runs.pop()[0]
-        self._runs.append((first, end))
+    def _between(self, start: int, stop: int) -> int:
+        return (self._found.before(stop) or 0) - (self._found.before(start) or 0)
