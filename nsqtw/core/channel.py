@@ -46,7 +46,7 @@ class Channel(PolicyChannel):
     def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__(topic, name, given_policy)
         self._others: ForOthers | None = None
-        """What is looked for since the last seek."""
+        """The messages for other channels, while they are looked for since the last seek."""
         self.follow_policy()
 
     # -- consumers
@@ -186,8 +186,9 @@ class Channel(PolicyChannel):
         others = others or self._look_for_others(sequence)
         before, is_forwards = self.unfinished_count, sequence >= self.cursor.next
         self.cursor.seek(sequence, self._count_unread(sequence, others), others.end)
-        self._others = others
+        self._others = None
         if others.end < self.topic.released:
+            self._others = others
             others.look_on(partial(self._count_others, others))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
@@ -278,6 +279,7 @@ class Channel(PolicyChannel):
         if isinstance(error, BackendError):
             self.topic.read_failed(error)
         elif self._others is others and self.cursor is not None:
+            self._others = None
             self.joined_total += self.cursor.count_others(others)
             if self.bounds is not None:
                 self.bounds.look_soon()
