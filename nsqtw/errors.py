@@ -14,6 +14,7 @@ All errors that nsqtw raises deliberately, in one tree.
     ├── InvalidHeaders       a message cannot have these headers: one line for the publisher
     ├── InvalidPolicy        a policy of a topic or channel is wrong: one line for the user
     ├── Overflow             a channel of the topic has as many messages as its policy allows
+    │   └── LargerThanBound  the publish has more than it allows, so it would always be refused
     ├── BackendError         storage failed: text is what follows "PUB failed "
     │   ├── BackendFull      ... because there is no space left
     │   └── HeadersRefused   ... because it does not store headers
@@ -161,6 +162,14 @@ class Overflow(NsqtwError):
     def __init__(self, channel: str, bound: str) -> None:
         super().__init__(f"channel {channel} has reached its {bound}")
         self.channel = channel
+
+
+class LargerThanBound(Overflow):
+    """A publish, `size` of it, is larger than the bound of a channel, which is `limit`: it would always be refused."""
+
+    def __init__(self, channel: str, bound: str, size: str, limit: int) -> None:
+        super().__init__(channel, bound)
+        self.args = (f"{size} exceed the {bound} of channel {channel}, which is {limit}",)
 
 
 class BackendError(NsqtwError):

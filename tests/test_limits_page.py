@@ -11,7 +11,7 @@ import pytest
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.segment import BODY_AT
-from nsqtw.errors import InvalidPolicy, Overflow
+from nsqtw.errors import InvalidPolicy, LargerThanBound, Overflow
 from nsqtw.options.policies import ChannelPolicy, read_policy
 from tests.core.harness import BrokerHarness
 from tests.http.broker_fixture import Web
@@ -84,6 +84,17 @@ def test_the_channel_of_the_page_that_refuses_and_the_answers() -> None:
     assert shown is not None
     assert shown.groups() == (str(reply.status), reply.body.decode(), reply.headers["retry-after"])
     assert f"PUB failed {Overflow('billing', 'max_depth')}" in PAGE
+
+
+def test_the_answer_to_a_publish_that_never_fits() -> None:
+    web = Web()
+    channel(web.core, "payments/*").set_policy({"max_depth": 3})
+    reply = web.post("/mpub?topic=t", b"\n".join([b"x"] * 10))
+    shown = re.search(r"status (\d+), `([^`]*)` without `Retry-After`", " ".join(PAGE.split()))
+    assert shown is not None
+    assert shown.groups() == (str(reply.status), reply.body.decode())
+    assert f"MPUB failed {LargerThanBound('billing', 'max_depth', '10 messages', 3)}" in " ".join(PAGE.split())
+    assert reply.headers["x-nsqtw-detail"].startswith("10 messages exceed the max_depth of channel ")
 
 
 def test_the_ephemeral_channel_of_the_page() -> None:

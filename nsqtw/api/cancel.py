@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from nsqtw.api.context import ApiContext
 from nsqtw.core.segment import SEQUENCE_BITS, id_of, sequence_of
-from nsqtw.core.topic import Topic
+from nsqtw.core.topic import Cancelled, Topic
 from nsqtw.errors import BackendError
 from nsqtw.http.endpoints import CHANNEL, CHANNEL_WORDS, JSON, NOT_STORED, TOPIC, Parameter, Section, endpoint
 from nsqtw.http.names import Parameters, channel_named, topic_name, topic_named
@@ -29,8 +29,10 @@ from nsqtw.rights import PUBLISH
 
 _MISSING_ID = failure(400, "MISSING_ARG_ID")
 _INVALID_ID = failure(400, "INVALID_ID")
+_TWO_IDS = failure(400, "INVALID_ID", detail="Only one of 'id' and 'publisher_id' can be given.")
 _NO_WINDOW = failure(400, "DEDUPE_WINDOW_REQUIRED")
 _NOT_DEFERRED = failure(404, "MESSAGE_NOT_DEFERRED")
+_NOT_RELEASED = failure(409, "MESSAGE_NOT_RELEASED")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
 
 _ID = Parameter("id", {"type": "string", "pattern": "^[0-9a-fA-F]{16}$", "description": "the id of the message"})
@@ -50,7 +52,8 @@ _CANCELLED = {
 }
 _MESSAGE_ID = re.compile(r"[0-9a-fA-F]{16}")
 
-_FindSequence = Callable[[], "int | None"]
+_FindSequences = Callable[[], "list[int | None]"]
+"""Returns the sequences that an id may mean, None for one that is not known."""
 
 _log = Logger()
 
@@ -72,6 +75,7 @@ class Cancelling(Section):
         errors={
             400: [*CHANNEL_WORDS, "MISSING_ARG_ID", "INVALID_ID", "DEDUPE_WINDOW_REQUIRED"],
             404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND", "MESSAGE_NOT_DEFERRED"],
+            409: ["MESSAGE_NOT_RELEASED"],
             **NOT_STORED,
         },
         needs=PUBLISH,
@@ -80,7 +84,7 @@ class Cancelling(Section):
         """POST /v2/topic/cancel"""
         params = parameters(request.query)
         topic = topic_named(self._broker, topic_name(params))
-        find = self._sequence(topic, params)
+        find = self._sequences(topic, params)
         channel = channel_named(self._broker, params).name if "channel" in params else ""
         if self._broker.stopping:
             return EXITING
@@ -88,43 +92,60 @@ class Cancelling(Section):
         self._pump.wake()
         return None
 
-    def _sequence(self, topic: Topic, params: Parameters) -> _FindSequence:
-        """Return what finds the sequence of the message. Refused."""
+    def _sequences(self, topic: Topic, params: Parameters) -> _FindSequences:
+        """Return what finds the sequences of the messages with the id. Refused."""
         if "publisher_id" in params:
             deduplication, publisher_id = topic.deduplication, params["publisher_id"]
-            if "id" in params or not publisher_id or not _is_text(publisher_id):
+            if "id" in params:
+                raise Refused(_TWO_IDS)
+            if not publisher_id or not _is_text(publisher_id):
                 raise Refused(_INVALID_ID)
             if deduplication is None:
                 raise Refused(_NO_WINDOW)
-            return lambda: deduplication.sequence_of(publisher_id, self._pump.now())
+            audiences = [params["channel"], ""] if "channel" in params else [""]
+            return lambda: [deduplication.sequence_of(publisher_id, self._pump.now(), one) for one in audiences]
         if "id" not in params:
             raise Refused(_MISSING_ID)
         if not _MESSAGE_ID.fullmatch(params["id"]):
             raise Refused(_INVALID_ID)
         message_id = params["id"].encode()
         is_ours = int(message_id, 16) >> SEQUENCE_BITS == self._broker.node_id
-        return lambda: sequence_of(message_id) if is_ours else None
+        return lambda: [sequence_of(message_id) if is_ours else None]
 
     def _cancel_now(
-        self, request: HttpRequest, topic: Topic, find: _FindSequence, channel: str, error: Exception | None
+        self, request: HttpRequest, topic: Topic, find: _FindSequences, channel: str, error: Exception | None
     ) -> None:
         """What was deferred is saved, or saving it failed."""
         if error is not None:
             request.answer_later(_failed(error))
             return
         try:
-            sequence = find()
-            cancelled = None if sequence is None else topic.cancel(sequence, self._pump.now(), channel)
+            sequences = [sequence for sequence in find() if sequence is not None]
+            done = _cancel_one(topic, sequences, channel, self._pump.now())
+            is_kept_back = done is None and any(map(topic.keeps_deferred, sequences))
         except BackendError as failed:
             request.answer_later(_failed(failed))
             return
-        if topic.exiting or sequence is None or cancelled is None:
-            request.answer_later(_TOPIC_NOT_FOUND if topic.exiting else _NOT_DEFERRED)
+        if topic.exiting:
+            request.answer_later(_TOPIC_NOT_FOUND)
             return
+        if done is None:
+            request.answer_later(_NOT_RELEASED if is_kept_back else _NOT_DEFERRED)
+            return
+        sequence, cancelled = done
         message_id = id_of(self._broker.node_id, sequence).decode()
-        done = document({"id": message_id, "released": cancelled.is_released, "channels": cancelled.channels})
-        self._broker.checkpointer.ask(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
+        answer = document({"id": message_id, "released": cancelled.is_released, "channels": cancelled.channels})
+        self._broker.checkpointer.ask(lambda failed: request.answer_later(_failed(failed) if failed else answer))
         self._pump.wake()
+
+
+def _cancel_one(topic: Topic, sequences: list[int], channel: str, now: float) -> tuple[int, Cancelled] | None:
+    """Cancel the first one of these messages that is deferred. BackendError."""
+    for sequence in sequences:
+        cancelled = topic.cancel(sequence, now, channel)
+        if cancelled is not None:
+            return sequence, cancelled
+    return None
 
 
 def _is_text(text: str) -> bool:

@@ -151,7 +151,7 @@ class Publishing(Section):
         success=_OK_OR_IDS,
         errors={
             400: [*_BAD_PUBLISH, "MSG_EMPTY", "INVALID_DEFER", "INVALID_DELIVER_AT"],
-            413: ["MSG_TOO_BIG"],
+            413: ["MSG_TOO_BIG", "PUBLISH_TOO_BIG"],
             **_NOT_TAKEN,
         },
         needs=PUBLISH,
@@ -192,7 +192,7 @@ class Publishing(Section):
         success=_OK_OR_IDS,
         errors={
             400: [*_BAD_PUBLISH, "INVALID_HEADERS", "INVALID_DEFER", "INVALID_DELIVER_AT"],
-            413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
+            413: ["BODY_TOO_BIG", "MSG_TOO_BIG", "PUBLISH_TOO_BIG", "BAD_BODY", "BAD_MESSAGE"],
             **_NOT_TAKEN,
         },
         needs=PUBLISH,

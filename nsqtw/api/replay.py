@@ -8,6 +8,8 @@ messages without consuming them.
 
 A seek is done between two saves: the first one, so that positions.db has all that is unfinished and it can be counted
 what is forgotten of it; the second one makes it durable, and then it is answered. A dry run takes only the first one.
+When the log between has to be looked through for messages of other channels, and that takes longer than a turn, the
+first save is repeated.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from nsqtw.api.context import ApiContext
 from nsqtw.api.log_position import TIME, LogPosition, parse_log_position
 from nsqtw.api.message_document import MESSAGE_PROPERTIES, MESSAGE_REQUIRED, readable
 from nsqtw.core.channel import Channel
+from nsqtw.core.for_others import ForOthers
 from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError
@@ -42,6 +45,7 @@ from nsqtw.http.names import channel_named, durable_topic
 from nsqtw.http.query import parameters, truth, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
+from nsqtw.interfaces import Waiter
 from nsqtw.message_headers import decode_headers
 from nsqtw.options.topics import EARLIEST
 from nsqtw.rights import SUBSCRIBE
@@ -121,14 +125,20 @@ class Replay(Section):
         is_dry_run = truth(params, DRY_RUN.name)
         if self._broker.stopping:
             return EXITING
-        self._broker.checkpointer.ask(partial(self._seek_now, request, channel, target, is_dry_run))
+        self._broker.checkpointer.ask(partial(self._seek_now, request, channel, target, is_dry_run, None))
         self._pump.wake()
         return None
 
     def _seek_now(
-        self, request: HttpRequest, channel: Channel, target: LogPosition, is_dry_run: bool, error: Exception | None
+        self,
+        request: HttpRequest,
+        channel: Channel,
+        target: LogPosition,
+        is_dry_run: bool,
+        others: ForOthers | None,
+        error: Exception | None,
     ) -> None:
-        """The unfinished messages are saved, or saving them failed."""
+        """The unfinished messages are saved, or saving them failed. `others`: what was found of them before."""
         if error is not None:
             request.answer_later(_failed(error))
             return
@@ -136,7 +146,17 @@ class Replay(Section):
             if channel.exiting:
                 raise Refused(_CHANNEL_NOT_FOUND)
             position = _position(channel, target)
-            moved = channel.preview_seek(position) if is_dry_run else channel.seek(position)
+            if others is None or position < others.start:
+                others = ForOthers(channel.topic, channel.name, position)
+            again = partial(self._seek_now, request, channel, target, is_dry_run, others)
+            if not others.look():
+                others.look_on(partial(self._save, again))
+                self._pump.wake()
+                return
+            if is_dry_run:
+                moved = channel.preview_seek(position, others)
+            else:
+                moved = channel.seek(position, others)
         except Refused as refused:
             request.answer_later(refused.answer)
             return
@@ -148,6 +168,14 @@ class Replay(Section):
             request.answer_later(done)
             return
         self._broker.checkpointer.ask(lambda failed: request.answer_later(done if failed is None else _failed(failed)))
+        self._pump.wake()
+
+    def _save(self, then: Waiter, error: Exception | None) -> None:
+        """The log was looked through, or that failed."""
+        if error is not None:
+            then(error)
+            return
+        self._broker.checkpointer.ask(then)
         self._pump.wake()
 
     # -- looking

@@ -61,18 +61,25 @@ class Backlog:
 
     def cancel(self, sequence: int) -> bool:
         """Let no channel get a deferred message. Returns whether it is there."""
-        place = bisect_right(self.waiting, sequence, key=_first) - 1
-        if place < 0 or sequence >= _end(self.waiting[place]):
+        place = self._place(sequence)
+        if place is None or not self.waiting[place].delay_ms:
             return False
         run = self.waiting[place]
-        if not run.delay_ms:
-            return False
         parts = (
             Waiting(run.first, sequence - run.first, run.delay_ms),
             Waiting(sequence + 1, _end(run) - sequence - 1, run.delay_ms),
         )
         self.waiting[place : place + 1] = [part for part in parts if part.count]
         return True
+
+    def channel_of(self, sequence: int) -> str | None:
+        """
+        Return the only channel that gets a deferred message, "" for all; None when it is not there. BackendError.
+        """
+        place = self._place(sequence)
+        if place is None or not self.waiting[place].delay_ms:
+            return None
+        return self._direction(self.waiting[place]).channel if self._may_be_directed else ""
 
     def forget(self) -> None:
         """The whole backlog is released or dropped."""
@@ -156,6 +163,11 @@ class Backlog:
         return fitting, rest
 
     # -- inside
+
+    def _place(self, sequence: int) -> int | None:
+        """Return the index of the run with a message; None when it is in none."""
+        place = bisect_right(self.waiting, sequence, key=_first) - 1
+        return None if place < 0 or sequence >= _end(self.waiting[place]) else place
 
     def _direction(self, waiting: Waiting) -> Direction:
         """Return the direction of a run, which may have been saved. BackendError."""

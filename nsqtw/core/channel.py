@@ -14,16 +14,18 @@ Performance: called once per run of FINs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.channel_policy import PolicyChannel
 from nsqtw.core.consumer import Consumer
+from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import FIRST, Delivery
 from nsqtw.core.policy.letter import REQUEUED, TIMED_OUT
 from nsqtw.core.segment import Segment, sequence_of
-from nsqtw.errors import ChannelFull, Exiting
+from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.options.policies import NOTHING_GIVEN
 
 NOT_IN_FLIGHT = "ID not in flight"
@@ -43,6 +45,8 @@ class Channel(PolicyChannel):
 
     def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__(topic, name, given_policy)
+        self._others: ForOthers | None = None
+        """The messages for other channels, while they are looked for since the last seek."""
         self.follow_policy()
 
     # -- consumers
@@ -192,9 +196,12 @@ class Channel(PolicyChannel):
 
     # -- administration
 
-    def seek(self, sequence: int) -> Moved:
+    def seek(self, sequence: int, others: ForOthers | None = None) -> Moved:
         """
         Move a durable channel to `sequence`, which is between the oldest message kept and `released`.
+
+        `others` are the messages from there on, or before, for other channels only. Without them the log is looked
+        through; if it is long, the depth includes some of them until that is done.
 
         All messages from there on are delivered as if for the first time, and none of them is in flight any more. A
         move forwards finishes everything before `sequence`; a move backwards keeps what is unfinished before it.
@@ -202,8 +209,13 @@ class Channel(PolicyChannel):
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         self.ungroup()
+        others = others or self._look_for_others(sequence)
         before, is_forwards = self.unfinished_count, sequence >= self.cursor.next
-        self.cursor.seek(sequence, self.topic.reader.count(sequence, self.topic.released))
+        self.cursor.seek(sequence, self._count_unread(sequence, others), others.end)
+        self._others = None
+        if others.end < self.topic.released:
+            self._others = others
+            others.look_on(partial(self._count_others, others))
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if is_forwards else sequence)
             if consumer.on_removed is not None:
@@ -218,11 +230,11 @@ class Channel(PolicyChannel):
         self.wake()
         return Moved(max(0, -more), max(0, more), self.depth)
 
-    def preview_seek(self, sequence: int) -> Moved:
+    def preview_seek(self, sequence: int, others: ForOthers | None = None) -> Moved:
         """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         self.ungroup()
-        depth, rest = self.topic.reader.count(sequence, self.topic.released), 0
+        depth, rest = self._count_unread(sequence, others or self._look_for_others(sequence)), 0
         if sequence < self.cursor.next:
             ready, deferred = self.cursor.waiting_below(sequence)
             depth += ready
@@ -283,6 +295,27 @@ class Channel(PolicyChannel):
         self.undelivered.forget(start)
         if self.withheld is not None:
             self.withheld = {sequence: None for sequence in self.withheld if sequence < start}
+
+    def _look_for_others(self, sequence: int) -> ForOthers:
+        """Look for messages for other channels, as far as a turn has time for that. BackendError."""
+        others = ForOthers(self.topic, self.name, sequence)
+        others.look()
+        return others
+
+    def _count_unread(self, sequence: int, others: ForOthers) -> int:
+        """Return how many messages it gets from a place on, as far as they are known. BackendError."""
+        released = self.topic.released
+        return self.topic.reader.count(sequence, released) - others.count(sequence, released)
+
+    def _count_others(self, others: ForOthers, error: Exception | None) -> None:
+        """The rest of the log was looked through, or that failed: then messages are counted when they are passed."""
+        if isinstance(error, BackendError):
+            self.topic.read_failed(error)
+        elif self._others is others and self.cursor is not None:
+            self._others = None
+            self.joined_total += self.cursor.count_others(others)
+            if self.bounds is not None:
+                self.bounds.look_soon()
 
     def _record_finished(self, deliveries: list[tuple[Delivery, int]], now: float) -> None:
         """Finish these deliveries, each of so many messages: remove pending rows, and record latencies."""

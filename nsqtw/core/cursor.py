@@ -25,8 +25,9 @@ channel that was moved has no rows beyond its new position: below `_replays`, wh
 move, it takes deferred messages from the log too, none before its time, counted from its publish.
 
 A *directed* segment is for one channel only. The cursors of all others pass it, at once if they have nothing else to
-read. Its messages count as taken when they are released, those of a replay when they are passed: a bound of a channel
-must not see messages that the channel does not get.
+read. Its messages count as taken when they are released, and those of a replay from its begin: a bound of a channel
+must not see messages that the channel does not get. Where the log of a replay was not looked through for them yet
+(`_uncounted`), they count as taken when they are passed.
 
 `changes()` returns what must be saved since the last call. A row that was created and finished in between leaves no
 trace in it.
@@ -39,17 +40,18 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
+from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.pending import Pages, PendingStore
-from nsqtw.core.policy.priority import PriorityReader
+from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
 
 RETRY_READ_SECONDS = 1.0
-_MAX_DEFERRED_AT_ONCE = 1000
-"""Deferred messages of a replay that get pending rows in one turn, about."""
+_MAX_PASSED_AT_ONCE = 1000
+"""Deferred messages of a replay that get pending rows, and segments for other channels, in one turn, about."""
 
 _OLDEST_OF = 1000
 """Requeued messages that are looked at for the oldest one."""
@@ -79,6 +81,8 @@ class Cursor:
         self._is_restored = False  # and has not looked yet at what has become due since it was saved
         self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
         self._replays = 0
+        self._uncounted = (0, 0)
+        """The part of a replay in which messages for other channels count as unread."""
         self.dropped_count = 0
         """Messages that a bound of the channel dropped, since the process started."""
         self.priorities: PriorityReader | None = None
@@ -199,7 +203,7 @@ class Cursor:
         return span
 
     def _skip_to_span(self, now: float) -> Span | None:
-        released, most_taken = self._topic.released, self.taken_total + _MAX_DEFERRED_AT_ONCE
+        released, most_taken = self._topic.released, self.taken_total + _MAX_PASSED_AT_ONCE
         while self.next < released:
             segment = self._segment()
             if segment is None or segment.first >= released:
@@ -212,6 +216,7 @@ class Cursor:
                 self.next = max(self.next, kept_from)
             elif segment.channel and segment.channel != self._channel:
                 self._pass_over(segment, min(segment.end, dropped))
+                most_taken -= 1
                 if self.taken_total >= most_taken:
                     return None  # the rest in the next turn
             elif segment.delay_ms and not self._is_due_for_replay(segment, self.next, now):
@@ -389,8 +394,11 @@ class Cursor:
         self._restored_count = 0
         self._touch()
 
-    def seek(self, sequence: int, unread: int) -> None:
-        """See `Channel.seek`. `unread` messages are between `sequence` and `released`."""
+    def seek(self, sequence: int, unread: int, counted_to: int) -> None:
+        """
+        See `Channel.seek`. `unread` messages are between `sequence` and `released`, those for other channels included
+        from `counted_to` on.
+        """
         topic = self._topic
         if sequence >= self.next:
             self.forget_pending()
@@ -399,11 +407,24 @@ class Cursor:
             self._requeued = deque((0, other) for _, other in self._requeued if other < sequence)
             self._restored_count = min(self._restored_count, len(self._requeued))
         self.next, self._replays = sequence, topic.released
+        self._uncounted = (counted_to, topic.released) if counted_to < topic.released else (0, 0)
         self.taken_total = topic.released_total - unread
         self._ahead.clear()
         self._move_priorities()
         self._serve_requeued_at_once()  # marks far ahead would have it wait for all that is replayed
         self._touch()
+
+    def count_others(self, others: ForOthers) -> int:
+        """
+        Count messages for other channels that the last `seek` could not count. Returns how many there were, with those
+        that were passed meanwhile.
+        """
+        start, stop = self._uncounted
+        self._uncounted = (0, 0)
+        passed = self.next if self.priorities is None else self.priorities.at[NORMAL]
+        self.taken_total = min(self.taken_total + others.count(max(start, passed), stop), self._topic.released_total)
+        self._touch()
+        return others.count(start, stop)
 
     def waiting_below(self, sequence: int) -> tuple[int, int]:
         """
@@ -497,11 +518,11 @@ class Cursor:
 
     def _count_passed(self, segment: Segment, start: int, stop: int) -> None:
         """
-        Count messages for another channel that were passed. Those that are no replay were counted when they were
-        released.
+        Count messages for another channel that were passed. Mostly they were counted before.
         """
-        if start < self._replays:
-            self.taken_total = min(self.taken_total + stop - start, self._topic.released_total)
+        low, high = max(start, self._uncounted[0]), min(stop, self._uncounted[1])
+        if low < high:
+            self.taken_total = min(self.taken_total + high - low, self._topic.released_total)
 
     def _is_due_for_replay(self, segment: Segment, start: int, now: float) -> bool:
         """

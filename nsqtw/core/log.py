@@ -20,7 +20,7 @@ from typing import Final
 
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, merge
 from nsqtw.errors import HeadersRefused
-from nsqtw.interfaces import IBackend, IBackendQueue, IHeaderBackend
+from nsqtw.interfaces import IBackend, IBackendQueue, IDirectedQueue, IHeaderBackend
 
 CACHE_BYTES: Final = 64 * 1024 * 1024
 MAX_BLOCKS: Final = 32
@@ -160,6 +160,20 @@ class Log:
             index = bisect_right(self._firsts, sequence, start) - 1
             return self._some_of_tail(index + (tail[index].end <= sequence), limit)
         return self._stored(sequence, limit) or self._some_of_tail(start, limit)
+
+    def directed(self, sequence: int) -> tuple[list[tuple[int, int, str]], int]:
+        """
+        Return the segments for one channel only in a part of the log, from the one with `sequence` on: first, one past
+        the last, channel; and the end of this part. BackendError.
+        """
+        if not self.has_in_memory(sequence) and IDirectedQueue.providedBy(self.queue):
+            runs, reached = self.queue.directed(sequence)
+            if reached > sequence:
+                return runs, reached
+        segments = self.read(sequence, SEGMENT_BYTES)
+        if not segments:
+            return [], self.end
+        return [(one.first, one.end, one.channel) for one in segments if one.channel], segments[-1].end
 
     def find(self, sequence: int) -> tuple[Segment, int] | None:
         """

@@ -292,9 +292,9 @@ def _count_unread(state: TopicState, log: Log) -> None:
         for segment in read:
             state.put_total += _unreleased(segment, state)
             for cursor in state.cursors:
-                is_taken = segment.delay_ms or not segment.is_for(cursor.name)  # when it was released
-                stop = min(cursor.replays, state.released) if is_taken else state.released
-                cursor.taken_total -= _unread(segment, cursor.next, stop, state)
+                if segment.is_for(cursor.name):
+                    stop = min(cursor.replays, state.released) if segment.delay_ms else state.released
+                    cursor.taken_total -= _unread(segment, cursor.next, stop, state)
 
 
 def _unreleased(segment: Segment, state: TopicState) -> int:

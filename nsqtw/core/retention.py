@@ -43,7 +43,7 @@ class Mark(NamedTuple):
     until_ms: int
     """Everything before it was published until then, wall clock."""
     size: int
-    """Bytes of frames stored before the mark, counted from an arbitrary start."""
+    """Bytes of frames and headers stored before the mark, counted from an arbitrary start."""
 
 
 class Ages:
@@ -80,7 +80,7 @@ class Ages:
             limits.bytes and (end.size - last.size) * _MARKS >= limits.bytes
         ):
             self._marks.append(Mark(segment.first, end.until_ms, end.size))
-        self._end = Mark(segment.end, max(end.until_ms, published_ms), end.size + len(segment.frames))
+        self._end = Mark(segment.end, max(end.until_ms, published_ms), end.size + segment.size)
 
     def expire(self, wall_ms: int) -> bool:
         """Move the floor as far as the limits allow now. Returns whether it moved."""

@@ -198,7 +198,7 @@ class Topic(ReleasingTopic):
                 return
             self._has_directed = True
         if self.bounds is not None:
-            admitted = self.bounds.admit(bodies, waiter, channel, is_first=not self._publish_buffer.waiters)
+            admitted = self.bounds.admit(bodies, headers, waiter, channel, is_first=not self._publish_buffer.waiters)
             if admitted is None:
                 return
             waiter = admitted
@@ -362,11 +362,11 @@ class Topic(ReleasingTopic):
     def cancel(self, sequence: int, now: float, channel: str = "") -> Cancelled | None:
         """
         Remove a deferred message that is not due, from all channels or from one of them. What a consumer has deferred
-        by REQ stays. None when no channel has it and it does not wait for its release. BackendError. Between two
-        checkpoints; the next one makes it durable.
+        by REQ stays. None when no channel has it and it does not wait for its release; or when it does, for all
+        channels, and is to be removed from one. BackendError. Between two checkpoints; the next one makes it durable.
         """
         if sequence >= self.released:
-            if channel or not self._backlog.cancel(sequence):
+            if (channel and self._backlog.channel_of(sequence) != channel) or not self._backlog.cancel(sequence):
                 return None
             self.put_total -= 1
             self.cancelled_count += 1
@@ -377,6 +377,10 @@ class Topic(ReleasingTopic):
             return None
         self.cancelled_count += 1
         return Cancelled(is_released=True, channels=names)
+
+    def keeps_deferred(self, sequence: int) -> bool:
+        """Return whether a deferred message waits for its release to all channels. BackendError."""
+        return sequence >= self.released and self._backlog.channel_of(sequence) == ""
 
     def empty(self) -> None:
         """Drop what was not released. Channels keep what they have."""

@@ -80,7 +80,11 @@ DETAILS: Final[dict[str, str]] = {
     "MISSING_ARG_TOPIC": f"'topic' {_NEEDED}.",
     "MSG_EMPTY": "The body is empty; a message has at least one byte.",
     "MSG_TOO_BIG": "The message is larger than --max-msg-size.",
+    "MESSAGE_NOT_RELEASED": (
+        "The message waits in the topic, which has not given it to its channels yet: cancel it without 'channel'."
+    ),
     "NOT_FOUND": "There is no such path; /v2/openapi.json of a broker lists them all.",
+    "PUBLISH_TOO_BIG": "A channel of the topic never has room for so much, by its policy. Publish less at once.",
     "REDRIVE_NOT_FOUND": "The channel had no redrive since the broker started.",
     "REDRIVE_RUNS": "A redrive of this channel runs already.",
     "REQUEST_TIMEOUT": "The request did not arrive in time: see --http-header-timeout and --body-timeout.",

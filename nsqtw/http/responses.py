@@ -19,7 +19,7 @@ import time
 from email.utils import formatdate
 from typing import Any
 
-from nsqtw.errors import CapReached, Draining, Exiting, HeadersRefused, NsqtwError, Overflow
+from nsqtw.errors import CapReached, Draining, Exiting, HeadersRefused, LargerThanBound, NsqtwError, Overflow
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.errors import DETAILS
 
@@ -160,6 +160,8 @@ def exiting(error: Exiting) -> Answer:
 
 def not_stored(error: Exception, otherwise: Answer) -> Answer:
     """A publish was refused by its topic, or could not be stored: what has no word of its own is `otherwise`."""
+    if isinstance(error, LargerThanBound):
+        return failure(413, "PUBLISH_TOO_BIG", detail=str(error))
     if isinstance(error, Overflow):
         return failure(429, "CHANNEL_FULL", (b"Retry-After", b"1"), detail=f"{error}: repeat the request later")
     return HEADERS_NOT_STORED if isinstance(error, HeadersRefused) else otherwise

@@ -22,7 +22,7 @@ from nsqtw.errors import OptionError
 from nsqtw.options.dead_letter_topic import LETTER_SETTINGS, misfit, uses_dead_letters
 from nsqtw.options.matching import Tables
 from nsqtw.options.policies import ChannelPolicy, Source
-from nsqtw.options.tables import CHANNEL_KEY, head_of, policy_lines, read_table, table_text
+from nsqtw.options.tables import CHANNEL_KEY, check_pattern, head_of, policy_lines, read_table, table_text
 
 _WILDCARDS = re.compile(r"[*?\[]")
 
@@ -72,6 +72,8 @@ def _rule(path: str, pattern: str, table: object) -> ChannelRule:
     if not topics or not channels or "/" in channels:
         remedy = head_of(CHANNEL_KEY, f"{topics or '*'}/{channels.replace('/', '') or '*'}")
         raise OptionError(f"{where} must have a pattern of topics, one / and a pattern of channels, such as {remedy}")
+    for part in (topics, channels):
+        check_pattern(where, part)
     return ChannelRule(pattern, read_table(where, ChannelPolicy, table))
 
 

@@ -206,6 +206,9 @@ class ChannelPolicy:
             return "priority and ordered_by cannot be used together: a priority changes the order"
         if self.priority and (self.max_bytes or self.max_age or (self.max_depth and self.overflow == DROP_OLDEST)):
             return "priority can be used with max_depth and overflow = reject, and with no other bound"
+        if self.requeue_delay > self.max_requeue_delay:
+            first, longest = map(DURATION.show, (self.requeue_delay, self.max_requeue_delay))
+            return f"requeue_delay {first} is longer than max_requeue_delay {longest}"
         return None
 
 
@@ -322,7 +325,8 @@ def resolve(policy: type[Policy], tables: Sequence[Source], given: Mapping[str, 
         try:
             check_together(policy, {**values, **table.values})
         except InvalidPolicy as error:
-            unused.append(f"{table.name} is not used, because it contradicts a table before it: {error}")
+            guilty = _contradicting(policy, values, sources, table.values)
+            unused.append(f"{table.name} is not used, because it contradicts {guilty}: {error}")
         else:
             values.update(table.values)
             sources |= dict.fromkeys(table.values, table.name)
@@ -331,8 +335,27 @@ def resolve(policy: type[Policy], tables: Sequence[Source], given: Mapping[str, 
         check_together(policy, values)
     except InvalidPolicy as error:
         check_together(policy, given)
-        raise InvalidPolicy(f"{error} (with the settings of {', '.join(dict.fromkeys(sources.values()))})") from None
+        raise InvalidPolicy(
+            f"{error} (with the settings of {_contradicting(policy, values, sources, given)})"
+        ) from None
     return Resolution(policy(**values), {**sources, **dict.fromkeys(given, SET)}, tuple(unused))
+
+
+def _contradicting(
+    policy: PolicyClass, values: Mapping[str, Any], sources: Mapping[str, str], others: Mapping[str, Any]
+) -> str:
+    """
+    Return the first table whose settings contradict `others` by themselves; all tables when only several together do.
+    `values` have the settings of the tables, `sources` the table of each.
+    """
+    names = dict.fromkeys(sources.values())
+    for name in names:
+        of_table = {key: values[key] for key, source in sources.items() if source == name}
+        try:
+            check_together(policy, {**of_table, **others})
+        except InvalidPolicy:
+            return name
+    return ", ".join(names)
 
 
 def resolve_what_fits(

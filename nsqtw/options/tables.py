@@ -18,6 +18,17 @@ def head_of(key: str, pattern: str) -> str:
     return f"[{key}.{toml_value(pattern)}]"
 
 
+def check_pattern(where: str, pattern: str) -> None:
+    """Check a pattern of names. OptionError, one line that begins with `where`, for a `[` that nothing closes."""
+    at = pattern.find("[")
+    while at >= 0:
+        first = at + 2 if pattern[at + 1 : at + 2] == "!" else at + 1
+        closed = pattern.find("]", first + 1)  # the first character may be `]` itself
+        if closed < 0:
+            raise OptionError(f"{where} the pattern {pattern} has a '[' without a ']', so it matches no name")
+        at = pattern.find("[", closed)
+
+
 def table_text(key: str, pattern: str, lines: Iterable[str]) -> str:
     """Return a table of a config file, with an empty line before it."""
     return "".join(f"{line}\n" for line in ("", head_of(key, pattern), *lines))

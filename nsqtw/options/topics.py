@@ -23,7 +23,7 @@ import attrs
 from nsqtw.errors import OptionError
 from nsqtw.options.matching import Tables
 from nsqtw.options.policies import Source, TopicPolicy
-from nsqtw.options.tables import TOPIC_KEY, head_of, policy_lines, read_table, table_text
+from nsqtw.options.tables import TOPIC_KEY, check_pattern, head_of, policy_lines, read_table, table_text
 from nsqtw.options.types import DURATION, SIZE
 
 DURABILITY_TEXTS = {
@@ -122,6 +122,7 @@ def _lines(rule: TopicRule) -> list[str]:
 
 def _rule(path: str, pattern: str, table: Any) -> TopicRule:
     where = f'config file {path}: [{TOPIC_KEY}."{pattern}"]'
+    check_pattern(where, pattern)
     policy = read_table(where, TopicPolicy, table, _KEYS)
     rule = {}
     for name, key in _KEYS.items():

@@ -24,7 +24,7 @@ from zope.interface.verify import verifyObject
 
 from nsqtw.core.segment import Segment, encode
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackend, IBackendQueue, IHeaderBackend
+from nsqtw.interfaces import IBackend, IBackendQueue, IDirectedQueue, IHeaderBackend
 from nsqtw.message_headers import encode_headers
 
 PUBLISHED_NS = 1_700_000_000_000_000_000
@@ -346,6 +346,27 @@ class HeaderContract(OfBackend):
         kept = [*segments, later] if self.persistent else [later]
         assert messages(found) == messages(kept)
         assert headers(found) == headers(kept)
+
+    def test_segments_for_one_channel_are_found(self, backend: IBackend, segments: list[Segment]) -> None:
+        """`IDirectedQueue` finds those that a read finds, from any place on, in any number of steps."""
+        queue = backend.queue("topic")
+        if not IDirectedQueue.providedBy(queue):
+            return
+        assert verifyObject(IDirectedQueue, queue)
+        assert queue.directed(0) == ([], queue.end)
+        for segment in segments:
+            assert backend.commit([(queue, [segment])], False) == {}
+        for start in (0, 71, 73, 76, 600, queue.end):
+            expected = {n: s.channel for s in segments if s.channel for n in range(max(start, s.first), s.end)}
+            found: dict[int, str] = {}
+            place = start
+            while place < queue.end:
+                runs, reached = queue.directed(place)
+                assert reached > place
+                found |= {n: channel for first, end, channel in runs for n in range(max(first, start), end)}
+                place = reached
+            assert found == expected
+            assert queue.directed(queue.end) == ([], queue.end)
 
     def test_trim_keeps_headers_and_channels(self, backend: IBackend, segments: list[Segment]) -> None:
         """What is left of a segment has those that it had."""

@@ -39,10 +39,33 @@ def test_it_is_refused_until_there_is_room(target: str) -> None:
 
 
 def test_mpub_is_accepted_as_a_whole_or_not_at_all() -> None:
-    web = bounded(max_bytes=100)
+    web = bounded(max_bytes=140)
+    assert web.post("/mpub?topic=t", b"1\n2").outcome == OK
     assert web.post("/mpub?topic=t", b"1\n2\n3").outcome == (429, "CHANNEL_FULL")
     assert web.post("/mpub?topic=t", b"1\n2").outcome == OK
-    assert web.core.topic().put_total == 2
+    assert web.core.topic().put_total == 4
+
+
+@pytest.mark.parametrize(
+    ("policy", "target", "body", "detail"),
+    [
+        ({"max_depth": 3}, "/mpub?topic=t", b"1\n2\n3\n4", "4 messages exceed the max_depth of channel c, which is 3"),
+        ({"max_depth": 1}, "/mpub?topic=t&ids=true&channel=c", b"1\n2", "2 messages exceed the max_depth of channel c"),
+        ({"max_bytes": 100}, "/pub?topic=t", b"x" * 67, "101 bytes exceed the max_bytes of channel c, which is 100"),
+        ({"max_bytes": 100}, "/pub?topic=t&id=" + "x" * 80, b"x", "120 bytes exceed the max_bytes of channel c"),
+    ],
+)
+def test_a_publish_that_never_fits_is_not_to_be_repeated(
+    policy: dict[str, int], target: str, body: bytes, detail: str
+) -> None:
+    web = bounded(**policy)
+    for _ in range(2):
+        reply = web.post(target, body)
+        assert reply.outcome == (413, "PUBLISH_TOO_BIG")
+        assert "retry-after" not in reply.headers
+        assert reply.headers["x-nsqtw-detail"].startswith(detail)
+        web.post("/pub?topic=t", b"1")
+    assert web.core.topic().rejected_count >= 2
 
 
 def test_the_connection_goes_on() -> None:

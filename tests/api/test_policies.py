@@ -182,7 +182,7 @@ def test_tables_that_contradict_each_other_are_named() -> None:
     web.post("/channel/create?topic=t&channel=c")
     (line,) = web.get(CHANNEL).json["unused"]
     assert line.startswith(
-        '[channel."*/c"] is not used, because it contradicts a table before it: priority and ordered_by'
+        '[channel."*/c"] is not used, because it contradicts [channel."t/*"]: priority and ordered_by'
     )
     assert web.get(CHANNEL).json["settings"]["max_depth"] == {"value": 5, "source": '[channel."t/*"]'}
     assert ("error", f"CHANNEL(c): {line}") in web.core.lines

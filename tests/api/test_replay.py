@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nsqtw.errors import BackendError
 from tests.http.broker_fixture import DONE, Web, request
 
 
@@ -164,6 +165,66 @@ def test_it_is_answered_when_it_is_saved() -> None:
     one.writer.is_held_back = False
     (reply,) = browser.read()
     assert reply.json["skipped"] == 1
+
+
+def test_messages_for_other_channels_are_not_counted() -> None:
+    one = web()
+    one.core.channel("other")
+    for target in ("/pub?topic=t&channel=other", "/pub?topic=t"):
+        for _ in range(5):
+            one.post(target, b"x")
+    assert len(consume(one)) == 5
+    path = "/v2/channel/seek?topic=t&channel=c&to=earliest"
+    assert [one.post(f"{path}{more}").json["replayed"] for more in ("&dry_run=true", "")] == [5, 5]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_it_is_answered_when_a_long_log_was_looked_through(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    monkeypatch.setattr("nsqtw.core.for_others._LOOKS", 1)
+    monkeypatch.setattr("nsqtw.core.log.SEGMENT_BYTES", 10)
+    one = web()
+    one.core.channel("other")
+    for _ in range(5):
+        one.post("/pub?topic=t&channel=other", b"x")
+        publish(one, b"x")
+    consume(one)
+    browser = one.connect()
+    browser.send(request("POST", "/v2/channel/seek?topic=t&channel=c&to=earliest"))
+    assert browser.read() == []
+    publish(one, b"more")
+
+    def fail(sequence: int) -> None:
+        raise BackendError("EIO")
+
+    if fails:
+        monkeypatch.setattr(one.core.topic().log, "directed", fail)
+    for _ in range(20):
+        one.core.now += 0.01
+        one.clock.advance(0.01)
+        one.turn()
+    (reply,) = browser.read()
+    if fails:
+        assert reply.outcome == (500, "INTERNAL_ERROR")
+    else:
+        assert (reply.json["replayed"], reply.json["depth"]) == (5, 6)
+
+
+def test_a_channel_that_is_deleted_while_a_long_log_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.core.for_others._LOOKS", 1)
+    monkeypatch.setattr("nsqtw.core.log.SEGMENT_BYTES", 10)
+    one = web()
+    for _ in range(5):
+        publish(one, b"x")
+    browser = one.connect()
+    browser.send(request("POST", "/v2/channel/seek?topic=t&channel=c&to=earliest"))
+    assert browser.read() == []
+    one.broker.delete_topic("t")
+    for _ in range(20):
+        one.core.now += 0.01
+        one.clock.advance(0.01)
+        one.turn()
+    (reply,) = browser.read()
+    assert reply.outcome == (404, "CHANNEL_NOT_FOUND")
 
 
 def test_a_channel_that_is_deleted_meanwhile() -> None:

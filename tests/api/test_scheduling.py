@@ -203,6 +203,37 @@ def test_before_its_release() -> None:
     assert one.core.topic().depth == 0
 
 
+def test_before_its_release_for_one_channel_alone() -> None:
+    one = web()
+    one.core.topic().pause()
+    message_id = publish(one)
+    reply = one.post(f"/v2/topic/cancel?topic=t&id={message_id}&channel=c")
+    assert reply.outcome == (409, "MESSAGE_NOT_RELEASED")
+    assert "cancel it without 'channel'" in reply.headers["x-nsqtw-detail"]
+    for_c = one.post("/pub?topic=t&channel=c&defer=60000&ids=true", b"x").json["ids"][0]
+    one.core.channel("d")
+    assert one.post(f"/v2/topic/cancel?topic=t&id={for_c}&channel=d").outcome == (404, "MESSAGE_NOT_DEFERRED")
+    reply = one.post(f"/v2/topic/cancel?topic=t&id={for_c}&channel=c")
+    assert reply.json == {"id": for_c, "released": False, "channels": []}
+    assert one.core.topic().depth == 1
+
+
+def test_with_two_ids() -> None:
+    reply = web().post("/v2/topic/cancel?topic=t&publisher_id=1&id=0123456789abcdef")
+    assert reply.headers["x-nsqtw-detail"] == "Only one of 'id' and 'publisher_id' can be given."
+
+
+def test_by_the_id_of_its_publisher_for_one_channel() -> None:
+    one = web()
+    one.core.topic().set_policy({"dedupe_window": 100.0})
+    target = "/pub?topic=t&defer=60000&ids=true&id=7"
+    for_all, for_c = (one.post(f"{target}{more}", b"x").json["ids"][0] for more in ("", "&channel=c"))
+    cancel = "/v2/topic/cancel?topic=t&publisher_id=7"
+    assert one.post(f"{cancel}&channel=c").json["id"] == for_c
+    assert one.post(f"{cancel}&channel=c").json["id"] == for_all, "the message for all channels"
+    assert one.post(cancel).outcome == (404, "MESSAGE_NOT_DEFERRED")
+
+
 def test_by_the_id_of_its_publisher() -> None:
     one = web()
     topic = one.core.topic()

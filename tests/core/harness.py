@@ -166,11 +166,16 @@ class BrokerHarness:
         return self.topic(topic).channel(name, self.now)
 
     def put(
-        self, *bodies: bytes, delay_ms: int = 0, topic: str = "t", headers: Sequence[bytes] | None = None
+        self,
+        *bodies: bytes,
+        delay_ms: int = 0,
+        topic: str = "t",
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
     ) -> list[Exception | None]:
         """Publish; the list gets the waiter's answer."""
         answers: list[Exception | None] = []
-        self.topic(topic).put(bodies, delay_ms, answers.append, headers)
+        self.topic(topic).put(bodies, delay_ms, answers.append, headers, channel)
         return answers
 
     def reader(self, channel: str = "c", topic: str = "t", **settings: Any) -> Reader:

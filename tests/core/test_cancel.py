@@ -29,13 +29,13 @@ class Scheduler(BrokerHarness):
         self.channel()
         self.save()
 
-    def put(self, *bodies: bytes, delay_ms: int = 0, topic: str = "t") -> list[Exception | None]:
+    def put(self, *bodies: bytes, delay_ms: int = 0, topic: str = "t", channel: str = "") -> list[Exception | None]:
         answers: list[Exception | None] = []
 
         def assigned(ids: list[int]) -> None:
             self.sequences.update({body: one & SEQUENCE_MASK for body, one in zip(bodies, ids, strict=True)})
 
-        self.topic(topic).put(bodies, delay_ms, answers.append, assigned=assigned)
+        self.topic(topic).put(bodies, delay_ms, answers.append, None, channel, assigned)
         return answers
 
     def defer(self, *bodies: bytes, seconds: float = 10.0) -> None:
@@ -223,14 +223,19 @@ class CancellingHistories(Histories):
         self.core.put = self._put  # type: ignore[method-assign]
 
     def _put(
-        self, *bodies: bytes, delay_ms: int = 0, topic: str = "t", headers: Sequence[bytes] | None = None
+        self,
+        *bodies: bytes,
+        delay_ms: int = 0,
+        topic: str = "t",
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
     ) -> list[Exception | None]:
         answers: list[Exception | None] = []
 
         def assigned(ids: list[int]) -> None:
             self.sequences.update({body: one & SEQUENCE_MASK for body, one in zip(bodies, ids, strict=True)})
 
-        self.core.topic(topic).put(bodies, delay_ms, answers.append, headers, assigned=assigned)
+        self.core.topic(topic).put(bodies, delay_ms, answers.append, headers, channel, assigned)
         return answers
 
     @precondition(lambda self: any(channel.messages for channel in self.model.channels.values()))

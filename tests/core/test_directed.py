@@ -273,16 +273,144 @@ def test_no_channel_is_made_while_that_cannot_be_read(monkeypatch: pytest.Monkey
     assert core.reader("a").bodies() == [b"1", b"2"]
 
 
-def test_a_seek_counts_them_until_it_has_passed_them(core: BrokerHarness) -> None:
+def kept(core: BrokerHarness) -> None:
     core.topic().reader.retention_policy.give((1e9, None), core.now)
-    put(core, b"1")
+
+
+def put_for_both(core: BrokerHarness) -> None:
+    """Three messages for channel a alone, of which one is deferred, and two for both."""
+    put(core, b"1", b"2")
+    put(core, b"deferred", delay_ms=1000)
+    core.put(b"3", b"4")
+    core.turn()
+
+
+@pytest.mark.parametrize("policy", [{}, {"priority": True}, {"ordered_by": "header:k"}])
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_seek_does_not_count_them(core: BrokerHarness, policy: dict[str, object], crashes: bool) -> None:
+    kept(core)
+    core.channel("b").set_policy(policy)
+    put_for_both(core)
+    first = core.topic().reader.kept_from
+    reader = core.reader("b")
+    reader.finish(*[message.id for message in reader.read()])
+    reader.leave()
+    core.save()
+    b = core.channel("b")
+    foretold = b.preview_seek(first)
+    assert foretold == b.seek(first) == (0, 2, 2)
+    put(core, b"5")
+    if crashes:
+        core.save()
+        core.crash()
+        b = core.channel("b")
+    assert (b.depth, b.deferred_count) == (2, 0)
+    assert (b.message_count == 4) is not crashes, "two of them twice"
+    b.set_policy({**policy, "max_depth": 3})
+    core.turn()
+    assert core.put(b"6") == []
+    core.turn()
+    assert core.reader("b", ready=1).bodies() == [b"3"]
+    assert b.depth == 2
+    assert core.reader("b").bodies() == [b"4", b"6"]
+    assert (b.depth, b.deferred_count) == (0, 0)
+
+
+def test_a_channel_that_starts_at_the_oldest_message_does_not_count_them(core: BrokerHarness) -> None:
+    kept(core)
+    put_for_both(core)
+    late = core.topic().channel("late", core.now, "earliest")
+    assert (late.depth, late.message_count) == (2, 2)
+
+
+def test_what_was_emptied_is_subtracted_once(core: BrokerHarness) -> None:
+    kept(core)
+    core.topic().pause()
+    put_for_both(core)
+    core.topic().empty()
+    core.topic().unpause(core.now)
+    put_for_both(core)
+    core.save()
+    assert core.channel("b").seek(core.topic().reader.kept_from).depth == 2
+    assert core.channel("a").preview_seek(core.topic().reader.kept_from).depth == 5
+
+
+@pytest.fixture
+def long_log(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> BrokerHarness:
+    """A part of the log that is looked through in a turn has two segments."""
+    monkeypatch.setattr("nsqtw.core.for_others._LOOKS", 1)
+    monkeypatch.setattr("nsqtw.core.log.SEGMENT_BYTES", 60)
+    kept(core)
+    for number in range(10):
+        put(core, b"a%d" % number)
+        core.put(b"%d" % number)
+        core.turn()
+    core.save()
+    return core
+
+
+@pytest.mark.parametrize("policy", [{}, {"priority": True}])
+@pytest.mark.parametrize("reads", [0, 3, 10])
+def test_a_long_log_is_looked_through_in_turns(long_log: BrokerHarness, policy: dict[str, object], reads: int) -> None:
+    core = long_log
+    late = core.topic().channel("late", core.now, "earliest")
+    late.set_policy(policy)
+    assert 10 < late.depth < 20
+    reader = core.reader("late", ready=reads)
+    core.now += 0.0001
+    assert len(reader.read()) == reads
+    for _ in range(20):
+        core.wait(0.01)
+    assert (late.depth, late.message_count) == (10 - reads, 10)
+    reader.channel.set_ready(reader.consumer, 100)
+    assert len(reader.read()) == 10 - reads
+    assert (late.depth, late.message_count) == (0, 10)
+
+
+def test_a_seek_forgets_what_is_looked_for_since_the_last_one(long_log: BrokerHarness) -> None:
+    core = long_log
+    late = core.topic().channel("late", core.now, "earliest")
+    late.seek(core.topic().released)
+    for _ in range(20):
+        core.wait(0.01)
+    assert late.depth == 0
+    core.put(b"new")
+    core.turn()
+    assert late.depth == 1
+
+
+def test_messages_are_counted_when_they_are_passed_if_the_log_cannot_be_read(
+    long_log: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = long_log
+    late = core.topic().channel("late", core.now, "earliest")
+    with monkeypatch.context() as failing:
+
+        def fail(sequence: int) -> None:
+            raise BackendError("EIO")
+
+        failing.setattr(core.topic().log, "directed", fail)
+        core.wait(1)
+    assert late.depth > 10
+    assert len(core.reader("late").read()) == 10
+    assert late.depth == 0
+
+
+def test_many_of_them_are_passed_in_several_turns(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsqtw.core.cursor._MAX_PASSED_AT_ONCE", 10)
+    core.put(b"1")
+    core.turn()
+    for _ in range(35):
+        put(core, b"x")
     core.put(b"2")
     core.turn()
-    first = core.topic().reader.kept_from
-    core.save()
-    assert core.channel("b").seek(first).depth == 2
+    cursor = core.channel("b").cursor
+    assert cursor is not None and cursor.next_span(core.now) is not None
+    cursor.advance(1)
+    for _ in range(1):
+        assert cursor.next_span(core.now) is None
+        assert core.channel("b").depth == 1
     assert core.reader("b").bodies() == [b"2"]
-    assert depths(core)["b"] == (0, 0)
 
 
 def test_a_channel_with_priorities_counts_them_once(core: BrokerHarness) -> None:

@@ -67,6 +67,8 @@ class ModelTopic:
     """What was released, in order: body -> when a replay may deliver it."""
     due: dict[bytes, float] = field(factory=dict)
     """The same of all that was published."""
+    only: dict[bytes, str] = field(factory=dict)
+    """The only channel that gets a message."""
 
     @property
     def is_awaiting_channels(self) -> bool:
@@ -77,14 +79,15 @@ class ModelTopic:
             return
         for body, delay in self.waiting.items():
             self.history[body] = self.due[body]
-            for channel in self.channels.values():
-                channel.messages[body] = ModelMessage(DEFERRED, due=now + delay) if delay else ModelMessage(READY)
+            for name, channel in self.channels.items():
+                if self.only.get(body, name) == name:
+                    channel.messages[body] = ModelMessage(DEFERRED, due=now + delay) if delay else ModelMessage(READY)
         self.waiting.clear()
 
-    def replay(self, bodies: list[bytes], now: float) -> dict[bytes, ModelMessage]:
-        """These messages as they are in a channel that was moved before them."""
-        due = {body: self.history[body] for body in bodies}
-        return {body: ModelMessage(REPLAYED if due[body] > now else READY, due=due[body]) for body in bodies}
+    def replay(self, bodies: list[bytes], name: str, now: float) -> dict[bytes, ModelMessage]:
+        """Those of these messages that a channel gets, as they are in it when it was moved before them."""
+        due = {body: self.history[body] for body in bodies if self.only.get(body, name) == name}
+        return {body: ModelMessage(REPLAYED if at > now else READY, due=at) for body, at in due.items()}
 
 
 class Found(NamedTuple):
@@ -106,6 +109,8 @@ class Histories(RuleBasedStateMachine):
         self.readers: dict[int, tuple[str, Reader, dict[bytes, Message]]] = {}
         self.serial = 0
         self.accepted = 0  # by this process
+        self.only: dict[bytes, str] = {}
+        """The only channel that gets a message, of all that were published."""
         self.headers: dict[bytes, bytes] = {}
         """The encoded headers that a message was published with, by its body."""
         self.got_headers: dict[tuple[Reader, bytes], bytes] = {}
@@ -140,18 +145,26 @@ class Histories(RuleBasedStateMachine):
     def publish_deferred(self, count: int, delay: float, headed: bool) -> None:
         self._publish(count, 0, delay, headed)
 
-    def _publish(self, count: int, size: int, delay: float, headed: bool) -> None:
+    @rule(count=st.integers(1, 3), delay=st.sampled_from([0.0, *DELAYS]), name=st.sampled_from(CHANNELS))
+    def publish_to_one_channel(self, count: int, delay: float, name: str) -> None:
+        if name in self.model.channels:
+            self._publish(count, 0, delay, False, name)
+
+    def _publish(self, count: int, size: int, delay: float, headed: bool, only: str = "") -> None:
         bodies = [b"%d:" % (self.serial + n) + b"x" * size for n in range(count)]
         self.serial += count
         headers = [encode_headers({"n": body.decode()}) if n % 3 else b"" for n, body in enumerate(bodies)]
         if headed:
             self.headers.update(zip(bodies, headers, strict=True))
-        answers = self.core.put(*bodies, delay_ms=int(delay * 1000), headers=headers if headed else None)
+        answers = self.core.put(*bodies, delay_ms=int(delay * 1000), headers=headers if headed else None, channel=only)
         self._step()
         assert answers == [None]
         if not self.core.options.keep_deferred and self.model.is_awaiting_channels and self._topic_memory_is_full():
             delay = 0.0
         self.accepted += count
+        if only:
+            self.only.update(dict.fromkeys(bodies, only))
+            self.model.only = self.only
         for body in bodies:
             self.model.waiting[body] = delay
             self.model.due[body] = self.core.now + delay if delay else 0.0
@@ -207,7 +220,7 @@ class Histories(RuleBasedStateMachine):
     def create_channel_at_earliest(self, name: str) -> None:
         if name not in self.model.channels:
             self.core.topic().channel(name, self.core.now, "earliest")
-            self.model.channels[name] = ModelChannel(messages=self._replayed(0))
+            self.model.channels[name] = ModelChannel(messages=self._replayed(0, name))
             self.model.release(self.core.now)
             self._save()
 
@@ -242,7 +255,7 @@ class Histories(RuleBasedStateMachine):
         foretold = channel.preview_seek(sequence)
         moved = channel.seek(sequence)
         assert moved == foretold
-        model.messages = kept | self._replayed(place)
+        model.messages = kept | self._replayed(place, name)
         for of, _, inbox in self.readers.values():
             if of == name:
                 for body in set(inbox) - set(kept):
@@ -250,8 +263,8 @@ class Histories(RuleBasedStateMachine):
         assert moved.replayed - moved.skipped == len(model.messages) - before
         self._save()
 
-    def _replayed(self, place: int) -> dict[bytes, ModelMessage]:
-        return self.model.replay(list(self.model.history)[place:], self.core.now)
+    def _replayed(self, place: int, name: str) -> dict[bytes, ModelMessage]:
+        return self.model.replay(list(self.model.history)[place:], name, self.core.now)
 
     def _sequences(self) -> dict[bytes, int]:
         """All that can be read of the log, which must be just what was released."""
@@ -499,6 +512,7 @@ class Histories(RuleBasedStateMachine):
         self.readers = {}
         self.accepted = 0
         self.model = deepcopy(self.saved)
+        self.model.only = self.only
         now = self.core.now
         keeps = self.core.options.keep_deferred
         for channel in self.model.channels.values():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from nsqtw.core.retention import Ages, Mark
 from nsqtw.core.segment import encode
+from nsqtw.message_headers import encode_headers
 from nsqtw.options.topics import Retention
 from tests.core.harness import BrokerHarness
 
@@ -24,10 +26,10 @@ def harness(**options: Any) -> BrokerHarness:
     return found
 
 
-def publish(harness: BrokerHarness, count: int, *, finish: bool = True) -> None:
+def publish(harness: BrokerHarness, count: int, *, finish: bool = True, headers: Sequence[bytes] | None = None) -> None:
     reader = harness.reader(ready=2500)
     for number in range(count):
-        harness.put(b"%0100d" % number)
+        harness.put(b"%0100d" % number, headers=headers)
         harness.turn()
         if finish:
             reader.finish(*(message.id for message in reader.read()))
@@ -66,6 +68,13 @@ def test_what_is_finished_is_kept_up_to_the_size() -> None:
     one.wait(1000 * HOUR)
     one.save()
     assert 10 <= kept(one) <= 11
+
+
+def test_headers_count_in_the_size() -> None:
+    one = harness(retention_bytes=10 * FRAME)
+    publish(one, 100, headers=[encode_headers({"h": "x" * (FRAME - 4)})])
+    one.save()
+    assert 5 <= kept(one) <= 6
 
 
 def test_with_both_limits_what_either_gives_up_goes() -> None:

@@ -55,6 +55,7 @@ OF_POLICIES = {
     "forget_policies": ("live", MIDST),
     "answer_policies_early": ("live", MIDST),
     "forget_ids": ("once", MIDST),
+    "forget_directed_ids": ("once-to-one", MIDST),
     "deliver_together": ("ordered", UNREAD),
     "forget_classes": ("urgent", MIDST),
     "forget_positions": ("urgent", SETTLED),

@@ -92,6 +92,19 @@ FORM = "must have a pattern of topics, one / and a pattern of channels"
             f"[channel.\"{'t' * 60}/b\"] topic '{'t' * 60}.dead' for dead letters has an invalid name: set"
             " dead_letter_topic to another one",
         ),
+        (
+            '[channel."o[/b"]',
+            "[channel.\"o[/b\"] the pattern o[ has a '[' without a ']', so it matches no name",
+        ),
+        (
+            '[channel."o[a]/b[!]"]',
+            "[channel.\"o[a]/b[!]\"] the pattern b[!] has a '[' without a ']', so it matches no name",
+        ),
+        ('[topic."a[]"]', "[topic.\"a[]\"] the pattern a[] has a '[' without a ']', so it matches no name"),
+        (
+            '[channel."a/b"]\nrequeue_delay = "1h"',
+            '[channel."a/b"] requeue_delay 1h0m0s is longer than max_requeue_delay 15m0s',
+        ),
         ("channel = 5", 'channel must be tables, such as [channel."orders.*/archive"]'),
         ('[channel."a/b"]\noverflow = 1979-05-27', '[channel."a/b"] overflow must be reject or drop_oldest'),
         ('[channel."a/b"]\nmax_depth = {a = 1}', '[channel."a/b"] max_depth must be a whole number'),
@@ -123,6 +136,7 @@ def test_what_is_printed_is_read_back(tmp_path: Path) -> None:
         ChannelRule('odd "name" \\ ü.*/\x7f', {"max_rate": 0.5, "priority": True, "dead_letter_topic": "late"}),
         ChannelRule("a/b", {"max_age": 90061.5, "max_bytes": 1 << 40, "overflow": "drop_oldest"}),
         ChannelRule("empty/*"),
+        ChannelRule("[a]b/[!]]c[]]"),
     )
     topics = (TopicRule("t", "fsync", policy={"message_ttl": 1.5}),)
     text = config_text(Options(topic_rules=topics, channel_rules=channels), {})

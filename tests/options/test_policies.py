@@ -101,12 +101,24 @@ def test_a_table_that_contradicts_one_before_it_is_left_out_as_a_whole() -> None
     ]
     found = resolve(ChannelPolicy, tables, {})
     assert changed_settings(found.policy) == {"priority": True, "max_rate": 3.0}
-    assert [line.partition(":")[0] for line in found.unused] == [
-        "two is not used, because it contradicts a table before it"
-    ]
+    assert [line.partition(":")[0] for line in found.unused] == ["two is not used, because it contradicts one"]
     with pytest.raises(InvalidPolicy, match="priority and ordered_by"):
         resolve(ChannelPolicy, tables, {"ordered_by": "header:k"})
     assert resolve(ChannelPolicy, tables, {"ordered_by": "header:k", "priority": False}).policy.ordered_by == "header:k"
+
+
+def test_only_the_table_is_named_that_contradicts_what_is_given() -> None:
+    tables = [Source("one", {"max_depth": 1}), Source("two", {"priority": True}), Source("three", {"max_rate": 3.0})]
+    with pytest.raises(InvalidPolicy, match=r"\(with the settings of two\)$"):
+        resolve(ChannelPolicy, tables, {"ordered_by": "header:k"})
+    with pytest.raises(InvalidPolicy, match=r"\(with the settings of one, two, three\)$"):
+        resolve(ChannelPolicy, tables, {"overflow": "drop_oldest"})
+
+
+def test_a_requeue_delay_is_not_longer_than_the_longest_one() -> None:
+    check_together(ChannelPolicy, {"requeue_delay": 900.0})
+    with pytest.raises(InvalidPolicy, match=r"^requeue_delay 1s is longer than max_requeue_delay 500ms$"):
+        check_together(ChannelPolicy, {"requeue_delay": 1.0, "max_requeue_delay": 0.5})
 
 
 @given(

@@ -20,13 +20,20 @@ def bounded(max_depth: int, **options: object) -> V2Harness:
 )
 @pytest.mark.parametrize("durability", ["os", "fsync"])
 def test_it_is_refused_and_the_connection_ends_as_for_a_full_disk(sent: bytes, verb: bytes, durability: str) -> None:
-    harness = bounded(1, durability=durability)
+    harness = bounded(2, durability=durability)
     client = harness.connect()
-    client.send(pub(b"first"))
+    client.send(mpub(b"first", b"second"))
     client.expect(OK)
     client.send(sent)
     client.expect(error(b"E_%s_FAILED %s %s" % (verb, verb, FULL)), END)
-    assert harness.broker.topics["t"].put_total == 1
+    assert harness.broker.topics["t"].put_total == 2
+
+
+def test_an_mpub_that_never_fits_is_told_so() -> None:
+    client = bounded(1).connect()
+    client.send(mpub(b"x", b"y"))
+    why = b"2 messages exceed the max_depth of channel c, which is 1"
+    client.expect(error(b"E_MPUB_FAILED MPUB failed " + why), END)
 
 
 def test_of_a_run_of_pubs_those_that_fit_are_accepted() -> None:

@@ -110,6 +110,22 @@ def test_a_full_channel_rejects_until_there_is_room(client: Client) -> None:
     assert confirmed(written) == [4] and bodies(written) == [b"z"]
 
 
+@pytest.mark.parametrize("delays", [None, [0, 1, 2]])
+def test_a_publish_that_never_fits_is_told_so(client: Client, delays: list[int] | None) -> None:
+    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_depth": 2})
+    refused = refusal(client.says(v3.publish(1, [b"x"] * 3, delays=delays)))
+    assert refused.endswith("PUB failed 3 messages exceed the max_depth of channel c, which is 2")
+    assert confirmed(client.says(v3.publish(2, [b"x"] * 2))) == [2]
+
+
+def test_headers_are_bytes_of_messages_with_different_delays(client: Client) -> None:
+    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_bytes": 200})
+    given = [{"k": "v" * 50}] * 3
+    refused = refusal(client.says(v3.publish(1, [b"x"] * 3, headers=given, delays=[0, 1, 2])))
+    assert refused.endswith("PUB failed 267 bytes exceed the max_bytes of channel c, which is 200")
+    assert confirmed(client.says(v3.publish(2, [b"x"] * 3, delays=[0, 1, 2]))) == [2]
+
+
 def test_a_draining_broker_rejects(client: Client) -> None:
     client.stage.broker.begin_drain()
     written = client.says(v3.publish(1, [b"x"]))

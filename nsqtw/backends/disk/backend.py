@@ -48,6 +48,7 @@ from nsqtw.interfaces import (
     ICountedQueue,
     IDamagedBackend,
     IDamagedQueue,
+    IDirectedQueue,
     IFreeingQueue,
     IHeaderBackend,
     IReleasingBackend,
@@ -286,6 +287,10 @@ class DiskQueue:
         """IBackendQueue API"""
         return self._reader.read(start, limit)
 
+    def directed(self, start: int) -> tuple[list[tuple[int, int, str]], int]:
+        """IDirectedQueue API"""
+        return self._reader.directed(start)
+
     def check(self, start: int, expected: int) -> bool:
         """ICountedQueue API"""
         try:
@@ -362,4 +367,4 @@ class DiskQueue:
 
 # Not by decorators: with one, mypyc does not make a native class.
 classImplements(DiskBackend, IBackend, IDamagedBackend, IHeaderBackend, IReleasingBackend)
-classImplements(DiskQueue, IBackendQueue, ICountedQueue, IDamagedQueue, IFreeingQueue, IStoppingQueue)
+classImplements(DiskQueue, IBackendQueue, ICountedQueue, IDamagedQueue, IDirectedQueue, IFreeingQueue, IStoppingQueue)

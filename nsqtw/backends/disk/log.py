@@ -133,13 +133,15 @@ class Log:
     def version(self) -> int:
         """The format version of the newest file, which a new one must not fall below. OSError."""
         last = self.log_files[-1] if self.log_files else None
-        if last is None:
-            return VERSION
-        if not last.version:
-            descriptor = self.descriptor(last)
+        return VERSION if last is None else self.version_of(last)
+
+    def version_of(self, file: LogFile) -> int:
+        """The format version of a file. OSError."""
+        if not file.version:
+            descriptor = self.descriptor(file)
             header = decode_header(descriptor.read(HEADER_BYTES, 0)) if descriptor is not None else None
-            last.version = HEADERS_VERSION if header is None else header.version
-        return last.version
+            file.version = HEADERS_VERSION if header is None else header.version
+        return file.version
 
     def close_last(self) -> LogFile | None:
         """Let the next commit open a new file. The last file, when nothing is appended to it any more."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from nsqtw.backends.disk.damage import examine, report
-from nsqtw.backends.disk.format import HEADER_BYTES, Entry, Head
+from nsqtw.backends.disk.format import HEADER_BYTES, HEADERS_VERSION, Entry, Head
 from nsqtw.backends.disk.log import Log, Snapshot
 from nsqtw.backends.disk.open_files import INDEX_BYTES, LogFile
 from nsqtw.backends.disk.scan import BLOCK_BYTES, Scan
@@ -25,6 +25,8 @@ MAX_PLACES: Final = 256
 """The number of remembered ends of reads; a channel that reads on needs one."""
 
 _LARGEST_BLOCK: Final = 1024 * 1024
+_HEADS: Final = 250
+"""Heads of records that `directed` looks at."""
 
 
 class RecordReader:
@@ -45,6 +47,42 @@ class RecordReader:
                     return segments
         except OSError as error:
             raise backend_error(error, f"read of topic {self._log.topic}") from error
+
+    def directed(self, start: int) -> tuple[list[tuple[int, int, str]], int]:
+        """See `IDirectedQueue.directed`. Files of version 2 are passed as a whole, and other records by their heads."""
+        segments: list[Segment] = []
+        try:
+            end = self._look(self._log.snapshot(), start, segments)
+        except OSError as error:
+            raise backend_error(error, f"read of topic {self._log.topic}") from error
+        return [(segment.first, segment.end, segment.channel) for segment in segments if segment.channel], end
+
+    def _look(self, snapshot: Snapshot, start: int, segments: list[Segment]) -> int:
+        """Add those to `segments` that `directed` finds, and some others. Returns the end of what was looked at."""
+        reached, heads = start, _HEADS
+        for number in range(snapshot.number_of(start), len(snapshot.log_files)):
+            file, below = snapshot.log_files[number], snapshot.below(number)
+            if self._log.version_of(file) < HEADERS_VERSION:
+                reached, heads = max(reached, below), heads - 1
+                continue
+            scan = self._scan(snapshot, number, reached, BLOCK_BYTES)
+            while scan is not None and scan.position < scan.size:
+                if not heads:
+                    self._remember(file, scan.entry_at())
+                    return max(reached, scan.above)
+                head = scan.head()
+                is_wanted = head is not None and head.is_directed and head.end > start
+                segment = scan.segment(head) if head is not None and is_wanted else None
+                if head is not None and (segment is not None or not is_wanted):
+                    segments += [] if segment is None else [segment]
+                    self._pass(file, scan, head)
+                elif not file.is_removed:
+                    self._pass_damage(file, scan, start, segments)
+                if file.is_removed:  # it was replaced meanwhile: look again
+                    return max(reached, scan.above)
+                heads -= 1
+            reached = max(reached, below)
+        return max(reached, snapshot.end)
 
     def _read(self, snapshot: Snapshot, start: int, limit: int, segments: list[Segment]) -> bool:
         """Fill `segments`. False when a file was replaced meanwhile, before anything was found: look again."""

@@ -3,8 +3,9 @@ Bounds of the backlog of a channel: `max_depth`, `max_bytes` and `max_age`.
 
 Theory of operation. The messages that wait count: unread ones, those that wait for another delivery, and deferred ones.
 Messages in flight do not. With `overflow = reject` a publish that would take a channel over a bound is refused when it
-is put, before it is stored (`TopicBounds.admit`). What was admitted and is not in the log yet counts, in batches: the
-publishes of a turn, and those of a commit that is on its way. Messages that a paused topic has not released count too.
+is put, before it is stored (`TopicBounds.admit`). One that is larger than the bound by itself gets an error of its own,
+because a repeat cannot help. What was admitted and is not in the log yet counts, in batches: the publishes of a turn,
+and those of a commit that is on its way. Messages that a paused topic has not released count too.
 
 With `drop_oldest` a channel drops messages after each release until it is within its bounds: first those that wait for
 another delivery, in the order of their turns, then unread ones, oldest first, then deferred ones, those first that are
@@ -12,12 +13,12 @@ due first. So what was published first goes first, and a deferred message goes w
 that is to be served in this turn drops at the start of the next one what its consumers did not take. The position moves
 ahead, and the next checkpoint trims the log. Much to be dropped is dropped in several turns.
 
-Messages are counted exactly. Bytes are those of frames, 34 for a message beside its body, and are not looked up when
-they are needed: `core.policy.sizes` knows about how many lie between two positions in the log, and a message with a
-pending row counts with the mean size. Age is that of the oldest message that waits and is not deferred, as in /stats.
-It is looked up by a timer: at the time when the oldest message reaches `max_age`, and every sixteenth of it, because
-messages in flight or deferred may be older and come back. An ephemeral channel has no bounds here: its queue in memory
-has one.
+Messages are counted exactly. Bytes are those of frames, 34 for a message beside its body, and of encoded headers. They
+are not looked up when they are needed: `core.policy.sizes` knows about how many lie between two positions in the log,
+and a message with a pending row counts with the mean size. Age is that of the oldest message that waits and is not
+deferred, as in /stats. It is looked up by a timer: at the time when the oldest message reaches `max_age`, and every
+sixteenth of it, because messages in flight or deferred may be older and come back. An ephemeral channel has no bounds
+here: its queue in memory has one.
 
 Performance: `admit` is called once per publish, `on_append` once per commit, both only for topics with bounds.
 """
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
@@ -33,7 +35,7 @@ from nsqtw.core.policy.sizes import Scan, Sizes
 from nsqtw.core.segment import BODY_AT, Segment, Span, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
-from nsqtw.errors import BackendError, Overflow
+from nsqtw.errors import BackendError, LargerThanBound, Overflow
 from nsqtw.interfaces import Waiter
 from nsqtw.options.policies import DROP_OLDEST, NO_CHANNEL_POLICY, ChannelPolicy
 
@@ -110,7 +112,7 @@ class BoundedChannel(Protocol):
 
 
 class _Batch:
-    """Publishes that were admitted and are not in the log."""
+    """Publishes that were admitted and are not in the log: messages, and their bytes."""
 
     __slots__ = ("count", "size")
 
@@ -141,19 +143,27 @@ class TopicBounds:
         self._channels.pop(name).close()
         return not self._channels
 
-    def admit(self, bodies: Sequence[bytes], waiter: Waiter, channel: str, *, is_first: bool) -> Waiter | None:
+    def admit(
+        self,
+        bodies: Sequence[bytes],
+        headers: Sequence[bytes] | None,
+        waiter: Waiter,
+        channel: str,
+        *,
+        is_first: bool,
+    ) -> Waiter | None:
         """
         Return the waiter of a publish, which must be called with its result; None when the publish is refused, and
         `waiter` was told. `is_first`: no other publish waits for the next commit.
         """
-        overflow = self.refusal(bodies, channel, is_first=is_first)
+        overflow = self.refusal(bodies, headers, channel, is_first=is_first)
         if overflow is not None:
             self._topic.rejected_count += 1
             waiter(overflow)
             return None
         batch = self._batches[-1]
         batch.count += len(bodies)
-        batch.size += _size_of(bodies)
+        batch.size += _size_of(bodies, headers)
 
         def answered(error: Exception | None) -> None:
             batch.count = batch.size = 0  # one result is that of the whole batch
@@ -161,14 +171,21 @@ class TopicBounds:
 
         return answered
 
-    def refusal(self, bodies: Sequence[bytes], channel: str, *, is_first: bool) -> Overflow | None:
+    def refusal(
+        self, bodies: Sequence[bytes], headers: Sequence[bytes] | None, channel: str, *, is_first: bool
+    ) -> Overflow | None:
         """Return why a publish is refused, or None. `is_first`: no other publish waits for the next commit."""
         if is_first or not self._batches:
             self._batches = [*filter(_is_under_way, self._batches), _Batch()]
-        count = len(bodies) + sum([batch.count for batch in self._batches])
-        size = _size_of(bodies) + sum([batch.size for batch in self._batches])
-        for bounds in self._channels.values():
-            if channel in ("", bounds.name) and (overflow := bounds.refusal(count, size)):
+        count, size = len(bodies), _size_of(bodies, headers)
+        count_before = sum([batch.count for batch in self._batches])
+        size_before = sum([batch.size for batch in self._batches])
+        concerned = [bounds for bounds in self._channels.values() if channel in ("", bounds.name)]
+        for bounds in concerned:
+            if larger := bounds.never_fits(count, size):
+                return larger
+        for bounds in concerned:
+            if overflow := bounds.refusal(count_before + count, size_before + size):
                 return overflow
         return None
 
@@ -222,6 +239,17 @@ class ChannelBounds(Timer):
         """The channel has no bounds any more, or is deleted."""
         self._topic.context.timers.cancel(self)
 
+    def never_fits(self, count: int, size: int) -> LargerThanBound | None:
+        """Return why a publish of `count` messages of `size` bytes would be refused even if nothing waited."""
+        policy = self._policy
+        if policy.overflow == DROP_OLDEST:
+            return None
+        if policy.max_depth and count > policy.max_depth:
+            return LargerThanBound(self.name, MAX_DEPTH, f"{count} messages", policy.max_depth)
+        if policy.max_bytes and size > policy.max_bytes:
+            return LargerThanBound(self.name, MAX_BYTES, f"{size} bytes", policy.max_bytes)
+        return None
+
     def refusal(self, count: int, size: int) -> Overflow | None:
         """Return why a publish is refused with which `count` messages of `size` bytes are not in the log yet."""
         policy, topic, cursor = self._policy, self._topic, self._cursor
@@ -241,7 +269,7 @@ class ChannelBounds(Timer):
         """These were appended to the log, or what it had is released."""
         if self._sizes is not None:
             for segment in segments:
-                size = len(segment.frames)
+                size = segment.size
                 self._sizes.add(segment.first, segment.end, size if self._counts(segment) else 0)
                 self._sizes.sample(segment.count, size)
             self._sizes.forget_below(self._cursor.next)
@@ -311,7 +339,7 @@ class ChannelBounds(Timer):
         if cursor.row_count and not self._sizes.message_size:
             rows = cursor.pending_rows(now, deferred=bool(cursor.deferred_count), limit=_SAMPLED_ROWS)
             for record in filter(None, [topic.log.find(row.sequence) for row in rows]):
-                self._sizes.sample(1, len(record[0].slice(record[1], record[1] + 1)))
+                self._sizes.sample(1, record[0].part(record[1], record[1] + 1).size)
         return None
 
     # -- age
@@ -419,9 +447,10 @@ class ChannelBounds(Timer):
         return bool(droppable.drop_deferred(rows))
 
 
-def _size_of(bodies: Sequence[bytes]) -> int:
+def _size_of(bodies: Sequence[bytes], headers: Sequence[bytes] | None) -> int:
     """Return the bytes of messages in the log."""
-    return sum(map(len, bodies)) + BODY_AT * len(bodies)
+    size = sum(map(len, bodies)) + BODY_AT * len(bodies)
+    return size if headers is None else size + sum(map(len, headers))
 
 
 def _is_under_way(batch: _Batch) -> bool:
@@ -433,4 +462,8 @@ def _messages_of(span: Span, size: int) -> int:
     if size <= 0:
         return 0
     segment, start, stop = span
-    return min(stop, bisect_left(segment.offsets, segment.offsets[start] + size, start, stop)) - start
+    if segment.headers is None:
+        return min(stop, bisect_left(segment.offsets, segment.offsets[start] + size, start, stop)) - start
+    offsets, headers = segment.offsets, segment.headers
+    ends = [*accumulate(offsets[index + 1] - offsets[index] + len(headers[index]) for index in range(start, stop))]
+    return min(stop - start, bisect_left(ends, size) + 1)

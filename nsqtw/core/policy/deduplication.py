@@ -10,12 +10,17 @@ commit as the first publish, and a commit succeeds or fails for all messages of 
 publish ever waits for another one's result. Ids become known when the topic accepts the messages: a refused publish
 leaves no id.
 
+An id belongs to the audience of its message: the topic, or the one channel that gets it. The same id for another
+channel, or for the topic, is another one: a message that is stored for one audience is no reason not to store one for
+another.
+
 An accepted id is in memory until the next checkpoint is saved (`_unsaved`, then `_saving`), and in positions.db from
 then on. A checkpoint with the end of the topic's log has the ids of all messages up to this end, and a start reads the
 messages beyond it (`core.recovery`): an id is known if and only if its message was stored. The broker's own messages
-have ids that mean nothing here: dead letters, and what is published for one channel.
+have ids that mean nothing here: dead letters, and those that a redrive puts back. Their reserved headers tell them.
 
-Ids are kept as hashes of 16 bytes. Times are milliseconds of the pending clock.
+Ids are kept as hashes of 16 bytes, keyed with the name of the channel if there is one. Times are milliseconds of the
+pending clock.
 """
 
 from __future__ import annotations
@@ -42,23 +47,26 @@ _ID: Final = ID.encode()
 _RESERVED: Final = RESERVED_PREFIX.encode()
 
 
-def hash_of(publisher_id: str) -> bytes:
-    """Return the hash under which an id is kept."""
-    return _hash_of(publisher_id.encode())
+def hash_of(publisher_id: str, channel: str = "") -> bytes:
+    """Return the hash under which an id is kept. `channel`: the only one that gets the message; "" for all."""
+    return _hash_of(publisher_id.encode(), channel.encode())
 
 
-def hash_in(headers: bytes) -> bytes | None:
-    """Return the hash of the id in the encoded headers of a message; None without one, and if the broker wrote them."""
+def hash_in(headers: bytes, key: bytes = b"") -> bytes | None:
+    """
+    Return the hash of the id in the encoded headers of a message; None without one, and if the broker wrote them. `key`
+    is the name of the only channel that gets the message.
+    """
     if _ID_FIELD not in headers:
         return None
     publisher_id = header_bytes(headers, _ID)
     if publisher_id is None or (_RESERVED in headers and _are_brokers(headers)):
         return None
-    return _hash_of(publisher_id)
+    return _hash_of(publisher_id, key)
 
 
-def _hash_of(publisher_id: bytes) -> bytes:
-    return blake2b(publisher_id, digest_size=HASH_BYTES).digest()
+def _hash_of(publisher_id: bytes, key: bytes) -> bytes:
+    return blake2b(publisher_id, digest_size=HASH_BYTES, key=key).digest()
 
 
 def _are_brokers(headers: bytes) -> bool:
@@ -132,9 +140,12 @@ class Deduplication:
             self._unsaved[found] = PublisherId(found, self._sealed_ms, self._sequences[place])
         self._sealed = {}
 
-    def sequence_of(self, publisher_id: str, now: float) -> int | None:
-        """Return the sequence of the message with this id; None when it is not known. BackendError."""
-        found = hash_of(publisher_id)
+    def sequence_of(self, publisher_id: str, now: float, channel: str = "") -> int | None:
+        """
+        Return the sequence of the message with this id, of one for `channel` only if that is given; None when it is not
+        known. BackendError.
+        """
+        found = hash_of(publisher_id, channel)
         place = self._known({found}, self._context.pending_clock.ms_at(now)).get(found)
         return None if place is None else ~place
 
@@ -159,10 +170,11 @@ class Deduplication:
         oldest_ms = self._context.pending_clock.ms_at(now) - self.window_ms
         for segment in segments:
             published_ms = self._clock_ms(segment.timestamp_ns)
-            if segment.headers is None or segment.channel or published_ms < oldest_ms:
+            if segment.headers is None or published_ms < oldest_ms:
                 continue
+            key = segment.channel.encode()
             for index, headers in enumerate(segment.headers):
-                found = hash_in(headers)
+                found = hash_in(headers, key)
                 if found is not None:
                     self._unsaved[found] = PublisherId(found, published_ms, segment.first + index)
         if len(self._unsaved) >= _RESTORED_IN_MEMORY:
@@ -188,9 +200,12 @@ class Deduplication:
 
 
 def _hashes_of(run: Run) -> list[bytes | None] | None:
-    """Return the hash of each message's id; None for a run in which ids mean nothing."""
+    """Return the hash of each message's id; None for a run without headers."""
     _, channel, _, headers = run
-    return None if headers is None or channel else [hash_in(of_message) for of_message in headers]
+    if headers is None:
+        return None
+    key = channel.encode()
+    return [hash_in(of_message, key) for of_message in headers]
 
 
 def _part_of(run: Run, keep: list[int]) -> Run:

@@ -120,7 +120,7 @@ class Scan:
         for segment in self._log.read(start, _BLOCK_BYTES):
             first = max(segment.first, start)
             if first < segment.end:
-                of_these = len(segment.slice(first - segment.first, segment.count))
+                of_these = segment.part(first - segment.first, segment.count).size
                 of_counted = of_these if self._counts(segment) else 0
                 sizes.add(first, segment.end, of_counted)
                 sizes.sample(segment.end - first, of_these)

@@ -116,7 +116,7 @@ def put_runs(
 ) -> None:
     """Put messages with different delays into their topic, all or none, in one commit."""
     if topic.bounds is not None:
-        overflow = topic.bounds.refusal(bodies, "", is_first=not topic.waiter_count)
+        overflow = topic.bounds.refusal(bodies, headers, "", is_first=not topic.waiter_count)
         if overflow is not None:
             topic.rejected_count += 1
             answer(overflow)

@@ -246,6 +246,56 @@ def test_damage_of_any_byte_never_gives_a_message_what_it_had_not(change: int, i
         at = begin + len(payload)
 
 
+def directed(path: DataPath) -> dict[int, str]:
+    found: dict[int, str] = {}
+    place = 0
+    while place < path.queue.end:
+        runs, place = path.queue.directed(place)
+        found |= {number: channel for first, end, channel in runs for number in range(first, end)}
+    return found
+
+
+def read_directed(path: DataPath) -> dict[int, str]:
+    """The same from what a read gives."""
+    return {n: s.channel for s in read_all(path.queue, 0) if s.channel for n in range(s.first, s.end)}
+
+
+@pytest.mark.parametrize("heads", [1, 2, 250])
+def test_what_is_for_one_channel_is_found_by_the_heads(
+    tmp_path: Path, heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In several files, after a start, and when some of it was trimmed."""
+    monkeypatch.setattr("nsqtw.backends.disk.reader._HEADS", heads)
+    path = DataPath(tmp_path, 2000)
+    path.commit_each(*[make_segment(number, 1, size=300) for number in range(20)])
+    for first in range(20, 200, 10):
+        channel = ("", "one", "two")[first // 10 % 3]
+        path.commit(make_segment_with_headers(first, 7, channel=channel), make_segment(first + 7, 2))
+    expected = read_directed(path)
+    assert len(expected) == 12 * 7
+    assert directed(path) == expected
+    path.reopen()
+    assert directed(path) == expected
+    path.queue.trim(150, iter([51, 53, 55, 80, 111]))
+    assert directed(path) == read_directed(path)
+    assert {51, 80, 111, 170} <= directed(path).keys()
+
+
+@pytest.mark.parametrize("damage", [flip, spoil])
+def test_what_is_for_one_channel_is_found_beside_damage(tmp_path: Path, damage: Callable[[Path, int], None]) -> None:
+    whole = DataPath(tmp_path / "whole", 900)
+    whole.commit_each(*SMALL, make_segment_with_headers(100, 1, size=2000), make_segment_with_headers(101, channel="d"))
+    whole.close()
+    log = whole.logs()[1]
+    for position in range(HEADER_BYTES, log.stat().st_size, 37):
+        directory = tmp_path / str(position)
+        shutil.copytree(whole.directory, directory)
+        damage(directory / "t" / log.name, position)
+        path = DataPath(directory, 900)
+        assert directed(path) == read_directed(path)
+        path.close()
+
+
 @pytest.mark.parametrize("damage", [flip, spoil])
 def test_a_repair_keeps_what_a_read_found(tmp_path: Path, damage: Callable[[Path, int], None]) -> None:
     """Some places of a file that is the last or is followed by another one."""

@@ -8,6 +8,7 @@ import pytest
 
 from nsqtw.core.segment import BODY_AT
 from nsqtw.errors import BackendError, InvalidPolicy, Overflow
+from nsqtw.message_headers import encode_headers
 from nsqtw.options.channels import ChannelRule
 from nsqtw.stats.document import document
 from tests.core.harness import BrokerHarness
@@ -141,6 +142,43 @@ def test_a_publish_beyond_max_bytes_is_refused() -> None:
     assert len(reader.read()) == 1
     assert refused(core, BODY) is None
     assert refused(core, b"") == MAX_BYTES
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_headers_are_bytes(restarts: bool) -> None:
+    headers = encode_headers({"h": "x" * (FRAME - BODY_AT - 1 - 4)})
+    core = bounded(max_bytes=10 * FRAME)
+    assert [refused(core, b"1", headers=[headers]) for _ in range(10)] == [None] * 10
+    if restarts:
+        core.save()
+        core.crash()
+        core.channel().set_policy({"max_bytes": 10 * FRAME})
+        core.turn()
+    assert refused(core, b"") == MAX_BYTES
+    assert len(core.reader(ready=1).read()) == 1
+    assert refused(core, b"1", headers=[headers]) is None
+    assert refused(core, b"") == MAX_BYTES
+
+
+def test_as_many_messages_with_headers_are_dropped_as_have_the_bytes() -> None:
+    sizes = [100, 300, 50, 150, 400]
+    core = dropping(max_bytes=620)
+    headers = [encode_headers({"h": "x" * (size - BODY_AT - 1 - 4)}) for size in sizes]
+    core.put(*[b"%d" % number for number in range(5)], headers=headers)
+    core.turn()
+    assert (core.channel().depth, core.channel().dropped_count) == (3, 2)
+    assert waiting(core) == [b"2", b"3", b"4"]
+
+
+def test_a_publish_that_is_larger_than_a_bound_is_told_that() -> None:
+    core = bounded(max_depth=3, max_bytes=10 * FRAME)
+    core.put(b"1")
+    assert refused(core, b"1", b"2", b"3", b"4") == "4 messages exceed the max_depth of channel c, which is 3"
+    assert refused(core, b"x" * 10 * FRAME) == "1034 bytes exceed the max_bytes of channel c, which is 1000"
+    assert refused(core, b"1", b"2", b"3") == MAX_DEPTH, "this one fits later"
+    assert core.topic().rejected_count == 3
+    core.channel().set_policy({"max_depth": 3, "overflow": "drop_oldest"})
+    assert refused(core, b"1", b"2", b"3", b"4") is None
 
 
 def test_bytes_of_deferred_messages_and_after_a_restart() -> None:

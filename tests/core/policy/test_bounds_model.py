@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nsqtw.core.segment import BODY_AT
-from nsqtw.errors import Overflow
+from nsqtw.errors import LargerThanBound, Overflow
 from tests.core.harness import BrokerHarness, Message
 
 SIZE = 100
@@ -78,7 +78,8 @@ class Bounds(RuleBasedStateMachine):
             bodies = [_body(number) for number in numbers]
             answers = self.core.put(*bodies, delay_ms=int(1000 * LONG) if is_deferred else 0)
             if self.limit and not self.drops and waiting + count > self.limit:
-                assert [type(answer) for answer in answers] == [Overflow]
+                (answer,) = answers
+                assert isinstance(answer, LargerThanBound if count > self.limit else Overflow)
                 continue
             waiting += count
             for number, body in zip(numbers, bodies, strict=True):

@@ -313,9 +313,50 @@ def test_what_the_broker_publishes_itself_is_never_a_repeat(harness: Deduplicati
     answers: list[Exception | None] = []
     dead = encode_headers({"id": "1", "nsq-reason": "attempts"}, may_be_reserved=True)
     harness.topic().put([b"dead"], 0, answers.append, [dead])
-    harness.topic().put([b"again"], 0, answers.append, [encode_headers({"id": "1"})], "c")
+    again = encode_headers({"id": "1", "nsq-redrive-id": "0" * 16}, may_be_reserved=True)
+    for _ in range(2):
+        harness.topic().put([b"again"], 0, answers.append, [again], "c")
     harness.turn()
     assert harness.repeats() == 0
+    harness.crash()
+    harness.publish(("1", b"b"), channel="c")
+    harness.turn()
+    assert harness.repeats() == 0
+
+
+def test_a_message_for_one_channel_repeats_those_for_this_channel_only(harness: DeduplicatingHarness) -> None:
+    told: list[Any] = []
+    for channel in ("c", "d"):
+        harness.channel(channel)
+    harness.save()
+
+    def publish_to_each() -> None:
+        for body, channel in ((b"to all", ""), (b"to c", "c"), (b"to d", "d")):
+            harness.publish(("1", body), channel=channel, assigned=told.append)
+            harness.turn()
+
+    publish_to_each()
+    for how in ("again", "saved", "killed", "saved and killed"):
+        if "saved" in how:
+            harness.save()
+        if "killed" in how:
+            harness.crash()
+        publish_to_each()
+        harness.publish(("1", b"x"), ("1", b"x"), channel="c")
+        harness.turn()
+    assert told == told[:3] * 5, "a repeat has the id of the first message"
+    assert len({str(one) for one in told}) == 3
+    assert harness.reader("c").bodies() == [b"to all", b"to c"]
+    assert harness.reader("d").bodies() == [b"to all", b"to d"]
+
+
+def test_repeats_for_one_channel_in_a_turn_with_others(harness: DeduplicatingHarness) -> None:
+    harness.channel()
+    harness.publish(("1", b"a"), ("2", b"b"), ("1", b"x"), channel="c")
+    harness.publish(("1", b"for all"))
+    harness.publish(("2", b"x"), ("3", b"c"), channel="c")
+    assert harness.reader().bodies() == [b"a", b"b", b"for all", b"c"]
+    assert harness.repeats() == 2
 
 
 def test_an_ephemeral_topic_keeps_no_ids(harness: DeduplicatingHarness) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nsqtw.core.policy.dead_letters import RETRY_SECONDS
 from nsqtw.core.policy.redrive import RUNNING, Redrive
 from nsqtw.errors import Overflow
@@ -135,6 +137,26 @@ def test_a_repeat_is_refused_while_a_channel_is_full() -> None:
     answers = core.publish(("one", b"1"))
     core.turn()
     assert [type(error) for error in answers] == [Overflow]
+
+
+@pytest.mark.parametrize(("overflow", "left"), [("reject", 5), ("drop_oldest", 2)])
+def test_a_seek_back_brings_no_more_than_a_bound_allows(overflow: str, left: int) -> None:
+    core = BrokerHarness(retention_time=3600.0)
+    reader = core.reader()
+    for number in range(5):
+        core.put(b"%d" % number)
+    reader.finish(*[message.id for message in reader.read()])
+    reader.leave()
+    core.save()
+    channel = core.channel()
+    channel.set_policy({"max_depth": 2, "overflow": overflow})
+    core.turn()
+    assert channel.seek(core.topic().reader.kept_from).replayed == 5
+    core.wait(0.1)
+    assert channel.depth == left
+    answers = core.put(b"5")
+    core.turn()
+    assert [type(error) for error in answers] == [Overflow if overflow == "reject" else type(None)]
 
 
 def test_an_expired_message_is_known_by_its_id() -> None:

@@ -58,12 +58,12 @@ class Directed(Row):
         return super().drainers()
 
     def may_be_missing(self, body: bytes, channel: Channel) -> bool:
-        return super().may_be_missing(body, channel) or _only(body) not in ("", channel.name)
+        return super().may_be_missing(body, channel) or only_channel(body) not in ("", channel.name)
 
     def broken(self) -> Iterator[str]:
         times: Counter[tuple[Channel, bytes, int, int]] = Counter()
         for _, event in self.notes.all(Delivered):
-            if _only(event.body) not in ("", event.channel.name):
+            if only_channel(event.body) not in ("", event.channel.name):
                 yield f"directed: {shown(event.body)} is in {event.channel}, too"
             times[event.channel, event.id, event.attempts, event.life] += 1
         for (channel, message_id, attempts, life), count in times.items():
@@ -72,6 +72,6 @@ class Directed(Row):
                 yield f"directed: {what} in life {life}"
 
 
-def _only(body: bytes) -> str:
+def only_channel(body: bytes) -> str:
     """The channel that a message is for; "" for all."""
     return body.rpartition(b".")[2].decode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -28,6 +28,7 @@ from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.core.policy.sizes import Sizes
+from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Assigned, Waiter
 from nsqtw.options.policies import ChannelPolicy
@@ -105,9 +106,15 @@ def store_refused() -> None:
     admit = TopicBounds.admit
 
     def wrong(
-        self: TopicBounds, bodies: Sequence[bytes], waiter: Waiter, channel: str, *, is_first: bool
+        self: TopicBounds,
+        bodies: Sequence[bytes],
+        headers: Sequence[bytes] | None,
+        waiter: Waiter,
+        channel: str,
+        *,
+        is_first: bool,
     ) -> Waiter | None:
-        return admit(self, bodies, waiter, channel, is_first=is_first) or (lambda error: None)
+        return admit(self, bodies, headers, waiter, channel, is_first=is_first) or (lambda error: None)
 
     TopicBounds.admit = wrong
 
@@ -205,6 +212,16 @@ def forget_ids() -> None:
     Deduplication.restore = lambda self, segments, now: None
 
 
+def forget_directed_ids() -> None:
+    """The same of those of messages for one channel."""
+    restore = Deduplication.restore
+
+    def wrong(self: Deduplication, segments: Iterable[Segment], now: float) -> None:
+        restore(self, [segment for segment in segments if not segment.channel], now)
+
+    Deduplication.restore = wrong
+
+
 def deliver_together() -> None:
     """The messages of a key are delivered as others are."""
     OrderedPosition._divide = lambda self, span, room: LogChoice(span, span.stop, (None,) * span.segment.count)
@@ -277,6 +294,7 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         forget_policies,
         answer_policies_early,
         forget_ids,
+        forget_directed_ids,
         deliver_together,
         forget_classes,
         forget_positions,

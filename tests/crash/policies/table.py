@@ -11,7 +11,7 @@ from tests.crash.history import Channel
 from tests.crash.policies.age import Aging
 from tests.crash.policies.bounds import Dropping, Heavy, Rejecting
 from tests.crash.policies.dead_letters import DeadLetters, ExpiredLetters
-from tests.crash.policies.deduplication import Deduplication
+from tests.crash.policies.deduplication import Deduplication, DirectedDeduplication
 from tests.crash.policies.delay import Delay
 from tests.crash.policies.directed import Directed
 from tests.crash.policies.expiry import Expiry
@@ -29,7 +29,7 @@ ROWS: dict[str, type[Row]] = {
     row.name: row
     for row in (
         *(Headers, Directed, DeadLetters, ExpiredLetters, Expiry, Rejecting, Heavy, Dropping, Aging),
-        *(Rate, Delay, Deduplication, Order, Priority, Schedule, Live),
+        *(Rate, Delay, Deduplication, DirectedDeduplication, Order, Priority, Schedule, Live),
     )
 }
 AT_ONCE = 3

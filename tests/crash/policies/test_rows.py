@@ -104,6 +104,24 @@ BOTH = ("one", "two")
             ],
             ["deduplication"],
         ),
+        (
+            "once-to-one",
+            [
+                *stored("once-to-one", b"1.one", id="a"),
+                *stored("once-to-one", b"1.two", id="a"),
+                *consumed("once-to-one", b"1.one", channel="one", id="a"),
+            ],
+            ["lost"],
+        ),
+        (
+            "once-to-one",
+            [
+                *stored("once-to-one", b"1.one", id="a"),
+                *consumed("once-to-one", b"1.one", channel="one", id="a"),
+                delivered("once-to-one", b"1.one", channel="one", message_id=b"other", id="a"),
+            ],
+            ["deduplication"],
+        ),
         ("urgent", stored("urgent", A, priority="low"), ["lost"]),
     ],
 )
