@@ -326,7 +326,7 @@ def test_a_drain_leaves_them_in_the_channel(core: Core) -> None:
     assert dead(core) == [b"1"]
 
 
-@pytest.mark.parametrize("bound", [{"max_depth": 2}, {"max_bytes": 2 * 35}])
+@pytest.mark.parametrize("bound", [{"max_depth": 2}, {"max_bytes": 400}])
 def test_a_bound_of_the_dead_letter_channel_is_waited_for_in_parts(bound: dict[str, object]) -> None:
     core = Core()
     channel = core.follow(max_attempts=1)
