@@ -120,7 +120,8 @@ class CloseLast:
             self._file, self._size = last, size
             if not self.is_worthwhile:
                 return None
-            if (size - counted) * _GROWTH_SHARE > size and not (self._is_stopping or self._is_short()):
+            is_last_chance = self._is_stopping and self._bars_downgrade  # and the save before was synced for it
+            if (size - counted) * _GROWTH_SHARE > size and not (is_last_chance or self._is_short()):
                 self.needs_another_pass = True
                 return None
         closed = log.close_last()

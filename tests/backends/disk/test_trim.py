@@ -405,6 +405,16 @@ def test_the_last_file_is_freed_once_it_has_stopped_growing(tmp_path: Path) -> N
     assert path.reports == []
 
 
+def test_a_stop_frees_a_whole_log_with_the_next_save_only(tmp_path: Path) -> None:
+    """The save before this trim was not synced: a power loss could undo it, and not the removal of the file."""
+    path = grown(tmp_path)
+    assert not path.queue.begin_stop()
+    path.queue.trim(10, [])
+    assert path.queue.may_free_later and path.sequences() == list(range(10))
+    path.queue.trim(10, [])
+    assert path.names() == []
+
+
 def test_a_log_that_goes_on_growing_keeps_its_last_file(tmp_path: Path) -> None:
     """Files would be made and removed all the time. Once it grows slowly, one goes in a while."""
     path = grown(tmp_path)
