@@ -219,13 +219,12 @@ class Channel(PolicyChannel):
     def preview_seek(self, sequence: int) -> Moved:
         """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
-        self.ungroup()
         depth, rest = self.topic.reader.count(sequence, self.topic.released), 0
         if sequence < self.cursor.next:
             ready, deferred = self.cursor.waiting_below(sequence)
             depth += ready
             rest = deferred + sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed)
-            depth += sum(held < sequence for held in chain(self.leaving, self.withheld or ()))
+            depth += sum(held < sequence for held in chain(self.set_aside, self.leaving, self.withheld or ()))
         more = depth + rest - self.unfinished_count
         return Moved(max(0, -more), max(0, more), depth)
 
