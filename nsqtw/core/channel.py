@@ -233,13 +233,12 @@ class Channel(PolicyChannel):
     def preview_seek(self, sequence: int, others: ForOthers | None = None) -> Moved:
         """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
-        self.ungroup()
         depth, rest = self._count_unread(sequence, others or self._look_for_others(sequence)), 0
         if sequence < self.cursor.next:
             ready, deferred = self.cursor.waiting_below(sequence)
             depth += ready
             rest = deferred + sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed)
-            depth += sum(held < sequence for held in chain(self.leaving, self.withheld or ()))
+            depth += sum(held < sequence for held in chain(self.set_aside, self.leaving, self.withheld or ()))
         more = depth + rest - self.unfinished_count
         return Moved(max(0, -more), max(0, more), depth)
 

@@ -214,6 +214,25 @@ def test_each_message_may_have_its_delay(client: Client) -> None:
     assert names(client.says(v3.publish(2, [b"x", b"y", b"z"], delays=[1, 2]))) == ["REJECT"]
 
 
+def test_a_delay_is_as_long_as_the_client_says(client: Client) -> None:
+    client.says(v3.subscribe(9), v3.publish(1, [b"x"], delays=[1001]))
+    client.stage.now += 1.0005
+    assert bodies(client.hears()) == []
+    client.stage.now += 0.0005
+    assert bodies(client.hears()) == [b"x"]
+
+
+def test_delays_make_no_more_segments_than_a_turn_has_time_for(client: Client) -> None:
+    client.stage.options.max_body_size = 100_000
+    client = Client(client.stage)
+    delays = [number % 2 for number in range(4096)]
+    (rejected,) = client.says(v3.publish(1, [b"x"] * 4097, delays=[*delays, 0]))
+    text = "E_INVALID DPUB has 4097 runs of equal delays, at most 4096 are allowed"
+    assert error_of(rejected.payload)[0] == text
+    assert not client.stage.stored()
+    assert confirmed(client.says(v3.publish(2, [b"x"] * 4097, delays=[*delays, 1]))) == [2]
+
+
 def test_ranges_and_sets_are_finished_in_one_frame(client: Client) -> None:
     client.says(v3.publish(1, [b"%d" % number for number in range(10)]))
     found = deliveries(client, v3.subscribe(9))

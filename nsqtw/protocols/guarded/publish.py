@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from operator import ne
+from typing import TYPE_CHECKING, Final
 
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, HeadersRefused, InvalidHeaders
@@ -24,6 +25,9 @@ from nsqtw.protocols.session import PublishAnswer, SessionBroker
 
 if TYPE_CHECKING:
     from nsqtw.protocols.guarded.broker import ClientBroker
+
+MAX_DELAY_RUNS: Final = 4096
+"""Runs of messages with one delay that a publish may have: each is a segment of its own, which takes 10 us."""
 
 Headers = Mapping[str, str] | bytes
 """The headers of one message, as names and values or encoded."""
@@ -196,7 +200,10 @@ def checked_delays(delay: float, delays: Sequence[float] | None, count: int, lon
     for one in seconds:
         if not 0 <= one <= longest:
             raise ClientError("E_INVALID", f"DPUB timeout {one * 1000:.0f} out of range 0-{longest * 1000:.0f}")
-    return [int(one * 1000) for one in seconds]
+    delays_ms = [round(one * 1000) for one in seconds]
+    if len(delays_ms) > MAX_DELAY_RUNS and (runs := 1 + sum(map(ne, delays_ms, delays_ms[1:]))) > MAX_DELAY_RUNS:
+        raise ClientError("E_INVALID", f"DPUB has {runs} runs of equal delays, at most {MAX_DELAY_RUNS} are allowed")
+    return delays_ms
 
 
 def _encoded(headers: Headers) -> bytes:

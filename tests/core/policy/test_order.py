@@ -258,6 +258,17 @@ def test_a_seek_and_emptying_forget_what_waits(core: BrokerHarness) -> None:
     assert [*got(reader)] == ["a4"]
 
 
+def test_a_preview_of_a_seek_leaves_what_waits_where_it_is(core: BrokerHarness) -> None:
+    channel = ordered(core)
+    put(core, "a1", "a2", "b1", "a3")
+    reader = core.reader()
+    got(reader)
+    waiting = [*channel.set_aside]
+    moved = channel.preview_seek(waiting[1])
+    assert [*channel.set_aside] == waiting and len(waiting) == 2
+    assert channel.seek(waiting[1]) == moved
+
+
 def test_peek_shows_what_waits(core: BrokerHarness) -> None:
     channel = ordered(core)
     reader = core.reader()
