@@ -349,6 +349,7 @@ def long_log(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> BrokerHarn
     return core
 
 
+@pytest.mark.plain  # the size of a part is a constant of the core
 @pytest.mark.parametrize("policy", [{}, {"priority": True}])
 @pytest.mark.parametrize("reads", [0, 3, 10])
 def test_a_long_log_is_looked_through_in_turns(long_log: BrokerHarness, policy: dict[str, object], reads: int) -> None:
@@ -379,6 +380,7 @@ def test_a_seek_forgets_what_is_looked_for_since_the_last_one(long_log: BrokerHa
     assert late.depth == 1
 
 
+@pytest.mark.plain  # what breaks is a method of the core
 def test_messages_are_counted_when_they_are_passed_if_the_log_cannot_be_read(
     long_log: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ class Harness:
         message.has_responded = True
         self.events.append(f"FIN {message.body.decode()}")
 
-    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> None:
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool, reason: str) -> None:
         message.has_responded = True
         self.events.append(f"REQ {message.body.decode()} {delay}")
 

@@ -27,7 +27,6 @@ from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
-from nsqtw.core.policy.sizes import Sizes
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Assigned, Waiter
@@ -131,8 +130,8 @@ def drop_too_many() -> None:
 
 
 def forget_sizes() -> None:
-    """Messages that wait for another delivery have no bytes."""
-    Sizes.message_size = property(lambda self: 0.0)  # type: ignore[assignment]
+    """Messages that wait have no bytes."""
+    ChannelBounds._bytes = lambda self, sizes, stop: 0
 
 
 def keep_old() -> None:
