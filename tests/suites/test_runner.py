@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -73,7 +74,8 @@ def test_a_suite_that_does_not_pass_is_run_once_more(programs: Path) -> None:
     assert run(late, programs).is_good
 
 
-def test_our_nsqd_is_first_on_path(programs: Path) -> None:
+def test_our_nsqd_is_first_on_path(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.defpath)  # which has no nsqlookupd, wherever this runs
     said = run(suite("nsqd --tcp-address=:0; nsqlookupd", tests=0), programs).said
     assert "nsqd --tcp-address=:0\n" in said
     assert "nsqlookupd: not found" in said or "nsqlookupd: command not found" in said
