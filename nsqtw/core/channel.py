@@ -22,7 +22,7 @@ from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.channel_policy import PolicyChannel
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.for_others import ForOthers
-from nsqtw.core.in_flight import FIRST, Delivery
+from nsqtw.core.in_flight import FIRST, Delivery, delivered_sequence
 from nsqtw.core.policy.letter import REQUEUED, TIMED_OUT
 from nsqtw.core.segment import Segment, sequence_of
 from nsqtw.errors import BackendError, ChannelFull, Exiting
@@ -137,7 +137,7 @@ class Channel(PolicyChannel):
         found: list[int] = []
         for message_id, delivery in zip(ids, consumer.in_flight.take(ids), strict=True):
             if delivery is not None:
-                sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
+                sequence = delivered_sequence(message_id, delivery)
                 self.position.hold(sequence, delivery.attempts - 1)
                 found.append(sequence)
         self.withheld.update(dict.fromkeys(found))

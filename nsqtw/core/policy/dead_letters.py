@@ -29,10 +29,10 @@ from enum import Enum, auto
 from math import inf
 from typing import NamedTuple
 
-from nsqtw.core.in_flight import FIRST, Delivery
+from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.policy.letter import is_letter, letter_headers
 from nsqtw.core.position import Position
-from nsqtw.core.segment import BODY_AT, Segment, sequence_of
+from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, Exiting, NsqtwError, Overflow
@@ -181,7 +181,7 @@ class DeadLetters(Timer):
         """
         if not self.max_attempts or delivery.attempts < self.max_attempts:
             return False
-        sequence = sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
+        sequence = delivered_sequence(message_id, delivery)
         segment = delivery.segment
         record = None if segment is None else (segment, sequence - segment.first)
         self.add(Leaving(sequence, delivery.attempts, reason, record, due, detail))
