@@ -23,6 +23,7 @@ from tests import compiled, compiler
 
 VERSION = f"nsqtw-{nsqtw.__version__}"
 ARCHIVE, PLAIN = f"{VERSION}.tar.gz", f"{VERSION}-py3-none-any.whl"
+# They come with the system, not with pip. That a release without them is refused is tested below.
 needs_headers = pytest.mark.skipif(
     not compiler.has_headers(), reason="Python's headers are not installed (Debian: python3-dev)"
 )
