@@ -77,21 +77,7 @@ def finish_others() -> None:
 
 def redrive_to_all() -> None:
     """What is put back goes to all channels."""
-    put = Topic.put
-
-    def wrong(
-        self: Topic,
-        bodies: Sequence[bytes],
-        delay_ms: int,
-        waiter: Waiter,
-        headers: Sequence[bytes] | None = None,
-        channel: str = "",
-        assigned: Assigned | None = None,
-    ) -> None:
-        is_redriven = any(REDRIVES.encode() in encoded for encoded in headers or ())
-        put(self, bodies, delay_ms, waiter, headers, "" if is_redriven else channel, assigned)
-
-    Topic.put = wrong
+    _put_to_all(lambda headers: any(REDRIVES.encode() in encoded for encoded in headers or ()))
 
 
 def deliver_expired() -> None:
@@ -168,20 +154,7 @@ def drop_expired() -> None:
 
 def publish_to_all() -> None:
     """What is published for one channel goes to all."""
-    put = Topic.put
-
-    def wrong(
-        self: Topic,
-        bodies: Sequence[bytes],
-        delay_ms: int,
-        waiter: Waiter,
-        headers: Sequence[bytes] | None = None,
-        channel: str = "",
-        assigned: Assigned | None = None,
-    ) -> None:
-        put(self, bodies, delay_ms, waiter, headers, "", assigned)
-
-    Topic.put = wrong
+    _put_to_all(lambda headers: True)
 
 
 def release_to_all() -> None:
@@ -269,6 +242,24 @@ def confirm_unstored() -> None:
             self.published(self._reader.number, None)
 
     V3Session._publish, V3Session._publish_next = wrong, wrong_next
+
+
+def _put_to_all(is_for_all: Callable[[Sequence[bytes] | None], bool]) -> None:
+    """All channels get the messages for one channel whose headers are like this."""
+    put = Topic.put
+
+    def wrong(
+        self: Topic,
+        bodies: Sequence[bytes],
+        delay_ms: int,
+        waiter: Waiter,
+        headers: Sequence[bytes] | None = None,
+        channel: str = "",
+        assigned: Assigned | None = None,
+    ) -> None:
+        put(self, bodies, delay_ms, waiter, headers, "" if is_for_all(headers) else channel, assigned)
+
+    Topic.put = wrong
 
 
 SABOTAGES: dict[str, Callable[[], None]] = {
