@@ -35,6 +35,10 @@ Bytes that a read of the medium for one message takes from a consumer's allowanc
 can be anywhere in the log, and a read takes a millisecond or two.
 """
 
+MAX_VAIN_TURNS = 100
+"""Turns in which a channel may have messages for a consumer, give it none, and stay as it is."""
+_VAIN_SECONDS = 1.0
+
 
 class DeliveringChannel(ChannelBase):
     """A channel that delivers to its consumers."""
@@ -43,6 +47,9 @@ class DeliveringChannel(ChannelBase):
         super().__init__(topic, name, given_policy)
         self._turn = 0
         """Times that there were several ready consumers."""
+        self._vain_turns = 0
+        self._vain_state = (0, 0)
+        """How many of the last turns that delivered nothing found the same state, and which."""
 
     def serve(self, now: float) -> bool:
         """
@@ -83,10 +90,28 @@ class DeliveringChannel(ChannelBase):
         # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
         wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
         if available > 0:
-            return wanting and not self.position.is_being_saved
+            if not wanting or self.position.is_being_saved:
+                return False
+            if delivered or not self._is_in_vain(available, now):
+                return True
         if wanting:
             hungry[self] = None
         return False
+
+    def _is_in_vain(self, available: int, now: float) -> bool:
+        """Return whether this turn and many before it delivered nothing and changed nothing."""
+        state = (available, 0 if self.cursor is None else self.cursor.next)
+        if state != self._vain_state:
+            self._vain_turns, self._vain_state = 0, state
+        self._vain_turns += 1
+        if self._vain_turns < MAX_VAIN_TURNS:
+            return False
+        if self._vain_turns == MAX_VAIN_TURNS:
+            text = "CHANNEL({channel}): messages that are counted as ready cannot be delivered: {count}"
+            context, topic = self.topic.context, self.topic.name
+            context.log("error", text, topic=topic, channel=self.name, count=available)
+        self._schedule(now + _VAIN_SECONDS)
+        return True
 
     def _must_wait(self, now: float) -> bool:
         """Return whether nothing may be delivered now. When that may change, the channel wakes."""

@@ -170,15 +170,15 @@ class PendingStore:
 
     def defer_run(self, first: int, count: int, due_ms: int) -> None:
         """Messages that were never delivered are deferred."""
-        key = (due_ms, first)
-        if key <= self._border and count > self._page_rows and self._pages is not None:
+        if (due_ms, first) <= self._border and count > self._page_rows and self._pages is not None:
             self._move_border_back((due_ms, first - 1))
-        if key > self._border:
-            self._runs.add(due_ms, first, count)
-            self._runs_count += count
-            return
+        end = behind = first + count
+        if (due_ms, end - 1) > self._border:
+            behind = first if due_ms > self._border[0] else max(first, int(self._border[1]) + 1)
+            self._runs.add(due_ms, behind, end - behind)
+            self._runs_count += end - behind
         row = (0, due_ms)
-        for sequence in range(first, first + count):
+        for sequence in range(first, behind):
             self._changed[sequence] = False
             self._rows[sequence] = row
             heappush(self._soon, (due_ms, sequence))
@@ -273,8 +273,10 @@ class PendingStore:
         self._take_rows(page, border)
         heapify(self._soon)
         self._border = border
+        if border[0] > self._counted_ms:
+            self._due_out_count = 0  # as it is already, unless rows were lost on the medium: they are not looked for
         if border == _BEHIND_ALL:
-            self._out_count = self._due_out_count = 0  # as it is already, unless rows were lost on the medium
+            self._out_count = 0
             self._out_lowest = inf
         self._make_room()
         self._count_unsaved()

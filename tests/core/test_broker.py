@@ -413,6 +413,26 @@ def test_a_broken_consumer_does_not_keep_others_from_their_messages() -> None:
     assert ("critical", "CHANNEL(broken): serving it failed") in harness.lines
 
 
+def test_a_channel_that_counts_what_it_cannot_deliver_does_not_keep_the_broker_busy() -> None:
+    harness = BrokerHarness()
+    reader = harness.reader()
+    assert reader.channel.cursor is not None
+    rows = reader.channel.cursor._pending
+    rows._due_unsaved_count = 1
+    harness.put(b"a")
+    assert reader.bodies() == [b"a"]
+    error = ("error", "CHANNEL(c): messages that are counted as ready cannot be delivered: 1")
+    assert harness.lines.count(error) == 1
+    assert not harness.broker.serve(harness.now)
+    harness.wait(1.0)
+    assert harness.lines.count(error) == 1
+    harness.put(b"b")
+    assert reader.bodies() == [b"b"]
+    rows._due_unsaved_count = 0
+    harness.wait(1.0)
+    assert reader.channel in reader.channel.topic.hungry
+
+
 def test_a_broken_waiter_does_not_keep_others_from_their_answer() -> None:
     harness = BrokerHarness()
 

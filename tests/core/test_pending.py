@@ -18,6 +18,7 @@ from tests.core.harness import BrokerHarness, Reader
 
 HOUR_MS = 3_600_000
 PAGE_ROWS = 4
+FOR_EVER = 1e9
 
 
 def paged_harness(**options: Any) -> BrokerHarness:
@@ -330,6 +331,26 @@ def test_rows_that_are_lost_on_the_medium_are_not_waited_for() -> None:
     assert (harness.channel().depth, harness.channel().deferred_count) == (0, 0)
 
 
+def test_rows_that_are_lost_before_many_others_are_not_looked_for_again() -> None:
+    """What is behind them is too much for memory, so that the end of the rows is never reached."""
+    harness = paged_harness()
+    bodies = defer(harness, *range(1000, 41_000, 1000))
+    harness.save()
+    harness.crash()
+    (topic,) = harness.positions.saved.topics
+    harness.channel().pause()
+    harness.wait(15)
+    assert harness.channel().depth == 15
+    del topic.cursors[0].pending[10:15]
+    harness.channel().unpause()
+    reader = harness.reader()
+    assert drain(reader) == bodies[:10]
+    assert harness.channel().depth == 0
+    harness.wait(26)
+    assert drain(reader) == bodies[15:]
+    assert (harness.channel().depth, harness.channel().deferred_count) == (0, 0)
+
+
 def test_an_emptied_channel_reads_no_rows_of_before() -> None:
     harness = paged_harness()
     defer(harness, *range(1000, 31_000, 1000))
@@ -441,3 +462,25 @@ def test_rows_are_forgotten_and_their_messages_may_be_held_again() -> None:
     harness.crash()
     harness.wait(5)
     assert drain(harness.reader()) == [b"a"]
+
+
+def test_a_run_that_the_border_divides_is_counted_once() -> None:
+    """
+    After a seek a run begins before the border and ends behind it. The part behind it was in memory, and counted as
+    saved and due, too: then a channel with many deferred messages looked for it for ever.
+    """
+    harness = paged_harness(retention_time=FOR_EVER)
+    harness.put(*[b"run"] * PAGE_ROWS, delay_ms=5000)
+    harness.turn()
+    early, late = defer(harness, 1000, 1001), defer(harness, *range(60_000, 60_000 + 3 * PAGE_ROWS))
+    reader, channel = harness.reader(), harness.channel()
+    harness.save()
+    channel.seek(harness.topic().reader.kept_from)
+    harness.save()
+    channel.pause()
+    harness.wait(10)
+    assert (channel.depth, channel.deferred_count) == (2 + PAGE_ROWS, len(late))
+    channel.unpause()
+    assert drain(reader) == early + [b"run"] * PAGE_ROWS
+    harness.wait(60)
+    assert drain(reader) == late
