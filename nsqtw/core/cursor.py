@@ -263,16 +263,20 @@ class Cursor:
     def drop_requeued(self, count: int) -> list[int]:
         """
         Drop up to `count` messages that wait for another delivery, those first whose turn it is. Returns them.
-        BackendError.
+        BackendError, and none is dropped.
         """
         dropped: list[int] = []
-        while len(dropped) < count:
-            self._read_due()
-            if not self._requeued:  # or they are being saved
-                break
-            dropped.append(self._requeued.popleft()[1])
-            self.finish(dropped[-1])
-            self._count_dropped(1)
+        try:
+            while len(dropped) < count:
+                self._read_due()
+                if not self._requeued:  # or they are being saved
+                    break
+                dropped.append(self._requeued.popleft()[1])
+                self.finish(dropped[-1])
+                self._count_dropped(1)
+        except BackendError:
+            if not dropped:
+                raise
         return dropped
 
     def drop_these(self, sequences: set[int]) -> None:

@@ -36,6 +36,7 @@ from attrs import frozen
 from nsqtw.core.checkpoint import CursorState, PendingRow, PendingRun
 from nsqtw.core.due_order import DueOrder, Key, Run, below
 from nsqtw.core.positions import IPositions
+from nsqtw.errors import BackendError
 
 PAGE_ROWS = 1024
 """A page takes 1 to 3 ms to read."""
@@ -231,13 +232,18 @@ class PendingStore:
 
     def drop_soonest(self, count: int) -> list[int]:
         """
-        Remove up to `count` deferred rows, those first that are due first. Returns their sequences. BackendError.
+        Remove up to `count` deferred rows, those first that are due first. Returns their sequences. BackendError, and
+        none is removed.
         """
         dropped: list[int] = []
-        while len(dropped) < count and (self._soon or self.read_on()):
-            if self._soon:
-                dropped.append(heappop(self._soon)[1])
-                self.finish(dropped[-1])
+        try:
+            while len(dropped) < count and (self._soon or self.read_on()):
+                if self._soon:
+                    dropped.append(heappop(self._soon)[1])
+                    self.finish(dropped[-1])
+        except BackendError:
+            if not dropped:
+                raise
         return dropped
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from nsqtw.core.channel import Channel
 from nsqtw.core.peek import READY, peek_channel
 from nsqtw.core.policy.message_keys import HeaderKeys
-from nsqtw.errors import InvalidPolicy
+from nsqtw.errors import BackendError, InvalidPolicy
 from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Reader
 from tests.core.harness import messages as messages_in
@@ -409,6 +409,33 @@ def test_a_dropped_message_frees_its_key(core: BrokerHarness) -> None:
     channel.set_ready(reader.consumer, 9)
     assert [*got(reader)] == ["a5"]
     assert channel.dropped_count == 4
+
+
+@pytest.mark.parametrize("delay", [0.0, 5.0])
+def test_what_is_dropped_before_reading_the_rest_fails_frees_its_key(delay: float) -> None:
+    core = BrokerHarness(page_rows=2)
+    ordered(core)
+    reader = core.reader(ready=4)
+    put(core, "a1", "b1", "c1", "d1", "a2", "b2", "c2", "d2", "e1")
+    for message_id in got(reader).values():
+        assert reader.requeue(message_id, delay) is None
+    reader.channel.set_ready(reader.consumer, 0)
+    core.save()
+    core.crash()
+    reader = core.reader(ready=1)
+    channel = reader.channel
+    (first,) = got(reader).values()
+    core.positions.read_failure = BackendError("EIO")
+    drop = channel.droppable.drop_deferred if delay else channel.droppable.drop_requeued
+    dropped = len(drop(3))
+    assert 0 < dropped < 3
+    with pytest.raises(BackendError):
+        drop(3)
+    core.positions.read_failure = None
+    assert reader.finish(first) == []
+    channel.set_ready(reader.consumer, 9)
+    core.wait(1.0)
+    assert len(got(reader)) == (dropped if delay else 5)
 
 
 def test_what_is_too_old_frees_its_key() -> None:
