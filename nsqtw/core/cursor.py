@@ -332,9 +332,12 @@ class Cursor:
         """Deliver next what waits outside of the cursor."""
         self._requeued.extendleft([(self._reached, sequence) for sequence in reversed(sequences)])
 
-    def entered_rows(self) -> Iterator[PendingRow]:
-        """Return the pending rows that are not those of messages deferred by their publishers. BackendError."""
-        return (row for row in self._pending.rows() if row.attempts or not row.due_ms)
+    def entered_rows(self) -> Iterator[list[PendingRow]]:
+        """
+        Return the pending rows that are not those of messages deferred by their publishers, in pages: see
+        `PendingStore.pages`. BackendError.
+        """
+        return ([row for row in page if row.attempts or not row.due_ms] for page in self._pending.pages())
 
     def finish(self, sequence: int) -> None:
         if self._pending.finish(sequence):

@@ -100,6 +100,8 @@ class DeliveringChannel(ChannelBase):
 
     def _is_in_vain(self, available: int, now: float) -> bool:
         """Return whether this turn and many before it delivered nothing and changed nothing."""
+        if self.ordered is not None and not self.ordered.is_grouped:
+            return False  # that goes on from turn to turn
         state = (available, 0 if self.cursor is None else self.cursor.next)
         if state != self._vain_state:
             self._vain_turns, self._vain_state = 0, state

@@ -361,15 +361,14 @@ class PendingStore:
         rows.sort(key=_key)
         return [row for row in rows if (row.due_ms > now_ms) == deferred][:limit]
 
-    def rows(self) -> Iterator[PendingRow]:
+    def pages(self) -> Iterator[list[PendingRow]]:
         """
-        Return the rows in memory and in positions.db, in any order: not the unsaved ones of runs, which were never
-        delivered. BackendError.
+        Return the rows there are now, in memory and in positions.db, in any order: not the unsaved ones of runs, which
+        were never delivered. They come page by page, each read when it is asked for, which may be in later turns. What
+        is finished between two pages may come nevertheless. BackendError.
         """
-        in_memory = self._rows.keys() | self._in_checkpoint.keys() | self._changed.keys()
-        yield from [PendingRow(sequence, attempts, due_ms) for sequence, (attempts, due_ms) in self._rows.items()]
-        if self._pages is not None and self._out_count:
-            yield from self._some_out(in_memory, BEFORE_ALL, inf)
+        known = self._rows.keys() | self._in_checkpoint.keys() | self._changed.keys() if self._out_count else None
+        return self._pages_of([*self._rows.items()], known, self._border, self._forgotten_from)
 
     # -- saving
 
@@ -505,6 +504,21 @@ class PendingStore:
         self._due_unsaved_count = 0
         if self._border[0] <= now_ms and not self._runs_in_checkpoint:
             self._due_unsaved_count = self._runs.count_due(now_ms) + self._beyond.count_due(now_ms)
+
+    def _pages_of(
+        self, rows: list[tuple[int, tuple[int, int]]], known: set[int] | None, after: Key, stop: int | None
+    ) -> Iterator[list[PendingRow]]:
+        """
+        Iterate over pages of `rows` and, unless `known` is None, of saved rows behind `after`: those that are not known
+        and are under the sequence `stop`.
+        """
+        for start in range(0, len(rows), PAGE_ROWS):
+            yield [PendingRow(sequence, *row) for sequence, row in rows[start : start + PAGE_ROWS]]
+        if known is None or self._pages is None:
+            return
+        while page := self._pages.read(after, self._page_rows):
+            yield [row for row in page if row.sequence not in known and (stop is None or row.sequence < stop)]
+            after = _key(page[-1])
 
     def _some_out(self, excluded: set[int], after: Key, limit: float) -> Iterator[PendingRow]:
         """Rows that are only in positions.db."""

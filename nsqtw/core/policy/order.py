@@ -25,9 +25,10 @@ Deferred messages that are due stand before such heads, so they are set aside be
 hundred thousand of one key: a turn takes _MAX_TAKEN.
 
 Everything here is found again from what is in flight and from the pending rows (`_group`): after a start, a seek, and
-when the policy is switched on. Where several messages of a key were delivered, because there was no policy then, those
-in flight come first, and then the others of them: one that is requeued is not delivered while another is in flight. A
-deferred message that was due comes behind those that were set aside.
+when the policy is switched on. That may take several turns, in which nothing is delivered. Where several messages of a
+key were delivered, because there was no policy then, those in flight come first, and then the others of them: one that
+is requeued is not delivered while another is in flight. A deferred message that was due comes behind those that were
+set aside.
 
 Performance: called once per span and per run of FINs, with steps for each message that is set aside.
 """
@@ -44,16 +45,17 @@ from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.policy.choice import Choice, KeyedRun, LogChoice
 from nsqtw.core.policy.gathered import gather_each
 from nsqtw.core.policy.message_keys import Key, Keys, MessageKeys
+from nsqtw.core.policy.unfinished import PAGE_COST, UnfinishedMessages
 from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span
 from nsqtw.core.topic_log import TopicLog
 
-_IN_FLIGHT, _DELIVERED, _NEW = range(3)
-"""Unfinished messages of a key in the order in which they are delivered."""
 _MAX_GATHERED: Final = 1024
 """Ready messages that are sorted and gathered at once."""
 _MAX_TAKEN: Final = 1024
-"""Messages that are requeued, or were deferred and are due, and are taken in one turn: 10 us for each."""
+"""
+Messages that are requeued, or were deferred and are due, and are taken in one turn, or are grouped: 10 us for each.
+"""
 
 
 class OrderedPosition:
@@ -76,7 +78,10 @@ class OrderedPosition:
         self._keys = keys
         self._in_flight = in_flight
         self._withheld = withheld
-        self._is_grouped = False
+        self.is_grouped = False
+        """Whether all unfinished messages are known here. Before that nothing is delivered."""
+        self._unfinished: UnfinishedMessages | None = None
+        """Those that are still to be put in lines, while that goes on."""
         self._busy: set[Key | None] = set()
         """The keys that have a head."""
         self._lines: dict[Key | None, deque[int]] = {}
@@ -87,6 +92,7 @@ class OrderedPosition:
         self._extras: set[int] = set()
         """Messages in lines that are not set aside: in flight from before there was an order, or in the cursor."""
         self._extras_in_flight: set[int] = set()
+        """Those in flight; while messages are grouped, those to be grouped, too."""
         self._set_aside: dict[int, Key | None] = {}
         """What is here and not in the cursor, of the messages that are ready or wait for their key."""
         self._ready: dict[int, Key | None] = {}
@@ -168,6 +174,8 @@ class OrderedPosition:
         return self.cursor.release(segments, now)
 
     def next_span(self, now: float) -> Span | None:
+        if not self.is_grouped:
+            return None
         if self._ready:
             self._choose_ready()
         choice = self._last = self._from_ready or self._choose_from_log(now)
@@ -180,12 +188,12 @@ class OrderedPosition:
         self.end_run(self._take(count).sequences)
 
     def next_redelivery(self) -> Redelivery | None:
-        if not self._is_grouped:
-            self._group()
+        if not self.is_grouped and not self._group():
+            return None
         while True:
             while not self._ready_again:
                 ready_count = len(self._ready)
-                if not self._may_take or not self._take_requeued() or len(self._ready) > ready_count:
+                if self._may_take <= 0 or not self._take_requeued() or len(self._ready) > ready_count:
                     if self._ready:
                         self._choose_ready()  # here, where reads of the medium are counted
                     return None
@@ -215,6 +223,9 @@ class OrderedPosition:
     def end_each(self, sequences: Sequence[int]) -> None:
         """Messages are finished, in any order."""
         entered = self._entered
+        if self._unfinished is not None:
+            self._unfinished.end(sequences)
+            self._extras_in_flight.difference_update(sequences)
         if self._runs and not entered.keys() >= set(sequences):
             self._unfold()
         keys: list[Key | None] = []
@@ -416,7 +427,8 @@ class OrderedPosition:
         self._ready_again.clear()
         self._from_ready = self._from_log = self._last = None
         self._segment = self._segment_keys = None
-        self._is_grouped = False
+        self.is_grouped = False
+        self._unfinished = None
 
     def _wait(self, sequence: int, key: Key | None) -> None:
         line = self._lines.get(key)
@@ -527,24 +539,39 @@ class OrderedPosition:
         self._remove(sequence)
         self.cursor.finish(sequence)
 
-    def _group(self) -> None:
-        """Find out which messages are unfinished, and put them in the lines of their keys. BackendError."""
-        ranks = dict.fromkeys(self._in_flight(), _IN_FLIGHT)
-        withheld = self._withheld()
-        for row in self.cursor.entered_rows():
-            if row.sequence not in withheld:
-                ranks.setdefault(row.sequence, _DELIVERED if row.attempts else _NEW)
-        keys = {sequence: self._key_at(sequence) for sequence in sorted(ranks)}
-        self._forget()
-        for sequence in sorted(keys, key=lambda sequence: (ranks[sequence], sequence)):
-            key = self._entered[sequence] = keys[sequence]
-            if key is None:
+    def _group(self) -> bool:
+        """
+        Find out which messages are unfinished, and put them in the lines of their keys, as far as this turn has time
+        for it. Returns whether all are there. BackendError, and it starts from the begin.
+        """
+        unfinished = self._unfinished
+        if unfinished is None:
+            self._forget()
+            self._extras_in_flight.update(self._in_flight())
+            pages = self.cursor.entered_rows()
+            unfinished = UnfinishedMessages(self._extras_in_flight, pages, self._withheld())
+        self._unfinished = None
+        while self._may_take > 0:
+            if not unfinished.is_collected:
+                unfinished.collect()
+                self._may_take -= PAGE_COST
                 continue
-            if key not in self._busy:
-                self._busy.add(key)
-                continue
-            self._lines.setdefault(key, deque()).append(sequence)
+            sequence = unfinished.take()
+            if sequence is None:
+                self.is_grouped = True
+                return True
+            self._enter_unfinished(sequence)
+            self._may_take -= 1
+        self._unfinished = unfinished
+        return False
+
+    def _enter_unfinished(self, sequence: int) -> None:
+        """Put the next unfinished message in the line of its key; the first one is the head. BackendError."""
+        key = self._entered[sequence] = self._key_at(sequence)
+        if key is not None and key in self._busy:
+            self._wait(sequence, key)
             self._extras.add(sequence)
-            if ranks[sequence] == _IN_FLIGHT:
-                self._extras_in_flight.add(sequence)
-        self._is_grouped = True
+            return
+        self._extras_in_flight.discard(sequence)
+        if key is not None:
+            self._busy.add(key)

@@ -6,6 +6,7 @@ which order messages come. What it checks are the promises that hold under every
 
 * at most one message of a key is in flight in a channel with an order, and none that was not published is delivered,
 * no number is negative, and a message that was finished does not come again, unless a crash or a seek is to blame,
+* what counts as ready can be delivered, and a key that messages wait for has a head,
 * in the end every message was finished, dropped by a bound, expired, cancelled, or is a dead letter that comes; depth,
   deferred and in flight are 0 then.
 """
@@ -29,6 +30,7 @@ from nsqtw.message_headers import decode_headers, encode_headers
 from nsqtw.options.topics import TopicRule
 from tests.core.harness import BrokerHarness, Message, Reader, messages
 from tests.core.policy.harness import FailingCommits
+from tests.core.policy.invariants import check_position
 
 CHANNELS = ("a", "b")
 TOPICS = ("t", "t.dead")
@@ -322,8 +324,10 @@ class Together(RuleBasedStateMachine):
         self.core.turn()
         for channel in self._channels():
             assert min(channel.depth, channel.deferred_count, channel.in_flight_count, channel.topic.depth) >= 0
+            check_position(channel)
             if channel.ordered is not None:
                 self._check_order(channel, before[channel])
+        assert not any(level == "critical" or "counted as ready" in text for level, text in self.core.lines)
         for topic, channel_name, reader, inbox in self.readers.values():
             here = {message_id for message_id, _ in reader.consumer.in_flight.items()}
             for message_id in inbox.keys() - here:

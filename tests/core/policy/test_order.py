@@ -14,6 +14,7 @@ from nsqtw.errors import BackendError, InvalidPolicy
 from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Reader
 from tests.core.harness import messages as messages_in
+from tests.core.policy.invariants import check_position
 
 NAMES = ("a1", "b1", "a2", "c1", "b2", "d1")
 
@@ -409,6 +410,91 @@ def test_a_dropped_message_frees_its_key(core: BrokerHarness) -> None:
     channel.set_ready(reader.consumer, 9)
     assert [*got(reader)] == ["a5"]
     assert channel.dropped_count == 4
+
+
+def requeue_all(core: BrokerHarness, count: int) -> Reader:
+    """Publish messages of 100 keys, and requeue them all once. Their consumer gets no more."""
+    put(core, *[f"{chr(200 + number % 100)}{number}" for number in range(count)])
+    reader = core.reader(ready=count)
+    ids = got(reader).values()
+    assert len(ids) == count
+    reader.channel.set_ready(reader.consumer, 0)
+    for message_id in ids:
+        assert reader.requeue(message_id) is None
+    return reader
+
+
+def test_many_unfinished_messages_are_grouped_in_several_turns(
+    core: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred thousand took a turn of two seconds."""
+    looks, look_up = [0], HeaderKeys.of_message
+
+    def counted(*arguments: Any) -> Any:
+        looks[-1] += 1
+        return look_up(*arguments)
+
+    monkeypatch.setattr(HeaderKeys, "of_message", counted)
+    reader = requeue_all(core, 5000)
+    ordered(core)
+    reader.channel.set_ready(reader.consumer, 100)
+    while core.broker.serve(core.now):
+        assert reader.channel.in_flight_count == 0 or sum(looks) == 5000
+        looks.append(0)
+    assert sum(looks) == 5000
+    assert max(looks) <= 1024
+    assert [message.attempts for message in reader.read()] == [2] * 100
+    check_position(reader.channel)
+
+
+@pytest.mark.parametrize("page_rows", [100, 10_000])
+def test_messages_end_and_come_back_while_they_are_grouped(page_rows: int) -> None:
+    core = BrokerHarness(page_rows=page_rows)
+    requeue_all(core, 3000)
+    core.save()
+    core.crash()
+    reader = core.reader(ready=200)
+    in_flight, channel = got(reader), reader.channel
+    channel.set_ready(reader.consumer, 0)
+    ordered(core)
+    channel.set_ready(reader.consumer, 500)
+    assert core.broker.serve(core.now)
+    finished = [name for name in in_flight if int(name[1:]) % 3 == 0]
+    requeued = [name for name in in_flight if int(name[1:]) % 3 == 1]
+    assert reader.finish(*[in_flight[name] for name in finished]) == []
+    for name in requeued:
+        assert reader.requeue(in_flight[name]) is None
+    save = core.broker.checkpointer.begin(core.now)
+    core.positions.save(save.checkpoint)
+    core.broker.checkpointer.end(save, None)
+    dropped = channel.droppable.drop_requeued(30)
+    assert channel.ordered is not None and not channel.ordered.is_grouped and dropped
+    core.turn()
+    check_position(channel)
+    in_flight = {name: in_flight[name] for name in in_flight if int(name[1:]) % 3 == 2}
+    assert channel.in_flight_count == len(in_flight) + len(reader.frames)
+    assert reader.finish(*in_flight.values()) == []
+    received: list[str] = []
+    while batch := got(reader):
+        assert len({name[0] for name in batch}) == len(batch)
+        received += batch
+        assert reader.finish(*batch.values()) == []
+        check_position(channel)
+    assert len({*received}) == len(received) == 3000 - len(finished) - len(in_flight) - len(dropped)
+
+
+def test_a_failure_to_read_rows_has_messages_grouped_anew() -> None:
+    core = BrokerHarness(page_rows=2)
+    requeue_all(core, 10)
+    core.save()
+    core.crash()
+    ordered(core)
+    core.positions.read_failure = BackendError("EIO")
+    reader = core.reader()
+    assert got(reader) == {}
+    core.positions.read_failure = None
+    core.wait(1.0)
+    assert len(got(reader)) == 10
 
 
 @pytest.mark.parametrize("delay", [0.0, 5.0])
