@@ -1,9 +1,9 @@
 """
 Age of the oldest message that waits in a channel.
 
-A message waits when it could be delivered now: it is neither in flight nor deferred. Its publish time is in its frame,
-and for a backlog the frame is in the backend. So what was read is remembered: the oldest message of a channel that
-stands still is read once, however often its age is asked for.
+A message waits when it could be delivered now, or when an earlier one of its key is delivered: it is neither in flight
+nor deferred. Its publish time is in its frame, and for a backlog the frame is in the backend. So what was read is
+remembered: the oldest message of a channel that stands still is read once, however often its age is asked for.
 
 A channel whose next messages are all deferred is looked through for MAX_SEGMENTS segments, and then has no age.
 """
@@ -60,7 +60,7 @@ class Ages:
         """Return the timestamp of the oldest message. At most two of a channel are looked up and remembered."""
         known = self._known.pop(channel, {})
         times: _Times = {}
-        requeued = cursor.oldest_requeued()
+        requeued = min(channel.droppable.requeued_sequences(), default=None)
         if requeued is not None and (time := known.get(requeued) or self._look_up(channel, requeued, passes=False)):
             times[requeued] = time
         if cursor.has_unread and (time := known.get(cursor.next) or self._look_up(channel, cursor.next, passes=True)):

@@ -66,6 +66,23 @@ def test_a_deferred_message_waits_when_it_is_due(channel_name: str) -> None:
     assert age(harness, channel_name) == 11
 
 
+def test_a_message_waits_while_an_earlier_one_of_its_key_is_in_flight() -> None:
+    harness = BrokerHarness()
+    harness.channel().set_policy({"ordered_by": "json:key"})
+    reader = harness.reader()
+    published(harness, b'{"key": 1}')
+    harness.wait(1)
+    published(harness, b'{"key": 1}')
+    (first,) = reader.read()
+    harness.wait(4)
+    assert age(harness) == 4
+    published(harness, b'{"key": 1}')
+    assert age(harness) == 4
+    assert reader.finish(first.id) == []
+    assert len(reader.read()) == 1
+    assert age(harness) == 0
+
+
 def test_the_messages_of_a_backlog_are_read_once() -> None:
     harness = BrokerHarness()
     harness.channel()
