@@ -54,7 +54,7 @@ _MAX_GATHERED: Final = 1024
 """Ready messages that are sorted and gathered at once."""
 _MAX_TAKEN: Final = 1024
 """
-Messages that are requeued, or were deferred and are due, and are taken in one turn, or are grouped: 10 us for each.
+Messages that are requeued, or were deferred and are due, and are taken or grouped in one turn: 2 to 10 us for each.
 """
 
 
