@@ -8,8 +8,8 @@ Contract of storage backends, as tests. Run them like this, with pytest:
             return MyBackend(directory)
 
 `HeaderContract` is for those that provide `IHeaderBackend`, `DirectedContract` for those whose queues provide
-`IDirectedQueue`, `FailingCommitContract` for those that can be made to fail; `positions_contract` is for `IPositions`. For
-readable failures put `pytest.register_assert_rewrite("nsqtw.testing.contracts")` into a conftest.py.
+`IDirectedQueue`, `FailingCommitContract` for those that can be made to fail; `positions_contract` is for `IPositions`.
+For readable failures put `pytest.register_assert_rewrite("nsqtw.testing.contracts")` into a conftest.py.
 docs/how-to/plugins.md shows a backend with its tests.
 """
 

@@ -118,6 +118,12 @@ class Row(NamedTuple):
         assert trailer is not None and headers is not None, "the row was checked"
         return with_headers(self.first, self._count, self.delay, self.frames, headers, trailer.channel)
 
+    @property
+    def channel(self) -> str:
+        """The only channel that gets its messages; "" if all do, or that cannot be told."""
+        trailer = self._trailer()
+        return trailer.channel if trailer is not None else ""
+
     def bounds(self, low: int, high: int) -> tuple[int, int]:
         """The first and the last sequence of it; `low` and `high` for what cannot be told."""
         last = self.last if type(self.last) is int and low <= self.last <= high else max(low, high)

@@ -290,6 +290,7 @@ def test_rows_of_the_version_before_are_read(tmp_path: Path) -> None:
     backend.commit([(backend.queue("t"), [make_segment(0, 3), make_segment(3, 2)])], False)
     backend.close()
     with closing(sqlite3.connect(tmp_path / "messages.db", isolation_level=None)) as connection:
+        connection.execute("DROP INDEX directed")
         connection.execute("ALTER TABLE segment DROP COLUMN head")
         connection.execute("PRAGMA user_version = 1")
     assert whats(findings(tmp_path)) == ["no positions"]
