@@ -436,10 +436,10 @@ class SqliteQueue:
     def directed(self, start: int) -> tuple[list[tuple[int, int, str]], int]:
         """IDirectedQueue API. Reads the rows with a channel, by an index of their own, up to a damaged one."""
         runs: list[tuple[int, int, str]] = []
-        room = _LOOKED_AT_BYTES
+        room, end = _LOOKED_AT_BYTES, self.end  # the other thread may move it meanwhile
         with self._backend.reading() as connection:
             try:
-                for row in map(Row._make, connection.execute(_DIRECTED, (self.topic_id, start, self.end))):
+                for row in map(Row._make, connection.execute(_DIRECTED, (self.topic_id, start, end))):
                     if row.fault() or room <= 0:
                         return runs, runs[-1][1] if runs else start
                     segment = row.segment()
@@ -449,7 +449,7 @@ class SqliteQueue:
                 if not is_corrupt(error):
                     raise
                 return runs, runs[-1][1] if runs else start
-        return runs, max(start, self.end)
+        return runs, max(start, end)
 
     @property
     def may_free(self) -> bool:

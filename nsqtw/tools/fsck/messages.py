@@ -44,7 +44,7 @@ class MessagesCheck:
     has_headers: bool = False
     """Its version says that there are messages with headers."""
     is_foreign: bool = False
-    """It is no database: nothing can be read of it."""
+    """It is no database, or one of a newer version: nothing can be read of it."""
 
     @property
     def can_be_repaired(self) -> bool:
@@ -68,6 +68,7 @@ def check_messages(directory: str) -> MessagesCheck | None:
             problems = _problems(connection)
             _check_rows(check, salvage(connection))
         except BackendError as refusal:
+            check.is_foreign = True
             check.findings.append(Finding("newer format", check.path, f"{refusal}: a start fails"))
             return check
         except sqlite3.DatabaseError as error:
