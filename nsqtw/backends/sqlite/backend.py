@@ -441,15 +441,16 @@ class SqliteQueue:
             try:
                 for row in map(Row._make, connection.execute(_DIRECTED, (self.topic_id, start, end))):
                     if row.fault() or room <= 0:
-                        return runs, runs[-1][1] if runs else start
+                        break
                     segment = row.segment()
                     runs.append((segment.first, segment.end, segment.channel))
                     room -= len(segment.frames) + _ROW_COST
+                else:
+                    return runs, max(start, end)
             except sqlite3.DatabaseError as error:
                 if not is_corrupt(error):
                     raise
-                return runs, runs[-1][1] if runs else start
-        return runs, max(start, end)
+        return runs, runs[-1][1] if runs else start
 
     @property
     def may_free(self) -> bool:
