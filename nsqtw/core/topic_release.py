@@ -76,8 +76,8 @@ class ReleasingTopic(PolicyTopic):
 
     def forget_lost(self, first: int, end: int, only: str) -> None:
         """
-        Messages that were released at once are not in the log any more: no channel is to wait for them. `only` one
-        channel counts them, or with "" all do.
+        Messages that were released at once are not in the log any more: no channel is to wait for them. `only` is the
+        channel that they were for; "" if they were for all.
         """
         end = min(end, self.released)
         for channel in self.channels.values():

@@ -43,7 +43,7 @@ _HIGHEST_CRC = (1 << _CRC_BITS) - 1
 _WITH_HEADERS = 0x0F
 _DIRECTED = 0xF0
 LOWEST_DIRECTED_HEAD = _DIRECTED << _CRC_BITS
-"""What the heads of rows with a channel begin with."""
+"""The heads of rows with a channel are not below it, those of others are."""
 
 WRONG_FRAMES = "the checksum of the frames is wrong"
 UNKNOWN_CHANNEL = "the headers are damaged, and nothing tells the channel that gets the messages"

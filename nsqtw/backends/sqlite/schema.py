@@ -55,6 +55,7 @@ COMMIT;
 _ADD_DIRECTED = f"""
 CREATE INDEX IF NOT EXISTS directed ON segment (topic, last) WHERE head >= {LOWEST_DIRECTED_HEAD}
 """
+"""The rows with a channel, for `IDirectedQueue`. An older nsqtw does not mind the index."""
 _HAS_HEADERS = "SELECT EXISTS (SELECT 1 FROM segment INDEXED BY with_headers WHERE headers IS NOT NULL)"
 _INSERT = f"INSERT INTO segment ({COLUMNS.removeprefix('id, ')}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 

@@ -195,9 +195,9 @@ def _costs(damage: Damage) -> str:
         return "nothing, one flipped bit can be put right"
     if damage.in_head:
         return "these messages, at most"
-    kept = sum(segment.count for segment in damage.kept)
     if damage.channel is None:
         return "these messages, of one channel, and nothing tells which"
+    kept = sum(segment.count for segment in damage.kept)
     if not kept:
         return "these messages"
     bare = f", {damage.without_headers} without their headers" if damage.without_headers else ""
