@@ -335,9 +335,9 @@ class Cursor:
     def entered_rows(self) -> Iterator[list[PendingRow]]:
         """
         Return the pending rows that are not those of messages deferred by their publishers, in pages: see
-        `PendingStore.pages`. BackendError.
+        `PendingStore.row_pages`. BackendError.
         """
-        return ([row for row in page if row.attempts or not row.due_ms] for page in self._pending.pages())
+        return ([row for row in page if row.attempts or not row.due_ms] for page in self._pending.row_pages())
 
     def finish(self, sequence: int) -> None:
         if self._pending.finish(sequence):

@@ -361,7 +361,7 @@ class PendingStore:
         rows.sort(key=_key)
         return [row for row in rows if (row.due_ms > now_ms) == deferred][:limit]
 
-    def pages(self) -> Iterator[list[PendingRow]]:
+    def row_pages(self) -> Iterator[list[PendingRow]]:
         """
         Return the rows there are now, in memory and in positions.db, in any order: not the unsaved ones of runs, which
         were never delivered. They come page by page, each read when it is asked for, which may be in later turns. What

@@ -21,7 +21,7 @@ def check_position(channel: Channel) -> None:
     assert all(mark <= end for mark, _ in cursor._requeued)
     check_rows(cursor._pending)
     if channel.ordered is not None and channel.ordered.is_grouped:
-        held = {row.sequence for page in cursor._pending.pages() for row in page}
+        held = {row.sequence for page in cursor._pending.row_pages() for row in page}
         check_order(channel.ordered, held.union(channel.sequences_in_flight(), channel.leaving))
 
 
