@@ -427,7 +427,7 @@ def requeue_all(core: BrokerHarness, count: int) -> Reader:
 def test_many_unfinished_messages_are_grouped_in_several_turns(
     core: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred thousand took a turn of two seconds."""
+    """A hundred thousand took a turn of half a second."""
     looks, look_up = [0], HeaderKeys.of_message
 
     def counted(*arguments: Any) -> Any:
