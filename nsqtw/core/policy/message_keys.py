@@ -7,11 +7,12 @@ together: a header in a cache of encoded headers, a value in a body by parsing i
 A key in a body is the JSON text of its value: `"a"`, `7`, `true`. null, objects and arrays are no keys. Where the path
 has plain names only, most bodies are not parsed. A regular expression walks from string to string, past objects and
 arrays that it needs not look into, down to the value. If a name occurs several times in an object, the last one counts,
-as the parser has it. Of the two searches the short one ends at the value: it is right if each name of the path occurs
-only once, with its quotation marks, and is not written in another way; in a plain name only `\\u` could do that. Both
-are looked up in all bodies of a segment at once. The long one walks on to the end of the body, and needs no such
-condition. Where it finds nothing, too, the body is parsed. All three give the same key for valid JSON. A body that is
-no valid JSON may have a key, always the same, if it looks like JSON up to there.
+as the parser has it. So there are two searches. The long one walks on from the value to the end of the body. The short
+one ends at the value, or at the end of the object that it is in if the path has several steps. It is right if the names
+before that occur only once, with their quotation marks, and are not written in another way; in a plain name only `\\u`
+could do that. Both are looked up in all bodies of a segment at once. Where the long search finds nothing, too, the body
+is parsed. All three give the same key for valid JSON. A body that is no valid JSON may have a key, always the same, if
+it looks like JSON up to there.
 
 Performance: called once per segment, the inner functions once per message.
 """
@@ -38,7 +39,7 @@ _MAX_NESTED: Final = 4
 """Levels of objects and arrays that a search passes."""
 _SPACE: Final = rb"[ \t\n\r]*+"
 _STRING: Final = rb'"(?>[^"]*+(?<!\\)"|[^"\\]*+(?:\\.[^"\\]*+)*+")'
-_PLAIN_STRING: Final = rb'(?:"[^"\\]*+(?:\\[^u][^"\\]*+)*+"|%s(?!%s:))' % (_STRING, _SPACE)
+_PLAIN_STRING: Final = rb'(?>%s(?!%s:)|"[^"\\]*+(?:\\[^u][^"\\]*+)*+")' % (_STRING, _SPACE)
 """A string that is no name in which a character is written as its number."""
 _OUTSIDE: Final = rb'[^"\[\]{}]*+'
 """The text between two strings, objects and arrays."""
@@ -93,11 +94,14 @@ class BodyKeys:
     def __init__(self, path: tuple[str | int, ...]) -> None:
         self._path: tuple[Any, ...] = path
         names = [step for step in path if isinstance(step, str)]
-        self._names = [b'"%s"' % name.encode() for name in names]
+        self._unique = [b'"%s"' % step.encode() for step in path[:-1] or path if isinstance(step, str)]
+        """The names that the short search needs once in a body."""
         self._short: re.Pattern[bytes] | None = None
         self._long: re.Pattern[bytes] | None = None
         if all(map(_PLAIN_NAME.fullmatch, names)):
-            self._short, self._long = _search(path, is_long=False), _search(path, is_long=True)
+            nested = _nested(_MAX_NESTED)
+            self._short = re.compile(rb"(?s)" + _SPACE + _step(path, nested, walked=1 if len(path) > 1 else 0))
+            self._long = re.compile(rb"(?s)" + _SPACE + _step(path, nested, walked=len(path)) + rb"\Z")
 
     def of_segment(self, segment: Segment) -> Keys | None:
         """MessageKeys API"""
@@ -131,10 +135,10 @@ class BodyKeys:
         return self._parsed(body) if found is None else found[1]
 
     def _is_plain(self, text: bytes, count: int) -> bool:
-        """Return whether each name occurs so often, and no character is written as its number."""
+        """Return whether the names occur so often, and no character is written as its number."""
         if b"\\" in text and b"\\u" in text:  # one byte is looked for forty times as fast as two
             return False
-        return all([text.count(name) == count for name in self._names])
+        return all([text.count(name) == count for name in self._unique])
 
     def _parsed(self, body: bytes) -> Key | None:
         try:
@@ -165,27 +169,25 @@ def _nested(levels: int) -> bytes:
     return rb"[\[{](?:%s)*+[\]}]" % inner
 
 
-def _search(path: Sequence[str | int], *, is_long: bool) -> re.Pattern[bytes]:
-    """Return what matches a body up to the value at a path of plain names, or up to its end if `is_long`."""
-    end = rb"\Z" if is_long else b""
-    return re.compile(rb"(?s)" + _SPACE + _step(path, _nested(_MAX_NESTED), is_long=is_long) + end)
-
-
-def _step(path: Sequence[str | int], nested: bytes, *, is_long: bool) -> bytes:
-    """Return what matches the value at a path, and the rest of what it is in, if `is_long`. `nested`: what to pass."""
+def _step(path: Sequence[str | int], nested: bytes, walked: int) -> bytes:
+    """
+    Return what matches the value at a path of plain names, and what follows it, up to the end of the objects and arrays
+    of the last `walked` steps. `nested` matches an object or array that is not looked into.
+    """
     if not path:
-        return _VALUE if is_long else _VALUE + rb"[,}\]]"
-    step, inner = path[0], _step(path[1:], nested, is_long=is_long)
+        return _VALUE
+    step, inner = path[0], _step(path[1:], nested, walked)
     if isinstance(step, str):
         name = rb'"%s"%s:' % (step.encode(), _SPACE)
-        others = rb"(?:(?!%s)(?:%s|%s)%s)*+" % (name, _PLAIN_STRING if is_long else _STRING, nested, _OUTSIDE)
+        others = rb"(?:(?!%s)(?:%s|%s)%s)*+" % (name, _PLAIN_STRING if walked else _STRING, nested, _OUTSIDE)
         begin, end = rb"\{%s%s%s%s" % (_OUTSIDE, others, name, _SPACE), rb"\}"
     else:
         others = rb"(?:(?:%s|%s)%s)*+" % (_STRING, nested, _OUTSIDE)
         element = rb'[^"\[\]{},]*+(?:(?:%s|%s)[^"\[\]{},]*+)?+,' % (_STRING, nested)
         begin, end = rb"\[(?:%s){%d}%s" % (element, step, _SPACE), rb"\]"
-    rest = rb"(?:,%s%s)?+%s%s" % (_OUTSIDE, others, end, _SPACE) if is_long else b""
-    return begin + inner + rest
+    if len(path) > walked:
+        return begin + inner + rb"[,}\]]" if len(path) == 1 else begin + inner
+    return begin + inner + rb"(?:,%s%s)?+%s%s" % (_OUTSIDE, others, end, _SPACE)
 
 
 def _value(encoded: bytes, start: bytes) -> bytes | None:
