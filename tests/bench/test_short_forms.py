@@ -70,7 +70,7 @@ def test_shapes_are_measured() -> None:
 
 def test_policies_are_measured() -> None:
     table = run("tests.bench.policies", "--quick")
-    assert re.findall(r"^ordered by JSON, random keys +[\d.]+ us +[\d.]+ us$", table, re.MULTILINE)
+    assert re.findall(r"^\| `json:key`, keys at random \| [\d.]+ \| [\d.]+ \|$", table, re.MULTILINE)
 
 
 def test_an_ordered_channel_is_measured() -> None:
