@@ -70,6 +70,8 @@ def test_a_name_inside_of_a_value_is_no_header() -> None:
         ("customer.id", b'{"customer": {"id": 1}, "customer" : {}}', None),
         ("customer.id", b'{"customer": {"id": 1, "\\u0069d": 2}}', b"2"),
         ("customer.id", b'{"customer": {"\\u0069d": 2}, "id": "\\u0069d"}', b"2"),
+        (".".join("x" * 1000), b'{"x": {"x": 1}}', None),
+        (".".join("x" * 9), b'{"x":' * 9 + b"1" + b"}" * 9, b"1"),
         ("lines[1].article[0]", b'{"lines": [0, {"article": ["x"]}]}', b'"x"'),
         ("lines[1].article[0]", b'{"lines": [[1, 2], {"article": ["x", 1], "n": [3]}, 4], "n": {}}', b'"x"'),
         ("lines[2]", b'{"lines": ["a,]", {"b": [1, 2]}, 7]}', b"7"),
