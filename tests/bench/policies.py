@@ -2,7 +2,8 @@
 What policies of channels cost: CPU of the core for each message that is delivered and finished.
 
 A broker without storage and sockets has a backlog of messages with headers. A consumer with RDY 2500 finishes all that
-it has in one go, which is the first column, or 300 at a time. Keys are taken in turn or at random, of 10,000.
+it has in one go, which is the first column, or 300 at a time. Keys are taken in turn or at random, of 10,000. The table
+is that of docs/how-to/ordering.md.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ _CUSTOMERS = [str(number) for number in range(_KEYS)]
 _CLASSES = ["high", "normal", "low"]
 CASES = (
     Case("without a policy", {}, "key", _CUSTOMERS),
-    Case("ordered by a header, keys in turn", {"ordered_by": "header:key"}, "key", _CUSTOMERS, in_turn=True),
-    Case("ordered by a header, random keys", {"ordered_by": "header:key"}, "key", _CUSTOMERS),
-    Case("ordered by JSON, keys in turn", {"ordered_by": "json:key"}, "key", _CUSTOMERS, in_turn=True),
-    Case("ordered by JSON, random keys", {"ordered_by": "json:key"}, "key", _CUSTOMERS),
-    Case("priorities, one class", {"priority": True}, "priority", ["normal"]),
-    Case("priorities, random classes", {"priority": True}, "priority", _CLASSES),
+    Case("`header:key`, keys in turn", {"ordered_by": "header:key"}, "key", _CUSTOMERS, in_turn=True),
+    Case("`header:key`, keys at random", {"ordered_by": "header:key"}, "key", _CUSTOMERS),
+    Case("`json:key`, keys in turn", {"ordered_by": "json:key"}, "key", _CUSTOMERS, in_turn=True),
+    Case("`json:key`, keys at random", {"ordered_by": "json:key"}, "key", _CUSTOMERS),
+    Case("`priority`, one class", {"priority": True}, "priority", ["normal"]),
+    Case("`priority`, classes at random", {"priority": True}, "priority", _CLASSES),
 )
 
 
@@ -85,13 +86,14 @@ def cost_us(case: Case, messages: int, together: int) -> float:
 
 
 def main(argv: list[str]) -> int:
-    """Print a line for each case."""
+    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.policies", description=__doc__.splitlines()[1])
     parser.add_argument("--quick", action="store_true", help="a second in all; the figures mean little")
     messages = 10_000 if parser.parse_args(argv).quick else 100_000
+    print(f"| | all at once | {_FINISHED_TOGETHER[1]} at a time |\n|---|---|---|")
     for case in CASES:
         costs = [min(cost_us(case, messages, together) for _ in range(2)) for together in _FINISHED_TOGETHER]
-        print(f"{case.title:40}{''.join(f'{cost:9.2f} us' for cost in costs)}", flush=True)
+        print(f"| {case.title} | {' | '.join(f'{cost:.2f}' for cost in costs)} |", flush=True)
     return 0
 
 

@@ -70,12 +70,14 @@ def test_shapes_are_measured() -> None:
 
 def test_policies_are_measured() -> None:
     table = run("tests.bench.policies", "--quick")
-    assert re.findall(r"^ordered by JSON, random keys +[\d.]+ us +[\d.]+ us$", table, re.MULTILINE)
+    assert re.findall(r"^\| `json:key`, keys at random \| [\d.]+ \| [\d.]+ \|$", table, re.MULTILINE)
 
 
 def test_an_ordered_channel_is_measured() -> None:
-    table = run("tests.bench.order_rates", "--quick")
-    assert re.findall(r"^by JSON, random keys +[\d.]+ +[\d.]+ +[\d.]+ us$", table, re.MULTILINE)
+    head, line, first, *rows = run("tests.bench.order_rates", "--quick").splitlines()
+    assert head == "| | V2, RDY 2,500 | V3, RDY 100 |" and line == "|---|---|---|"
+    assert re.fullmatch(r"\| without order( \| [\d.]+ M/s, [\d.]+ µs){2} \|", first)
+    assert len(rows) == 5 and all(re.fullmatch(r"\| `.+`, keys .+( \| [\d.]+, [\d.]+ µs){2} \|", row) for row in rows)
 
 
 def test_an_nsqlookupd_is_measured_by_itself_and_beside_another() -> None:

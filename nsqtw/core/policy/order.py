@@ -36,7 +36,7 @@ Performance: called once per span and per run of FINs, with steps for each messa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
 from itertools import islice
 from typing import Final
 
@@ -56,6 +56,8 @@ _MAX_TAKEN: Final = 1024
 """
 Messages that are requeued, or were deferred and are due, and are taken or grouped in one turn: 2 to 10 us for each.
 """
+_MAX_SHORT: Final = 64
+"""Messages in a line that is a list. A longer one is a deque, which takes half a kilobyte for the first message."""
 
 
 class OrderedPosition:
@@ -84,7 +86,7 @@ class OrderedPosition:
         """Those that are still to be put in lines, while that goes on."""
         self._busy: set[Key | None] = set()
         """The keys that have a head."""
-        self._lines: dict[Key | None, deque[int]] = {}
+        self._lines: dict[Key | None, MutableSequence[int]] = {}
         self._entered: dict[int, Key | None] = {}
         """The keys of messages that entered and are not finished, but for those in `_runs` and those set aside."""
         self._runs: dict[int, KeyedRun] = {}
@@ -363,7 +365,7 @@ class OrderedPosition:
         waiting: list[int] = []
         met: set[Key | None] = set()
         for index, key in enumerate(run, start):
-            if key in met or key in busy:
+            if key in busy or key in met:
                 if key is not None:
                     waiting.append(index)
                     if len(waiting) == room:
@@ -409,9 +411,9 @@ class OrderedPosition:
         busy, lines = self._busy, self._lines
         for sequence, key in zip(sequences, keys, strict=True):
             if key in lines:
-                lines[key].append(sequence)
+                self._wait(sequence, key)
             elif key in busy:
-                lines[key] = deque((sequence,))
+                lines[key] = [sequence]
             else:
                 busy.add(key)
                 self._ready[sequence] = key
@@ -433,9 +435,11 @@ class OrderedPosition:
     def _wait(self, sequence: int, key: Key | None) -> None:
         line = self._lines.get(key)
         if line is None:
-            self._lines[key] = deque((sequence,))
-        else:
-            line.append(sequence)
+            self._lines[key] = [sequence]
+            return
+        line.append(sequence)
+        if len(line) == _MAX_SHORT:
+            self._lines[key] = deque(line)
 
     def _leave_line(self, sequence: int, key: Key | None) -> None:
         line = self._lines[key]
@@ -449,20 +453,26 @@ class OrderedPosition:
         lines = self._lines
         if not lines:
             return
-        for key in lines.keys() & keys:
+        freed = lines.keys() & keys
+        self._busy.update(freed)
+        for key in freed:
             line = lines[key]
-            head = self._take_head(line)
+            if self._extras or self._extras_in_flight:
+                head = self._take_head(line)
+            else:
+                head = line[0]
+                del line[0]
             if not line:
                 del lines[key]
-            self._busy.add(key)
             if head in self._set_aside:
                 self._make_ready(head, key)
 
-    def _take_head(self, line: deque[int]) -> int:
+    def _take_head(self, line: MutableSequence[int]) -> int:
         """Take the next head from a line: one that is in flight, from before there was an order, or the first one."""
         head = self._first_in_flight(line)
         if head is None:
-            head = line.popleft()
+            head = line[0]
+            del line[0]
         else:
             line.remove(head)
             self._extras_in_flight.remove(head)
@@ -521,7 +531,7 @@ class OrderedPosition:
             self._wait(sequence, key)
         elif (line := self._lines.get(key)) and self._first_in_flight(line) is not None:
             self._take_head(line)
-            line.appendleft(sequence)
+            line.insert(0, sequence)
         else:
             if is_new and key is not None:
                 self._busy.add(key)

@@ -57,10 +57,24 @@ def test_a_name_inside_of_a_value_is_no_header() -> None:
         ("id", b'["id"]', None),
         ("id", b"no JSON", None),
         ("id", b"[" * 100_000, None),
-        ("id", b'{"id": "\xff", "x": []}', None),
+        ("id", b'{"id": "\xff"}', b'"\xff"'),
+        ("id", b'{"id": "\xff", "id": 1.5}', None),
+        ("id", '{"id": 1}'.encode("utf-16"), b"1"),
+        ("id", b"[" * 100_000 + b'{"id": 1}', None),
+        ("id", b'{"x": ' + b"[" * 100 + b"]" * 100 + b', "id": 1}', b"1"),
         ("customer.id", b'{"customer": {"id": "c1"}}', b'"c1"'),
         ("customer.id", b'{"customer": 1}', None),
+        ("customer.id", b'{"x": {"customer": {"id": 1}}, "customer": {"x": {"id": 2}, "id": 3, "y": [4]}}', b"3"),
+        ("customer.id", b'{"customer": {"id": 1}, "customer": {"id": 2}}', b"2"),
+        ("customer.id", b'{"customer": {"id": 1}, "customer": 2}', None),
+        ("customer.id", b'{"customer": {"id": 1}, "customer" : {}}', None),
+        ("customer.id", b'{"customer": {"id": 1, "\\u0069d": 2}}', b"2"),
+        ("customer.id", b'{"customer": {"\\u0069d": 2}, "id": "\\u0069d"}', b"2"),
+        (".".join("x" * 1000), b'{"x": {"x": 1}}', None),
+        (".".join("x" * 9), b'{"x":' * 9 + b"1" + b"}" * 9, b"1"),
         ("lines[1].article[0]", b'{"lines": [0, {"article": ["x"]}]}', b'"x"'),
+        ("lines[1].article[0]", b'{"lines": [[1, 2], {"article": ["x", 1], "n": [3]}, 4], "n": {}}', b'"x"'),
+        ("lines[2]", b'{"lines": ["a,]", {"b": [1, 2]}, 7]}', b"7"),
         ("lines[1]", b'{"lines": [0]}', None),
         ("lines[0]", b'{"lines": {"0": 1}}', None),
     ],
@@ -122,13 +136,19 @@ def _object(draw: st.DrawFn, depth: int = 2) -> str:
     return other + "{" + space + f"{other},{space}".join(members) + space + "}" + other
 
 
-@given(st.lists(_object(), min_size=1, max_size=4), st.sampled_from(["id", "i", "x", ":", "é"]))
-@example([f'{{"id":{_HUGE}}}'], "id")
-@example(['{"a":": 1,"}', '{"a":"}'], ":")
-@example(['{"x":{"id":1},"id":2}', '{"id":[1,{"id":2}]}'], "id")
-@settings(max_examples=80, deadline=None)
-def test_the_search_finds_what_the_parser_finds(bodies: list[str], name: str) -> None:
-    keys = BodyKeys((name,))
+_PATHS: list[tuple[str | int, ...]] = [
+    *[(name,) for name in ("id", "i", "x", ":", "é")],
+    *[("id", "id"), ("x", "id"), ("id", 0), ("id", 2), ("x", 1, "id"), ("id", 0, 1)],
+]
+
+
+@given(st.lists(_object(), min_size=1, max_size=4), st.sampled_from(_PATHS))
+@example([f'{{"id":{_HUGE}}}'], ("id",))
+@example(['{"a":": 1,"}', '{"a":"}'], (":",))
+@example(['{"x":{"id":1},"id":2}', '{"id":[1,{"id":2}]}'], ("id",))
+@settings(max_examples=120, deadline=None)
+def test_the_search_finds_what_the_parser_finds(bodies: list[str], path: tuple[str | int, ...]) -> None:
+    keys = BodyKeys(path)
     segment = segment_of([body.encode("utf-8", "surrogatepass") for body in bodies])
     parsed = [keys._parsed(body.encode("utf-8", "surrogatepass")) for body in bodies]
     assert keys.of_segment(segment) == (parsed if any(parsed) else None)
@@ -138,18 +158,40 @@ def test_the_search_finds_what_the_parser_finds(bodies: list[str], name: str) ->
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=4), st.data())
 def test_alone_and_together_any_body_has_the_same_key(parts: list[bytes], data: st.DataObject) -> None:
     """Also one that is no JSON, as the search does not look at all of it."""
-    some = st.sampled_from([b'{"id":1,', b'"id":2}', b'"id":"', b"{", b"\n", b"}", *parts])
+    some = st.sampled_from([b'{"id":1,', b'"id":2}', b'"id":"', b"{", b"\n", b"}", b"[1,", b"]", b"\\u", *parts])
     bodies = data.draw(st.lists(st.lists(some, max_size=4).map(b"".join), min_size=1, max_size=4))
-    segment, keys = segment_of(bodies), BodyKeys(("id",))
+    segment, keys = segment_of(bodies), BodyKeys(data.draw(st.sampled_from([("id",), ("id", "id"), ("id", 1)])))
     alone = [keys.of_message(segment, index) for index in range(segment.count)]
     assert keys.of_segment(segment) == (alone if any(alone) else None)
 
 
-def test_most_bodies_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("path", "bodies", "found"),
+    [
+        (
+            ("id",),
+            [
+                b'{"id": "a", "n": 1}',
+                b' {"text": "a \\"quoted\\" [word]", "id": -7, "more": {"list": [1, {}]}}',
+                '{"x": "é", "id": true}'.encode(),
+            ],
+            [b'"a"', b"-7", b"true"],
+        ),
+        (
+            ("order", "customer", "id"),
+            [
+                b'{"id": 1, "order": {"id": 2, "lines": [[3], {"a": [[4]]}], "customer": {"id": "c1", "x": []}}}',
+                rb'{"order": {"customer": {"name": "J\u00fcrgen \"J\" [", "id": 5}, "id": 6}}',
+            ],
+            [b'"c1"', b"5"],
+        ),
+        (("lines", 1, "id"), [b'{"lines": [{"id": "a,"}, {"n": [1, 2], "id": "b"}, 3], "id": 4}'], [b'"b"']),
+    ],
+)
+def test_most_bodies_are_not_parsed(
+    path: tuple[str | int, ...], bodies: list[bytes], found: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(BodyKeys, "_parsed", lambda self, body: pytest.fail(f"{body!r} is parsed"))
-    bodies = [
-        b'{"id": "a", "n": 1}',
-        b' {"text": "a \\"quoted\\" [word]", "id": -7, "more": {"list": [1, {}]}}',
-        '{"x": "é", "id": true}'.encode(),
-    ]
-    assert BodyKeys(("id",)).of_segment(segment_of(bodies)) == [b'"a"', b"-7", b"true"]
+    keys = BodyKeys(path)
+    assert keys.of_segment(segment_of(bodies)) == found
+    assert [keys.of_segment(segment_of([body])) for body in bodies] == [[key] for key in found]

@@ -78,6 +78,23 @@ def test_a_key_waits_for_its_requeued_message(core: BrokerHarness) -> None:
     assert [(message.body, message.attempts) for message in reader.read()] == [(b"a2", 1)]
 
 
+def test_a_long_line_is_delivered_in_order(core: BrokerHarness) -> None:
+    ordered(core)
+    names = [f"a{number}" for number in range(150)]
+    reader = core.reader()
+    put(core, *names[:10])
+    put(core, *names[10:])
+    for name in names:
+        for is_finished in (False, True):
+            [(told, message_id)] = got(reader).items()
+            assert told == name
+            if is_finished:
+                reader.finish(message_id)
+            else:
+                reader.requeue(message_id)
+    assert not got(reader)
+
+
 def test_a_departed_consumer_keeps_its_keys_until_the_timeout(core: BrokerHarness) -> None:
     ordered(core)
     gone, reader = core.reader(), core.reader(ready=0)
