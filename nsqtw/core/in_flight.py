@@ -194,13 +194,14 @@ class InFlight:
     def begins_with(self, number: int, count: int) -> bool:
         """Return whether `count` messages from the id `number` on are what `finish_next` would finish."""
         for run in self._runs:
-            part = min(run.count, count)
-            if run.number != number or not run.is_consecutive(part):
+            if run.number != number:
                 return False
-            number += part
-            count -= part
-            if not count:
-                return True
+            if count <= run.count:
+                return run.is_consecutive(count)
+            if not run.is_consecutive(run.count):
+                return False
+            number += run.count
+            count -= run.count
         return False
 
     def next_runs(self, limit: int) -> Iterator[Sequence[int]]:

@@ -154,15 +154,13 @@ class ClientConsumer:
         messages = self._subscribed()
         inner = self.inner
         if not self._byte_credit.limit:
-            done = 0
-            for first, count in ranges:
+            for index, (first, count) in enumerate(ranges):
                 if not (count and inner.in_flight.begins_with(first, count)):
+                    ranges = ranges[index:]
                     break
                 messages.channel.finish_next(inner, count, now)
-                done += 1
-            if done == len(ranges):
+            else:
                 return None
-            ranges = ranges[done:]
         ids = self._ids("FIN", ranges)
         failed = messages.channel.finish(inner, ids, now)
         self._answered(ids)

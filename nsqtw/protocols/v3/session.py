@@ -89,8 +89,8 @@ class V3Session(Session):
         self._is_paused = False
         self._unread = 0
         """Bytes written since the client stopped reading."""
-        self._without_effect = 0
-        """Frames that changed no message, and are not counted by the broker yet."""
+        self._rejected = 0
+        """PUBLISH frames that were refused, and are not counted by the broker yet."""
         self._is_in_frame = False
         """Whether the last chunk ended within a frame."""
         self._frame_timeout = FrameTimeout(broker, self._count_unfinished, self._on_slow_frame)
@@ -140,7 +140,7 @@ class V3Session(Session):
             self._last_read = now
             self._reader.feed(chunk)
         self._run(now)
-        if self._subscriptions:
+        if self._subscriptions and (self._answered_count or self._fin_coalescing.min_read_bytes > 1):
             self._fin_coalescing.record(self._answered_count, self._in_flight(), now)
             self._answered_count = 0
 
@@ -197,17 +197,20 @@ class V3Session(Session):
         try:
             self._is_behind = False
             self._spent = 0
+            if self._rejected:
+                rejected, self._rejected = self._rejected, 0
+                self._had_no_effect(rejected, now)
             count, reader, broker = 0, self._reader, self._commands
             while reader.has_more and not self._has_ended:
                 if count + self._spent >= STEP_FRAMES or broker.is_waiting:
                     self._is_behind, self._is_in_frame = True, False
                     return
                 count += 1
-                if self._without_effect:
-                    self._count_without_effect(now)
-                    continue
                 if self._expects and (body := reader.next_publish()) is not None:
                     self._publish_next(body, now)
+                    continue
+                if reader.fin_head and (ranges := reader.next_fins()):
+                    self._answer(codec.FIN, reader.fin_number, ranges, 0.0, "", now)
                     continue
                 frame = reader.next_frame()
                 if frame is None:
@@ -235,23 +238,23 @@ class V3Session(Session):
         """Execute a frame other than PUBLISH and FIN. ClientError."""
         kind = frame.kind
         if kind == codec.CREDIT:
-            self._without_effect += 1
+            self._commands.had_no_effect(now)
             messages, size = codec.read_credit(frame)
-            if frame.id in self._subscriptions:
-                replaces = frame.flags & codec.SET != 0
-                self._subscriptions[frame.id].change_credit(messages, size, replaces=replaces)
+            subscription = self._subscriptions.get(frame.id)
+            if subscription is not None:
+                subscription.change_credit(messages, size, replaces=frame.flags == codec.SET)
         elif kind in (codec.REQ, codec.NACK, codec.TOUCH):
             ranges, delay, reason = codec.read_ranges(frame, self._broker.max_range)
-            self._answer(frame, ranges, delay, reason, now)
+            self._answer(kind, frame.id, ranges, delay, reason, now)
         elif kind == codec.PING:
-            self._without_effect += 1
+            self._commands.had_no_effect(now)
             self._write(codec.frame_of(codec.PONG, frame.id))
         elif kind == codec.PONG:
-            self._without_effect += 1
+            self._commands.had_no_effect(now)
         elif kind == codec.SUBSCRIBE:
             self._subscribe(frame, now)
         elif kind == codec.UNSUBSCRIBE:
-            self._unsubscribe(frame)
+            self._unsubscribe(frame, now)
         elif kind == codec.HELLO:
             self._greet(frame, now)
         elif kind == codec.AUTH:
@@ -422,7 +425,7 @@ class V3Session(Session):
 
     def _reject(self, numbers: list[int], error: ClientError) -> None:
         self._spent += REFUSAL_COST * len(numbers)
-        self._without_effect += len(numbers)
+        self._rejected += len(numbers)
         for number in numbers:
             self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
 
@@ -434,7 +437,7 @@ class V3Session(Session):
         if number in self._subscriptions:
             raise ClientError("E_INVALID", f"subscription {number} exists")
         self._spent += SUBSCRIBE_COST
-        self._without_effect += 1
+        self._commands.had_no_effect(now)
         subscription = Subscription(number, messages, size, self._write, self._write_messages, self._over)
         self._subscriptions[number] = subscription
         seconds = timeout / 1000 if timeout else None
@@ -443,9 +446,9 @@ class V3Session(Session):
             consumer.pause()
         subscription.begin(consumer)
 
-    def _unsubscribe(self, frame: Frame) -> None:
+    def _unsubscribe(self, frame: Frame, now: float) -> None:
+        self._commands.had_no_effect(now)
         subscription = self._subscriptions.pop(frame.id, None)
-        self._without_effect += 1
         payload = b""
         if subscription is None:
             payload = codec.error_payload(ClientError("E_INVALID", "not subscribed"))
@@ -462,24 +465,21 @@ class V3Session(Session):
             self._fail(error)
 
     def _finish(self, frame: Frame, now: float) -> None:
-        """FIN, or a run of them. ClientError."""
+        """A FIN. ClientError."""
         if frame.stop - frame.start != codec.RANGE_BYTES:
             ranges, _, _ = codec.read_ranges(frame, self._broker.max_range)
         else:
             first, count = codec.unpack_range(frame.buffer, frame.start)
             ranges = [(first, count)]
-            if count == 1 and self._reader.has_more:
-                more = self._reader.next_fins(frame, first)
-                if len(more) == 1 and more[0][0] == first + 1:
-                    ranges = [(first, 1 + more[0][1])]
-                else:
-                    ranges += more
-        self._answer(frame, ranges, 0.0, "", now)
+            if count == 1:
+                self._reader.expect_fins(frame.id)
+        self._answer(codec.FIN, frame.id, ranges, 0.0, "", now)
 
-    def _answer(self, frame: Frame, ranges: list[tuple[int, int]], delay: float, reason: str, now: float) -> None:
-        """Execute a FIN, REQ, NACK or TOUCH."""
-        kind = frame.kind
-        subscription = self._subscriptions.get(frame.id)
+    def _answer(
+        self, kind: int, number: int, ranges: list[tuple[int, int]], delay: float, reason: str, now: float
+    ) -> None:
+        """Execute a FIN, REQ, NACK or TOUCH of the subscription `number`. ClientError."""
+        subscription = self._subscriptions.get(number)
         failed: Failed | None
         if subscription is None or not subscription.is_open or subscription.consumer is None:
             verb = _VERBS[kind]
@@ -488,24 +488,28 @@ class V3Session(Session):
             failed = Failed(error, ranges)
         else:
             try:
-                failed = _answered(subscription.consumer, kind, ranges, delay, reason, now)
+                if kind == codec.FIN:
+                    failed = subscription.consumer.finish_ranges(ranges, now)
+                elif kind == codec.TOUCH:
+                    failed = subscription.consumer.touch_ranges(ranges, now)
+                else:
+                    failed = subscription.consumer.requeue_ranges(ranges, delay, now, reason)
             except ClientError as error:  # which the broker has logged
                 self._fail(error)
                 return
         if failed is not None:
             self._spent += REFUSAL_COST
-            self._without_effect += min(sum([count for _, count in failed.ranges]), self._broker.max_range)
             payload = codec.failed_payload(kind, failed.error, failed.ranges)
-            self._write(codec.frame_of(codec.FAILED, frame.id, payload))
+            self._write(codec.frame_of(codec.FAILED, number, payload))
+            self._had_no_effect(min(sum([count for _, count in failed.ranges]), self._broker.max_range), now)
         total = ranges[0][1] if len(ranges) == 1 else sum([count for _, count in ranges])
         self._spent += total // IDS_PER_FRAME
         if kind != codec.TOUCH:
             self._answered_count += total
 
-    def _count_without_effect(self, now: float) -> None:
-        """Have the broker count the frames that had no effect. It may want the next ones later. ClientError."""
-        while self._without_effect:
-            self._without_effect -= 1
+    def _had_no_effect(self, count: int, now: float) -> None:
+        """Have the broker count what was refused. It may want the next frames later. ClientError."""
+        for _ in range(count):
             self._commands.had_no_effect(now)
 
     def _count_unfinished(self) -> int:
@@ -577,20 +581,6 @@ class V3Session(Session):
             if subscription.consumer is not None:
                 subscription.consumer.pause()
         self._changed()
-
-
-def _answered(
-    consumer: Any, kind: int, ranges: list[tuple[int, int]], delay: float, reason: str, now: float
-) -> Failed | None:
-    """Have a consumer execute a FIN, REQ, NACK or TOUCH. ClientError."""
-    failed: Failed | None
-    if kind == codec.FIN:
-        failed = consumer.finish_ranges(ranges, now)
-    elif kind == codec.TOUCH:
-        failed = consumer.touch_ranges(ranges, now)
-    else:
-        failed = consumer.requeue_ranges(ranges, delay, now, reason)
-    return failed
 
 
 def _text(fields: dict[str, Any], key: str) -> str:
