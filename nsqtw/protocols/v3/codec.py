@@ -248,36 +248,43 @@ class FrameReader:
         Most clients that answer each message by itself do so in the order of delivery: what they send is known then,
         and compared as it is. The numbers of a consumer among others jump now and then.
         """
-        buffer, offset, head = self.buffer, self._offset, self.fin_head
-        if buffer[offset : offset + HEAD_BYTES] != head:
+        buffer, offset = self.buffer, self._offset
+        if buffer[offset : offset + HEAD_BYTES] != self.fin_head:
             return []
         ranges: list[tuple[int, int]] = []
-        left = count = min((len(buffer) - offset) // FIN_BYTES, _MAX_FINS)
+        end = len(buffer)
+        left = count = min((end - offset) // FIN_BYTES, _MAX_FINS)
         while left:
             number, one = unpack_range(buffer, offset + HEAD_BYTES)
             if one != 1 or number >= _MAX_ID:
                 break
-            run = _fins_in_order(buffer, offset, number, left)
+            low = number & 0xFFFF
+            run = min(left, 0x10000 - low)
+            wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * run
+            wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + run]
+            wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + run]
+            if not buffer.startswith(wanted, offset):
+                run = _equal_fins(buffer, offset, wanted)
             ranges.append((number, run))
             offset += run * FIN_BYTES
             left -= run
-            if not left or buffer[offset : offset + HEAD_BYTES] != head:
+            if not left or buffer[offset : offset + HEAD_BYTES] != self.fin_head:
                 break
-            if run < _SHORT_RUN and (number + run) & 0xFFFF:  # else the tables end here, not the run
+            if run < _SHORT_RUN and low + run < 0x10000:  # not where the tables end
                 break
         if left and 0 < count - left < _SHORT_RUN:
             count = min(count, _MAX_RUN)
             fields = _repeated("12sQI", count, FIN_BYTES, buffer, self._offset)
-            if fields[0::3].count(head) == fields[2::3].count(1) == count:
+            if fields[0::3].count(self.fin_head) == fields[2::3].count(1) == count:
                 ranges = [(number, 1) for number in fields[1::3]]
                 offset = self._offset + count * FIN_BYTES
         self._offset = offset
-        self.has_more = offset < len(buffer)
+        self.has_more = offset < end
         return ranges
 
     def forget(self) -> None:
         """Nothing more is read."""
-        self.buffer, self._offset, self._missing = b"", 0, 0
+        self.buffer, self._offset, self._missing, self.has_more = b"", 0, 0, False
         self._pieces.clear()
         self._piece_bytes = 0
 
@@ -293,19 +300,9 @@ def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> 
     return True
 
 
-def _fins_in_order(buffer: bytes, offset: int, number: int, most: int) -> int:
-    """
-    Return how many of the next `most` FINs finish `number`, `number + 1`, ... and are otherwise like the first one,
-    which finishes `number`.
-    """
-    low = number & 0xFFFF
-    count = min(most, 0x10000 - low)
-    wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * count
-    wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + count]
-    wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + count]
-    if buffer.startswith(wanted, offset):
-        return count
-    equal, unequal = 1, count
+def _equal_fins(buffer: bytes, offset: int, wanted: bytearray) -> int:
+    """Return how many FINs from `offset` on are as in `wanted`, whose first one is there, and not all."""
+    equal, unequal = 1, len(wanted) // FIN_BYTES
     while unequal - equal > 1:
         middle = (equal + unequal) // 2
         start, stop = equal * FIN_BYTES, middle * FIN_BYTES

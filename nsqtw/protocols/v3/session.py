@@ -201,7 +201,7 @@ class V3Session(Session):
                 rejected, self._rejected = self._rejected, 0
                 self._had_no_effect(rejected, now)
             count, reader, broker = 0, self._reader, self._commands
-            while reader.has_more and not self._has_ended:
+            while reader.has_more:
                 if count + self._spent >= STEP_FRAMES or broker.is_waiting:
                     self._is_behind, self._is_in_frame = True, False
                     return
@@ -242,7 +242,7 @@ class V3Session(Session):
             messages, size = codec.read_credit(frame)
             subscription = self._subscriptions.get(frame.id)
             if subscription is not None:
-                subscription.change_credit(messages, size, replaces=frame.flags == codec.SET)
+                subscription.change_credit(messages, size, frame.flags == codec.SET)
         elif kind in (codec.REQ, codec.NACK, codec.TOUCH):
             ranges, delay, reason = codec.read_ranges(frame, self._broker.max_range)
             self._answer(kind, frame.id, ranges, delay, reason, now)
@@ -577,6 +577,7 @@ class V3Session(Session):
     def _end(self) -> None:
         """Read and deliver nothing more; publishes are still answered."""
         self._has_ended = True
+        self._reader.forget()
         for subscription in self._subscriptions.values():
             if subscription.consumer is not None:
                 subscription.consumer.pause()

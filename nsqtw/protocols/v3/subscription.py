@@ -50,7 +50,7 @@ class Subscription:
         self.consumer = consumer
         self._apply()
 
-    def change_credit(self, messages: int, byte_limit: int, *, replaces: bool) -> None:
+    def change_credit(self, messages: int, byte_limit: int, replaces: bool) -> None:
         """CREDIT. ClientError for bytes out of range."""
         if not replaces:
             messages += self._messages
@@ -75,11 +75,10 @@ class Subscription:
     def deliver(self, batch: Any) -> None:
         """IReceiver API."""
         frames: bytes = batch.frames
-        headers = batch.encoded_headers
-        if headers is None:
+        if batch.encoded_headers is None:
             self._write_messages(pack_u32(SIZE_BEYOND_PAYLOAD + len(frames)) + self._deliver_mark, frames)
         else:
-            self._write_messages(codec.deliver_head(self.number, len(frames), headers), frames)
+            self._write_messages(codec.deliver_head(self.number, len(frames), batch.encoded_headers), frames)
 
     def paused(self, is_paused: bool) -> None:
         """IReceiver API."""
