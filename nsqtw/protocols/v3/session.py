@@ -13,7 +13,6 @@ Performance: called once per frame and turn.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -27,6 +26,7 @@ from nsqtw.protocols.session import Session, session_broker
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import Frame
 from nsqtw.protocols.v3.frame_timeout import FrameTimeout
+from nsqtw.protocols.v3.handshake import DEFAULT_HEARTBEAT, read_hello, welcome_payload
 from nsqtw.protocols.v3.publishes import Confirms, Publish, PublishRun, PublishWithIds
 from nsqtw.protocols.v3.subscription import Subscription
 from nsqtw.upgrades import Upgrade
@@ -43,10 +43,6 @@ MAX_UNREAD: Final = 256 * 1024
 """Bytes that a client may leave unread before it is not read from either."""
 PIECE_COST: Final = 256
 """What each piece of the output counts besides its bytes."""
-MESSAGE_IDS: Final = "message_ids"
-"""The feature: CONFIRM has the ids of the messages."""
-DEFAULT_HEARTBEAT: Final = 30.0
-MIN_HEARTBEAT: Final = 1.0
 FRAME_OVERHEAD: Final = 256 * 1024
 """Bytes of a PUBLISH besides its bodies: the topic and the headers."""
 _FLAGS: Final = {codec.PUBLISH: codec.HEADERS | codec.DELAYS, codec.CREDIT: codec.SET}
@@ -269,33 +265,21 @@ class V3Session(Session):
     # -- handshake
 
     def _greet(self, frame: Frame, now: float) -> None:
+        """HELLO. ClientError."""
         if self._has_greeted:
             raise ClientError("E_INVALID", "HELLO must be the first frame")
         self._has_greeted = True
-        secret, text = codec.read_hello(frame)
-        try:
-            fields = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ClientError("E_BAD_BODY", "HELLO failed to decode JSON") from None
-        if not isinstance(fields, dict):
-            raise ClientError("E_BAD_BODY", "HELLO must have a JSON object")
-        self._broker.introduce(*(_text(fields, key) for key in ("client_id", "hostname", "user_agent")))
-        interval = fields.get("heartbeat_interval", _ms(DEFAULT_HEARTBEAT))
-        if type(interval) is not int or not (
-            interval == 0 or MIN_HEARTBEAT <= interval / 1000 <= self._broker.max_heartbeat_interval
-        ):
-            raise ClientError("E_BAD_BODY", "HELLO heartbeat_interval is invalid")
-        features = fields.get("features", [])
-        if not isinstance(features, list):
-            raise ClientError("E_BAD_BODY", "HELLO features is invalid")
-        self._tells_ids = MESSAGE_IDS in features
-        self._heartbeat = interval / 1000
+        broker = self._broker
+        hello = read_hello(frame, broker.max_heartbeat_interval)
+        broker.introduce(hello.client_id, hello.hostname, hello.user_agent)
+        self._tells_ids = hello.wants_ids
+        self._heartbeat = hello.heartbeat_interval
         self._cancel_heartbeat()
-        if interval:
-            self._cancel_heartbeat = self._broker.schedule(now + self._heartbeat, self._on_heartbeat)
-        self._reader.max_size = self._broker.max_body_size + self._broker.max_msg_size + FRAME_OVERHEAD
-        if secret and self._broker.needs_authorization:
-            self._broker.authorize(secret, self._welcome, now)
+        if self._heartbeat:
+            self._cancel_heartbeat = broker.schedule(now + self._heartbeat, self._on_heartbeat)
+        self._reader.max_size = broker.max_body_size + broker.max_msg_size + FRAME_OVERHEAD
+        if hello.secret and broker.needs_authorization:
+            broker.authorize(hello.secret, self._welcome, now)
         else:
             self._welcome(None)
 
@@ -304,27 +288,9 @@ class V3Session(Session):
         if error is not None:
             self._fail(error)
             return
-        broker = self._broker
-        document = {
-            "protocol": 3,
-            "version": broker.version,
-            "features": [MESSAGE_IDS] if self._tells_ids else [],
-            "heartbeat_interval": _ms(self._heartbeat),
-            "max_frame_size": self._reader.max_size,
-            "max_msg_size": broker.max_msg_size,
-            "max_body_size": broker.max_body_size,
-            "max_credit": broker.max_ready_count,
-            "max_subscriptions": broker.max_subscriptions,
-            "max_range": broker.max_range,
-            "max_delay": _ms(broker.max_delay),
-            "max_req_delay": _ms(broker.max_requeue_delay),
-            "msg_timeout": _ms(broker.msg_timeout),
-            "max_msg_timeout": _ms(broker.max_msg_timeout),
-            "auth_required": broker.needs_authorization,
-            "identity": broker.identity,
-        }
-        self._write(codec.frame_of(codec.WELCOME, 0, json.dumps(document).encode()))
-        if broker.is_draining:
+        payload = welcome_payload(self._broker, self._heartbeat, self._reader.max_size, tells_ids=self._tells_ids)
+        self._write(codec.frame_of(codec.WELCOME, 0, payload))
+        if self._broker.is_draining:
             self._on_drain()
 
     def _authorized(self, number: int, error: ClientError | None) -> None:
@@ -584,21 +550,9 @@ class V3Session(Session):
         self._changed()
 
 
-def _text(fields: dict[str, Any], key: str) -> str:
-    """Return a text of HELLO. ClientError."""
-    value = fields.get(key, "")
-    if not isinstance(value, str):
-        raise ClientError("E_BAD_BODY", f"HELLO {key} is invalid")
-    return value.encode("utf-8", "replace").decode()
-
-
 def _name(raw: bytes) -> str:
     """Return a name as text; of bytes that are none, one that the broker refuses."""
     return raw.decode("utf-8", "replace")
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 # Not by a decorator: with one, mypyc does not make a native class of it.
