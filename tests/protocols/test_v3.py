@@ -257,6 +257,18 @@ def test_single_fins_that_come_together_are_one_run(client: Client) -> None:
     assert (channel.finish_count, channel.in_flight_count) == (8, 2)
 
 
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_single_fins_of_two_subscriptions_alternate(client: Client, cut: int) -> None:
+    client.says(v3.publish(1, [b"x"] * 4, b"a"), v3.publish(2, [b"y"] * 4, b"b"))
+    firsts = [deliveries(client, v3.subscribe(number, name))[0].id for number, name in ((8, b"a"), (9, b"b"))]
+    sent = [v3.fin(8 + index % 2, (firsts[index % 2] + index // 2, 1)) for index in range(6)]
+    fins = b"".join([*sent, v3.fin(9, (firsts[1] + 3, 1)), v3.ping(7), v3.fin(8, (firsts[0] + 3, 1), (5, 1))])
+    written = [answer for start in range(0, len(fins), cut) for answer in client.says(fins[start : start + cut])]
+    assert [answer.name for answer in written] == ["PONG", "FAILED"]
+    counts = [topic.channels["c"].finish_count for topic in client.stage.broker.topics.values()]
+    assert counts == [4, 4]
+
+
 @pytest.mark.parametrize("first", [0xFE, 0xFFFE, 0xFFFFFE, 2**40 - 2])
 def test_single_fins_are_one_run_whatever_their_numbers(first: int) -> None:
     reader = codec.FrameReader()
