@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 from nsqtw.core.segment import SEQUENCE_MASK, Segment, consecutive_ids, joined_ids, sequence_of
+from nsqtw.interfaces import Range
 
 FIRST = -1
 """`Delivery.sequence` of a first delivery: the id tells it."""
@@ -94,10 +95,13 @@ class _Run:
         first = self.number & SEQUENCE_MASK
         return range(first, first + count)
 
-    def is_consecutive(self, count: int) -> bool:
-        """Return whether each of the first `count` ids follows the one before it. Ids ascend."""
+    def has(self, number: int, at: int, count: int) -> bool:
+        """Return whether `count` messages from the index `at` on have the ids from `number` on. Ids ascend."""
         ids = self.ids
-        return ids is None or count == 1 or int(ids[self.taken + count - 1], 16) == self.number + count - 1
+        if ids is None:
+            return self.number + at == number
+        at += self.taken
+        return int(ids[at], 16) == number and int(ids[at + count - 1], 16) == number + count - 1
 
     def joined(self, count: int, separator: bytes) -> bytes:
         """Return the first `count` ids as one text."""
@@ -191,18 +195,32 @@ class InFlight:
                 break
         return separator.join(parts)
 
-    def begins_with(self, number: int, count: int) -> bool:
-        """Return whether `count` messages from the id `number` on are what `finish_next` would finish."""
-        for run in self._runs:
-            if run.number != number:
-                return False
-            if count <= run.count:
-                return run.is_consecutive(count)
-            if not run.is_consecutive(run.count):
-                return False
-            number += run.count
-            count -= run.count
-        return False
+    def split_in_order(self, ranges: Sequence[Range]) -> tuple[int, Sequence[Range]]:
+        """
+        Return how many messages the first of these ranges have that are what `finish_next` would finish, and the other
+        ranges.
+        """
+        if len(ranges) == 1 and self._runs:  # most often, and a part of the first run
+            first, (number, count) = self._runs[0], ranges[0]
+            if first.number == number and first.ids is None and 0 < count <= first.count:
+                return count, ()
+        total = at = 0
+        runs = iter(self._runs)
+        run = next(runs, None)
+        for index, (number, count) in enumerate(ranges):
+            left = count or 1
+            while left:
+                if run is None or not count:
+                    return total, ranges[index:]
+                part = min(run.count - at, left)
+                if not run.has(number + count - left, at, part):
+                    return total, ranges[index:]
+                left -= part
+                at += part
+                if at == run.count:
+                    run, at = next(runs, None), 0
+            total += count
+        return total, ()
 
     def next_runs(self, limit: int) -> Iterator[Sequence[int]]:
         """Return the sequences of the same messages, as they were delivered together."""

@@ -49,6 +49,17 @@ def test_what_is_in_order_behind_what_was_not_is_not_looked_up_either() -> None:
     assert flight.next_ids(9, b"") == b"".join(ids(4, 2)), "they were found without those that came later"
 
 
+def ranges_of(told: list[bytes]) -> list[tuple[int, int]]:
+    """The fewest ranges of consecutive ids."""
+    ranges: list[tuple[int, int]] = []
+    for number in (int(one, 16) for one in told):
+        if ranges and sum(ranges[-1]) == number:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
+        else:
+            ranges.append((number, 1))
+    return ranges
+
+
 class Table(RuleBasedStateMachine):
     """Beside one dict of all ids, in the order in which they were handed out."""
 
@@ -90,10 +101,7 @@ class Table(RuleBasedStateMachine):
         assert len(told) <= most
         runs = [[*run] for run in self.flight.next_runs(len(told))] if told else []
         assert [sequence for run in runs for sequence in run] == [sequence_of(one) for one in told]
-        if told:
-            first, run = int(told[0], 16), runs[0]
-            begins = [self.flight.begins_with(first, count) for count in range(1, len(run) + 1)]
-            assert begins == [run[count - 1] - run[0] == count - 1 for count in range(1, len(run) + 1)]
+        assert self.flight.split_in_order([(int(one, 16), 1) for one in told]) == (len(told), ())
         taken = [self.known.pop(message_id) for message_id in told]
         finished = self.flight.finish_next(len(told))
         assert [one for one, count in finished for _ in range(count)] == taken
@@ -148,11 +156,15 @@ class Table(RuleBasedStateMachine):
     def the_next_are_the_youngest_in_order(self) -> None:
         told = self.flight.next_ids(len(self.known), b" ").split()
         assert told == [*self.known][len(self.known) - len(told) :]
-        number = int(told[0], 16) if told else NODE
-        in_range = [at for at, message_id in enumerate(told) if int(message_id, 16) == number + at]
-        longest = next((count for count, at in enumerate(in_range) if count != at), len(in_range))
-        wanted = [count <= longest for count in range(1, len(told) + 2)]
-        assert [self.flight.begins_with(number, count) for count in range(1, len(told) + 2)] == wanted
+        ranges = ranges_of(told)
+        assert self.flight.split_in_order(ranges) == (len(told), ())
+        other = (NODE + self.end + 5, 2)
+        for index, (number, count) in enumerate(ranges):
+            before = sum(count for _, count in ranges[:index])
+            for wrong in ((number, count + 1), (number, 0), (number + 1, count), other):
+                if wrong != ranges[-1]:
+                    given = [*ranges[:index], wrong, other]
+                    assert self.flight.split_in_order(given) == (before, [wrong, other])
 
 
 TestTable = Table.TestCase

@@ -160,12 +160,10 @@ class ClientConsumer:
             raise self._not_subscribed()
         inner = self.inner
         if not self._byte_credit.limit:
-            for index, (first, count) in enumerate(ranges):
-                if not (count and inner.in_flight.begins_with(first, count)):
-                    ranges = ranges[index:]
-                    break
-                messages.channel.finish_next(inner, count, now)
-            else:
+            in_order, ranges = inner.in_flight.split_in_order(ranges)
+            if in_order:
+                messages.channel.finish_next(inner, in_order, now)
+            if not ranges:
                 return None
         ids = self._ids("FIN", ranges)
         failed = messages.channel.finish(inner, ids, now)

@@ -69,6 +69,7 @@ _MAX_RUN: Final = 512
 """Frames that are taken together."""
 _MAX_FINS: Final = 2048
 """FINs that are taken together if they are in the order of delivery."""
+_MIN_WINDOW: Final = 64
 _ONE: Final = b"\0\0\0\1"
 """The count of a CONFIRM of one PUBLISH."""
 _SHORT_RUN: Final = 8
@@ -146,6 +147,8 @@ class FrameReader:
         self.fin_number = 0
         """The subscription of the FINs of `next_fins`, whose header is `fin_head`; without one it looks for none."""
         self.fin_head = b""
+        self._fin_window = _MAX_FINS
+        """FINs that are compared at once: after a jump, twice as many as came since the one before."""
 
     @property
     def unfinished_bytes(self) -> int:
@@ -259,18 +262,21 @@ class FrameReader:
             if one != 1 or number >= _MAX_ID:
                 break
             low = number & 0xFFFF
-            run = min(left, 0x10000 - low)
+            run = min(left, 0x10000 - low, self._fin_window)
             wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * run
             wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + run]
             wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + run]
             if not buffer.startswith(wanted, offset):
                 run = _equal_fins(buffer, offset, wanted)
+                self._fin_window = max(2 * run, _MIN_WINDOW)
             ranges.append((number, run))
             offset += run * FIN_BYTES
             left -= run
             if not left or buffer[offset : offset + HEAD_BYTES] != self.fin_head:
                 break
-            if run < _SHORT_RUN and low + run < 0x10000:  # not where the tables end
+            if run == self._fin_window:
+                self._fin_window *= 4
+            elif run < _SHORT_RUN and low + run < 0x10000:  # not where the tables end
                 break
         if left and 0 < count - left < _SHORT_RUN:
             count = min(count, _MAX_RUN)
