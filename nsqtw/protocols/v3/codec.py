@@ -261,14 +261,16 @@ class FrameReader:
             number, one = unpack_range(buffer, offset + HEAD_BYTES)
             if one != 1 or number >= _MAX_ID:
                 break
-            low = number & 0xFFFF
-            run = min(left, 0x10000 - low, self._fin_window)
-            wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * run
-            wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + run]
-            wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + run]
-            if not buffer.startswith(wanted, offset):
-                run = _equal_fins(buffer, offset, wanted)
-                self._fin_window = max(2 * run, _MIN_WINDOW)
+            run = 1
+            if left > 1:
+                low = number & 0xFFFF
+                run = min(left, 0x10000 - low, self._fin_window)
+                wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * run
+                wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + run]
+                wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + run]
+                if not buffer.startswith(wanted, offset):
+                    run = _equal_fins(buffer, offset, wanted)
+                    self._fin_window = max(2 * run, _MIN_WINDOW)
             ranges.append((number, run))
             offset += run * FIN_BYTES
             left -= run
@@ -276,7 +278,7 @@ class FrameReader:
                 break
             if run == self._fin_window:
                 self._fin_window *= 4
-            elif run < _SHORT_RUN and low + run < 0x10000:  # not where the tables end
+            elif run < _SHORT_RUN and (number + run) & 0xFFFF:  # not where the tables end
                 break
         if left and 0 < count - left < _SHORT_RUN:
             count = min(count, _MAX_RUN)
