@@ -208,9 +208,9 @@ class InFlight:
         runs = iter(self._runs)
         run = next(runs, None)
         for index, (number, count) in enumerate(ranges):
-            left = count or 1
+            left = max(count, 1)
             while left:
-                if run is None or not count:
+                if run is None or count <= 0:
                     return total, ranges[index:]
                 part = min(run.count - at, left)
                 if not run.has(number + count - left, at, part):
