@@ -133,10 +133,10 @@ COMPILED = """
     core/topic_release core/wall_clock core/write_behind net/partial_input net/tcp protocols/access protocols/body_rate
     protocols/fin_coalescing protocols/frames protocols/guarded/broker protocols/guarded/byte_credit
     protocols/guarded/commands protocols/guarded/consumer protocols/guarded/messages protocols/guarded/publish
-    protocols/idle_commands protocols/mpub protocols/replies protocols/session protocols/v2 protocols/v2_codec
-    protocols/v2_command protocols/v2_publish protocols/v2_session protocols/v2_subscription protocols/v2_timeout
-    protocols/v2_upgrade protocols/v3/codec protocols/v3/publishes protocols/v3/session protocols/v3/subscription
-    runtime/events runtime/flushable runtime/pump
+    protocols/guarded/subscribe protocols/idle_commands protocols/mpub protocols/replies protocols/session protocols/v2
+    protocols/v2_codec protocols/v2_command protocols/v2_publish protocols/v2_session protocols/v2_subscription
+    protocols/v2_timeout protocols/v2_upgrade protocols/v3/codec protocols/v3/publishes protocols/v3/session
+    protocols/v3/subscription runtime/events runtime/flushable runtime/pump
 """.split()
 
 

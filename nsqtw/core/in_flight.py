@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 from nsqtw.core.segment import SEQUENCE_MASK, Segment, consecutive_ids, joined_ids, sequence_of
+from nsqtw.interfaces import Range
 
 FIRST = -1
 """`Delivery.sequence` of a first delivery: the id tells it."""
@@ -94,13 +95,13 @@ class _Run:
         first = self.number & SEQUENCE_MASK
         return range(first, first + count)
 
-    def has_range(self, index: int, number: int, count: int) -> bool:
-        """Return whether the `count` ids from the index on are those from `number` on. Ids ascend."""
+    def has(self, number: int, at: int, count: int) -> bool:
+        """Return whether `count` messages from the index `at` on have the ids from `number` on. Ids ascend."""
         ids = self.ids
         if ids is None:
-            return number == self.number + index
-        index += self.taken
-        return int(ids[index], 16) == number and (count == 1 or int(ids[index + count - 1], 16) == number + count - 1)
+            return self.number + at == number
+        at += self.taken
+        return int(ids[at], 16) == number and int(ids[at + count - 1], 16) == number + count - 1
 
     def joined(self, count: int, separator: bytes) -> bytes:
         """Return the first `count` ids as one text."""
@@ -194,26 +195,32 @@ class InFlight:
                 break
         return separator.join(parts)
 
-    def in_order(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    def split_in_order(self, ranges: Sequence[Range]) -> tuple[int, Sequence[Range]]:
         """
-        Return how many ranges of ids, the first ones, are what `finish_next` would finish, and their messages. A range
-        is the first id as a number and a count.
+        Return how many messages the first of these ranges have that are what `finish_next` would finish, and the other
+        ranges.
         """
+        if len(ranges) == 1 and self._runs:  # most often, and a part of the first run
+            first, (number, count) = self._runs[0], ranges[0]
+            if first.number == number and first.ids is None and 0 < count <= first.count:
+                return count, ()
+        total = at = 0
         runs = iter(self._runs)
-        run: _Run | None = None
-        at = messages = 0
-        for done, (number, count) in enumerate(ranges):
-            if count < 1:
-                return done, messages
-            left = count
+        run = next(runs, None)
+        for index, (number, count) in enumerate(ranges):
+            left = max(count, 1)
             while left:
-                if run is None or at == run.count:
+                if run is None or count <= 0:
+                    return total, ranges[index:]
+                part = min(run.count - at, left)
+                if not run.has(number + count - left, at, part):
+                    return total, ranges[index:]
+                left -= part
+                at += part
+                if at == run.count:
                     run, at = next(runs, None), 0
-                if run is None or not run.has_range(at, number, part := min(left, run.count - at)):
-                    return done, messages
-                number, at, left = number + part, at + part, left - part
-            messages += count
-        return len(ranges), messages
+            total += count
+        return total, ()
 
     def next_runs(self, limit: int) -> Iterator[Sequence[int]]:
         """Return the sequences of the same messages, as they were delivered together."""

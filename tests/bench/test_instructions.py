@@ -11,6 +11,10 @@ REGRESSION = 1.10
 OTHER_VERSION = 1.5
 """A Python nobody kept figures for compiles the same code to other instructions."""
 
+NOISE = 1.01
+"""The same work takes some instructions more or fewer."""
+BESIDE_V2 = [(work.name, work.name.removeprefix("v3-").removesuffix("-single")) for work in WORKS if "v3-" in work.name]
+
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 def test_a_hot_path_takes_the_instructions_it_took(work: Work) -> None:
@@ -21,6 +25,13 @@ def test_a_hot_path_takes_the_instructions_it_took(work: Work) -> None:
         f"{work.title}: {now:.2f} instructions a message, {kept[work.name]:.2f} before; "
         "if it is worth that, python -m tests.bench.instructions --write keeps the new figures"
     )
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(("name", "of_v2"), BESIDE_V2)
+def test_v3_takes_no_more_instructions_than_v2(name: str, of_v2: str) -> None:
+    works = {work.name: work for work in WORKS}
+    assert measure(works[name]) <= measure(works[of_v2]) * NOISE
 
 
 def test_work_done_twice_is_noticed() -> None:

@@ -25,17 +25,6 @@ def ids(first: int, count: int) -> list[bytes]:
     return consecutive_ids(NODE + first, count)
 
 
-def ranges_of(numbers: list[int], cuts: set[int]) -> list[tuple[int, int]]:
-    """Neighbours in one range, but for those before whose index there is a cut."""
-    ranges: list[tuple[int, int]] = []
-    for index, number in enumerate(numbers):
-        if ranges and sum(ranges[-1]) == number and index not in cuts:
-            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
-        else:
-            ranges.append((number, 1))
-    return ranges
-
-
 def test_what_goes_on_without_a_gap_in_one_delivery_is_one_run() -> None:
     one, other, flight = delivery(), delivery(), InFlight()
     flight.add(NODE + FAR, 5, one)
@@ -58,6 +47,17 @@ def test_what_is_in_order_behind_what_was_not_is_not_looked_up_either() -> None:
     assert flight.next_ids(9, b"") == b"".join(ids(4, 2))
     assert None not in flight.take([third, fourth])
     assert flight.next_ids(9, b"") == b"".join(ids(4, 2)), "they were found without those that came later"
+
+
+def ranges_of(told: list[bytes]) -> list[tuple[int, int]]:
+    """The fewest ranges of consecutive ids."""
+    ranges: list[tuple[int, int]] = []
+    for number in (int(one, 16) for one in told):
+        if ranges and sum(ranges[-1]) == number:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
+        else:
+            ranges.append((number, 1))
+    return ranges
 
 
 class Table(RuleBasedStateMachine):
@@ -101,6 +101,7 @@ class Table(RuleBasedStateMachine):
         assert len(told) <= most
         runs = [[*run] for run in self.flight.next_runs(len(told))] if told else []
         assert [sequence for run in runs for sequence in run] == [sequence_of(one) for one in told]
+        assert self.flight.split_in_order([(int(one, 16), 1) for one in told]) == (len(told), ())
         taken = [self.known.pop(message_id) for message_id in told]
         finished = self.flight.finish_next(len(told))
         assert [one for one, count in finished for _ in range(count)] == taken
@@ -155,21 +156,15 @@ class Table(RuleBasedStateMachine):
     def the_next_are_the_youngest_in_order(self) -> None:
         told = self.flight.next_ids(len(self.known), b" ").split()
         assert told == [*self.known][len(self.known) - len(told) :]
-
-    @rule(data=st.data())
-    def look_at_ranges(self, data: st.DataObject) -> None:
-        told = [int(one, 16) for one in self.flight.next_ids(len(self.known), b" ").split()]
-        ranges = ranges_of(told, data.draw(st.sets(st.integers(0, 20))))
-        if ranges and data.draw(st.booleans()):  # and one that may be wrong
-            at = data.draw(st.integers(0, len(ranges) - 1))
-            first, count = ranges[at]
-            ranges[at] = (first + data.draw(st.integers(-1, 1)), max(0, count + data.draw(st.integers(-1, 1))))
-        done = total = 0
-        for first, count in ranges:
-            if not count or [*range(first, first + count)] != told[total : total + count]:
-                break
-            done, total = done + 1, total + count
-        assert self.flight.in_order(ranges) == (done, total)
+        ranges = ranges_of(told)
+        assert self.flight.split_in_order(ranges) == (len(told), ())
+        other = (NODE + self.end + 5, 2)
+        for index, (number, count) in enumerate(ranges):
+            before = sum(count for _, count in ranges[:index])
+            for wrong in ((number, count + 1), (number, 0), (number + 1, count), other):
+                if wrong != ranges[-1]:
+                    given = [*ranges[:index], wrong, other]
+                    assert self.flight.split_in_order(given) == (before, [wrong, other])
 
 
 TestTable = Table.TestCase

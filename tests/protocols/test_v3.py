@@ -257,13 +257,27 @@ def test_single_fins_that_come_together_are_one_run(client: Client) -> None:
     assert (channel.finish_count, channel.in_flight_count) == (8, 2)
 
 
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_single_fins_of_two_subscriptions_alternate(client: Client, cut: int) -> None:
+    client.says(v3.publish(1, [b"x"] * 4, b"a"), v3.publish(2, [b"y"] * 4, b"b"))
+    firsts = [deliveries(client, v3.subscribe(number, name))[0].id for number, name in ((8, b"a"), (9, b"b"))]
+    sent = [v3.fin(8 + index % 2, (firsts[index % 2] + index // 2, 1)) for index in range(6)]
+    fins = b"".join([*sent, v3.fin(9, (firsts[1] + 3, 1)), v3.ping(7), v3.fin(8, (firsts[0] + 3, 1), (5, 1))])
+    written = [answer for start in range(0, len(fins), cut) for answer in client.says(fins[start : start + cut])]
+    assert [answer.name for answer in written] == ["PONG", "FAILED"]
+    counts = [topic.channels["c"].finish_count for topic in client.stage.broker.topics.values()]
+    assert counts == [4, 4]
+
+
 @pytest.mark.parametrize("first", [0xFE, 0xFFFE, 0xFFFFFE, 2**40 - 2])
 def test_single_fins_are_one_run_whatever_their_numbers(first: int) -> None:
     reader = codec.FrameReader()
+    reader.expect_fins(9)
     reader.feed(b"".join([v3.fin(9, (first + number, 1)) for number in range(5)]))
-    fin = reader.next_frame()
-    assert fin is not None and reader.next_fins(fin, first) == [(first + 1, 4)]
-    assert reader.next_frame() is None and reader.unfinished_bytes == 0
+    ranges = reader.next_fins()
+    assert ranges[0][0] == first and sum(count for _, count in ranges) == 5
+    assert len(ranges) == 1 or ranges[1][0] & 0xFFFF == 0
+    assert not reader.has_more and reader.unfinished_bytes == 0
 
 
 @given(st.data())
@@ -272,18 +286,16 @@ def test_ranges_of_single_fins_are_what_was_sent(data: st.DataObject) -> None:
     sent = [first + number for first, count in runs for number in range(count)]
     other = data.draw(st.sampled_from([b"", v3.ping(1), v3.fin(8, (5, 1)), v3.fin(9, (5, 2)), v3.fin(9, (2**63, 1))]))
     reader = codec.FrameReader()
+    reader.expect_fins(9)
     reader.feed(b"".join([v3.fin(9, (one, 1)) for one in sent]) + other)
     found: list[int] = []
-    while len(found) < len(sent):
-        fin = reader.next_frame()
-        assert fin is not None
-        ((first, _),), _, _ = codec.read_ranges(fin, 10)
-        found.append(first)
-        found += [one + number for one, count in reader.next_fins(fin, first) for number in range(count)]
+    while ranges := reader.next_fins():
+        found += [first + number for first, count in ranges for number in range(count)]
     if found[len(sent) :]:  # of a number that is none of an id, which the broker refuses
         assert (found.pop(), other) == (2**63, v3.fin(9, (2**63, 1)))
         other = b""
     assert found == sent and reader.unfinished_bytes == len(other)
+    assert reader.has_more == (other != b"")
 
 
 def test_single_fins_are_one_run_between_deliveries(client: Client) -> None:

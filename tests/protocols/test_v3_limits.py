@@ -8,7 +8,7 @@ import pytest
 
 from nsqtw.testing.protocols import SessionHarness
 from tests.protocols import v3_frames as v3
-from tests.protocols.v3_client import Client, names
+from tests.protocols.v3_client import Client, deliveries, names
 from tests.protocols.v3_frames import answers, error_of
 
 BODY_TIMEOUT = 30.0
@@ -65,6 +65,17 @@ def test_a_frame_after_the_other_each_in_time(client: Client) -> None:
         client.stage.now += 0.9 * BODY_TIMEOUT
         assert names(client.says(frame[9:], frame[:9])) == ["CONFIRM"]
     assert not client.is_closed
+
+
+def test_single_fins_are_not_half_a_frame(client: Client) -> None:
+    client.says(v3.publish(1, [b"x"] * 6))
+    first = deliveries(client, v3.subscribe(9))[0].id
+    assert client.says(*(v3.fin(9, (first + number, 1)) for number in range(6))) == []
+    client.stage.now += BODY_TIMEOUT - 1
+    frame = v3.publish(2, [b"x" * 100])
+    assert client.says(frame[:50]) == []
+    assert waits(client, 2) == []
+    assert sorted(names(client.says(frame[50:]))) == ["CONFIRM", "DELIVER"]
 
 
 def flood(client: Client, frame: bytes, count: int) -> list[str]:

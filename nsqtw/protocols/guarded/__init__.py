@@ -5,6 +5,7 @@ The broker as the protocol of one connection sees it: `IBroker` and `IConsumer`,
     consumer     ClientConsumer: one subscription
     byte_credit  the bytes in flight of a subscription
     publish      the checks of a publish, and its answer
+    subscribe    the checks of a subscription, and the receiver of version 1
     commands     the order of commands while rights are asked for
     messages     messages as a protocol is given them
 

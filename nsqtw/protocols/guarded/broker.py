@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
-from zope.interface import classImplements, implementer
+from zope.interface import classImplements
 
 from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
@@ -19,9 +19,9 @@ from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
 from nsqtw.protocols.access import ClientAccess
-from nsqtw.protocols.guarded.commands import Asking, Call, Command, CommandQueue
+from nsqtw.protocols.guarded.commands import Asking, Call, CommandQueue
 from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
-from nsqtw.protocols.guarded.messages import Batch, Message
+from nsqtw.protocols.guarded.messages import Message
 from nsqtw.protocols.guarded.publish import (
     FunctionAnswer,
     Headers,
@@ -34,6 +34,7 @@ from nsqtw.protocols.guarded.publish import (
     failure_of,
     put_runs,
 )
+from nsqtw.protocols.guarded.subscribe import Callbacks, Subscribe, check_subscription
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.mpub import SIZE_BYTES, equal_messages_in, messages_in
 from nsqtw.protocols.parameters import checked_name
@@ -43,8 +44,6 @@ from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.rights import MAX_SECRET_BYTES
 from nsqtw.upgrades import Secured
 
-MIN_MSG_TIMEOUT: Final = 1.0
-"""Seconds; the bound of IDENTIFY's msg_timeout."""
 MAX_SUBSCRIPTIONS: Final = 1000
 """Subscriptions of one connection."""
 MAX_UNSTORED_BYTES: Final = 8 * 1024 * 1024
@@ -421,7 +420,7 @@ class ClientBroker(SessionBroker):
         msg_timeout: float | None = None,
     ) -> IConsumer:
         """IBroker API."""
-        return self._consume(topic, channel, _Callbacks(deliver, ended, answered), now, msg_timeout, once=True)
+        return self._consume(topic, channel, Callbacks(deliver, ended, answered), now, msg_timeout, once=True)
 
     def consume(
         self, topic: str, channel: str, receiver: IReceiver, now: float, msg_timeout: float | None = None
@@ -429,7 +428,7 @@ class ClientBroker(SessionBroker):
         """IBroker API."""
         return self._consume(topic, channel, receiver, now, msg_timeout, once=False)
 
-    def join(self, subscribe: _Subscribe) -> None:
+    def join(self, subscribe: Subscribe) -> None:
         """An allowed subscription. ClientError."""
         self._leave_closed()
         if subscribe.once and self._has_subscribed:
@@ -466,11 +465,8 @@ class ClientBroker(SessionBroker):
         seconds = options.msg_timeout if msg_timeout is None else msg_timeout
         consumer = ClientConsumer(self._broker, self._new_client(), receiver, seconds, self._access.log_refusal)
         try:
-            checked_name(topic.encode("utf-8", "replace"), "E_BAD_TOPIC", "SUB topic name")
-            checked_name(channel.encode("utf-8", "replace"), "E_BAD_CHANNEL", "SUB channel name")
-            if not MIN_MSG_TIMEOUT <= seconds <= options.max_msg_timeout and msg_timeout is not None:
-                raise ClientError("E_BAD_BODY", f"SUB msg timeout ({seconds * 1000:.0f}) is invalid")
-            self._commands.take(_Subscribe(self, topic, channel, consumer, once=once), now)
+            check_subscription(topic, channel, msg_timeout, options.max_msg_timeout)
+            self._commands.take(Subscribe(self, topic, channel, consumer, once=once), now)
         except ClientError as error:
             self.refused(error)
             consumer.tell_subscribed(error)
@@ -546,51 +542,6 @@ class ClientBroker(SessionBroker):
         """The next turn begins."""
         self._wait_for(asks_rights=self._commands.asks_rights, rests=False)
         self._commands.run()
-
-
-class _Subscribe(Command):
-    """A subscription of `consumer`. `once`: a connection has one."""
-
-    __slots__ = ("_broker", "consumer", "once")
-
-    def __init__(self, broker: ClientBroker, topic: str, channel: str, consumer: ClientConsumer, *, once: bool) -> None:
-        self.verb, self.topic, self.channel = b"SUB", topic, channel
-        self._broker = broker
-        self.consumer = consumer
-        self.once = once
-
-    def execute(self) -> None:
-        """Command API."""
-        self._broker.join(self)
-
-    def refuse(self, error: ClientError) -> None:
-        """Command API."""
-        self.consumer.tell_subscribed(error)
-
-
-@implementer(IReceiver)
-class _Callbacks:
-    """The receiver of `IBroker.subscribe`."""
-
-    def __init__(self, deliver: Callable[[list[Message]], None], ended: Callable[[], None], answered: Answered) -> None:
-        self._deliver = deliver
-        self._ended = ended
-        self._answered = answered
-
-    def subscribed(self, error: ClientError | None) -> None:
-        """IReceiver API."""
-        self._answered(error)
-
-    def deliver(self, batch: Batch) -> None:
-        """IReceiver API."""
-        self._deliver(batch.messages())
-
-    def paused(self, is_paused: bool) -> None:
-        """IReceiver API."""
-
-    def ended(self, error: ClientError | None) -> None:
-        """IReceiver API."""
-        self._ended()
 
 
 def _do_nothing() -> None:

@@ -69,15 +69,17 @@ class ClientConsumer:
         self._byte_credit = ByteCredit(self.inner)
         self._log_refusal = log_refusal
         self._messages: MessageAccess | None = None
+        """The commands about messages, from `joined` until `leave`."""
         self._is_paused = False
         self.is_closed = False
 
     def joined(self, channel: Channel) -> None:
         """The subscription was allowed."""
-        self._messages = MessageAccess(self.inner, channel, self._broker.options)
-        self._regulate()
         if self.is_closed:
             channel.leave(self.inner)
+            return
+        self._messages = MessageAccess(self.inner, channel, self._broker.options)
+        self._regulate()
 
     def tell_subscribed(self, error: ClientError | None) -> None:
         """The outcome of the subscription is known."""
@@ -102,7 +104,7 @@ class ClientConsumer:
     @property
     def channel(self) -> IChannel | None:
         """IConsumer API."""
-        return None if self._messages is None or self.is_closed else ClientChannel(self._messages.channel)
+        return None if self._messages is None else ClientChannel(self._messages.channel)
 
     @property
     def in_flight(self) -> int:
@@ -111,7 +113,9 @@ class ClientConsumer:
 
     def ready(self, count: int) -> None:
         """IConsumer API."""
-        messages = self._subscribed()
+        messages = self._messages
+        if messages is None:
+            raise self._not_subscribed()
         try:
             messages.set_ready(count)
         except ClientError as error:
@@ -151,15 +155,16 @@ class ClientConsumer:
 
     def finish_ranges(self, ranges: Sequence[Range], now: float) -> Failed | None:
         """IConsumer API."""
-        messages = self._subscribed()
+        messages = self._messages
+        if messages is None:
+            raise self._not_subscribed()
         inner = self.inner
         if not self._byte_credit.limit:
-            done, count = inner.in_flight.in_order(ranges)
-            if count:
-                messages.channel.finish_next(inner, count, now)
-            if done == len(ranges):
+            in_order, ranges = inner.in_flight.split_in_order(ranges)
+            if in_order:
+                messages.channel.finish_next(inner, in_order, now)
+            if not ranges:
                 return None
-            ranges = ranges[done:]
         ids = self._ids("FIN", ranges)
         failed = messages.channel.finish(inner, ids, now)
         self._answered(ids)
@@ -208,8 +213,9 @@ class ClientConsumer:
         inner = self.inner
         inner.is_blocked = True
         inner.on_pause = inner.on_removed = None  # they refer to this object, and it to them
-        if self._messages is not None and not self.is_closed:
-            self._messages.channel.leave(inner)
+        messages, self._messages = self._messages, None
+        if messages is not None:
+            messages.channel.leave(inner)
         else:
             inner.leave(must_wait=bool(inner.in_flight))
         self.is_closed = True
@@ -253,7 +259,7 @@ class ClientConsumer:
         self.inner.is_blocked = self.is_closed or self._is_paused or self._byte_credit.is_used_up
 
     def _wake(self) -> None:
-        if self._messages is not None and not self.is_closed:
+        if self._messages is not None:
             self._messages.channel.wake()
 
     def _answered(self, ids: Sequence[bytes]) -> None:
@@ -264,9 +270,12 @@ class ClientConsumer:
             self._wake()
 
     def _subscribed(self) -> MessageAccess:
-        if self._messages is None or self.is_closed:
-            raise self._refused(ClientError("E_INVALID", "not subscribed"))
+        if self._messages is None:
+            raise self._not_subscribed()
         return self._messages
+
+    def _not_subscribed(self) -> ClientError:
+        return self._refused(ClientError("E_INVALID", "not subscribed"))
 
     def _id(self, verb: bytes, message_id: BytesLike) -> bytes:
         try:

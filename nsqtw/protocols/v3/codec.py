@@ -60,8 +60,8 @@ HELLO_BYTES: Final = 70_000
 """The largest frame before WELCOME."""
 MAX_TEXT: Final = 0xFFFF
 _SIZE_BYTES: Final = 4
-_SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
-_KIND_AT: Final = 4
+SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES
+"""What the size of a frame without an extension counts besides the payload."""
 _PLAIN_PUBLISH: Final = PUBLISH << 24
 """Type, flags and size of the extension of a PUBLISH, as one number."""
 _MAX_ID: Final = 1 << 63
@@ -69,8 +69,9 @@ _MAX_RUN: Final = 512
 """Frames that are taken together."""
 _MAX_FINS: Final = 2048
 """FINs that are taken together if they are in the order of delivery."""
+_MIN_WINDOW: Final = 64
 _ONE: Final = b"\0\0\0\1"
-"""The count of a range of one message, and of a CONFIRM of one PUBLISH."""
+"""The count of a CONFIRM of one PUBLISH."""
 _SHORT_RUN: Final = 8
 """FINs in order that are not worth a look for more."""
 _LOWS: Final = bytes(range(0x100)) * 0x100
@@ -96,8 +97,9 @@ unpack_range: Final = _RANGE.unpack_from
 unpack_u32: Final = _U32.unpack_from
 unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
+pack_u32: Final[Callable[[int], bytes]] = _U32.pack
 _PAIR: Final = struct.Struct(">II")
-_CONFIRM_HEAD: Final = pack_head(_SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0)
+_CONFIRM_HEAD: Final = pack_head(SIZE_BEYOND_PAYLOAD + _PAIR.size, CONFIRM, 0, 0, 0)
 """Of a CONFIRM with one entry."""
 
 
@@ -142,6 +144,11 @@ class FrameReader:
         """What is before the body in such a frame."""
         self.number = self.start = self.stop = 0
         """Of the last frame of `next_publish`."""
+        self.fin_number = 0
+        """The subscription of the FINs of `next_fins`, whose header is `fin_head`; without one it looks for none."""
+        self.fin_head = b""
+        self._fin_window = _MAX_FINS
+        """FINs that are compared at once: after a jump, twice as many as came since the one before."""
 
     @property
     def unfinished_bytes(self) -> int:
@@ -150,7 +157,7 @@ class FrameReader:
 
     def feed(self, chunk: bytes) -> None:
         """Take what was read."""
-        if not self._missing and self._offset == len(self.buffer):
+        if self._offset == len(self.buffer):
             self.buffer, self._offset, self.has_more = chunk, 0, True
             return
         if self._missing > len(chunk):
@@ -165,21 +172,22 @@ class FrameReader:
     def next_frame(self) -> Frame | None:
         """Return the next frame; None while it is incomplete. ClientError for one that is none."""
         buffer, offset = self.buffer, self._offset
-        if len(buffer) - offset < HEAD_BYTES or self._missing:
+        end = len(buffer)
+        if end - offset < HEAD_BYTES or self._missing:
             self.has_more = False
             return None
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size
         if size > self.max_size:
             raise ClientError("E_INVALID", f"frame of {size} bytes is larger than {self.max_size}")
-        if size < _SIZE_BEYOND_PAYLOAD + extension:
+        if size < SIZE_BEYOND_PAYLOAD + extension:
             raise ClientError("E_INVALID", f"frame of {size} bytes is too short")
-        if stop > len(buffer):
-            self._missing = stop - len(buffer)
+        if stop > end:
+            self._missing = stop - end
             self.has_more = False
             return None
         self._offset = stop
-        self.has_more = stop < len(buffer)
+        self.has_more = stop < end
         return Frame(kind, flags, number, buffer, offset + HEAD_BYTES + extension, stop)
 
     def expect(self, topic: bytes) -> None:
@@ -196,7 +204,7 @@ class FrameReader:
         """
         buffer, offset = self.buffer, self._offset
         start, end = offset + self._publish_bytes, len(buffer)
-        if start > end or buffer[offset + _KIND_AT] != PUBLISH:
+        if start > end:
             return None
         size, mark, number, topic, body_size = self._unpack_publish(buffer, offset)
         stop = offset + _SIZE_BYTES + size
@@ -232,50 +240,59 @@ class FrameReader:
         self.has_more = self._offset < len(buffer)
         return fields[0::2], fields[1::2]
 
-    def next_fins(self, fin: Frame, first: int) -> list[tuple[int, int]]:
+    def expect_fins(self, number: int) -> None:
+        """Have `next_fins` look for FINs of one message for the subscription `number`."""
+        self.fin_number = number
+        self.fin_head = pack_head(FIN_BYTES - _SIZE_BYTES, FIN, 0, 0, number)
+
+    def next_fins(self) -> list[tuple[int, int]]:
         """
-        Return the ranges of FINs of one message each that follow `fin`, which finishes the message `first`, and are
-        like it; they are taken out. Most clients answer each message by itself, in the order of delivery: what they
-        send then is known, and compared as it is. The numbers of a consumer among others jump now and then.
+        Return the ranges of the expected FINs from here on, and take them out; empty if the next frame is none of them.
+        Most clients that answer each message by itself do so in the order of delivery: what they send is known then,
+        and compared as it is. The numbers of a consumer among others jump now and then.
         """
         buffer, offset = self.buffer, self._offset
-        count = min((len(buffer) - offset) // FIN_BYTES, _MAX_FINS)
-        head = buffer[fin.stop - FIN_BYTES : fin.start]
-        if not count or len(head) != HEAD_BYTES or buffer[offset : offset + HEAD_BYTES] != head or first >= _MAX_ID:
+        if buffer[offset : offset + HEAD_BYTES] != self.fin_head:
             return []
         ranges: list[tuple[int, int]] = []
-        number, left = first + 1, count
-        while True:
-            run = _fins_in_order(buffer, offset, head, number, left)
-            if run:
-                if ranges and sum(ranges[-1]) == number:
-                    ranges[-1] = (ranges[-1][0], ranges[-1][1] + run)
-                else:
-                    ranges.append((number, run))
-                offset += run * FIN_BYTES
-                left -= run
-                number += run
-                if left and not number & 0xFFFF:  # the tables end here, not the run
-                    continue
-            if not left or (ranges and run < _SHORT_RUN) or buffer[offset : offset + HEAD_BYTES] != head:
-                break
+        end = len(buffer)
+        left = count = min((end - offset) // FIN_BYTES, _MAX_FINS)
+        while left:
             number, one = unpack_range(buffer, offset + HEAD_BYTES)
             if one != 1 or number >= _MAX_ID:
                 break
-        if count - left >= min(count, _SHORT_RUN):
-            self._offset = offset
-            return ranges
-        offset = self._offset
-        count = min(count, _MAX_RUN)
-        fields = _repeated("12sQI", count, FIN_BYTES, buffer, offset)
-        if fields[0::3].count(head) != count or fields[2::3].count(1) != count:
-            return []
-        self._offset += count * FIN_BYTES
-        return [(number, 1) for number in fields[1::3]]
+            run = 1
+            if left > 1:
+                low = number & 0xFFFF
+                run = min(left, 0x10000 - low, self._fin_window)
+                wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * run
+                wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + run]
+                wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + run]
+                if not buffer.startswith(wanted, offset):
+                    run = _equal_fins(buffer, offset, wanted)
+                    self._fin_window = max(2 * run, _MIN_WINDOW)
+            ranges.append((number, run))
+            offset += run * FIN_BYTES
+            left -= run
+            if not left or buffer[offset : offset + HEAD_BYTES] != self.fin_head:
+                break
+            if run == self._fin_window:
+                self._fin_window *= 4
+            elif run < _SHORT_RUN and (number + run) & 0xFFFF:  # not where the tables end
+                break
+        if left and 0 < count - left < _SHORT_RUN:
+            count = min(count, _MAX_RUN)
+            fields = _repeated("12sQI", count, FIN_BYTES, buffer, self._offset)
+            if fields[0::3].count(self.fin_head) == fields[2::3].count(1) == count:
+                ranges = [(number, 1) for number in fields[1::3]]
+                offset = self._offset + count * FIN_BYTES
+        self._offset = offset
+        self.has_more = offset < end
+        return ranges
 
     def forget(self) -> None:
         """Nothing more is read."""
-        self.buffer, self._offset, self._missing = b"", 0, 0
+        self.buffer, self._offset, self._missing, self.has_more = b"", 0, 0, False
         self._pieces.clear()
         self._piece_bytes = 0
 
@@ -291,16 +308,9 @@ def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> 
     return True
 
 
-def _fins_in_order(buffer: bytes, offset: int, head: bytes, number: int, most: int) -> int:
-    """Return how many of the next `most` FINs of one message, with this head, finish `number`, `number + 1`, ..."""
-    low = number & 0xFFFF
-    count = min(most, 0x10000 - low)
-    wanted = bytearray(head + number.to_bytes(8, "big") + _ONE) * count
-    wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + count]
-    wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + count]
-    if buffer[offset : offset + count * FIN_BYTES] == wanted:
-        return count
-    equal, unequal = 0, count
+def _equal_fins(buffer: bytes, offset: int, wanted: bytearray) -> int:
+    """Return how many FINs from `offset` on are as in `wanted`, whose first one is there, and not all."""
+    equal, unequal = 1, len(wanted) // FIN_BYTES
     while unequal - equal > 1:
         middle = (equal + unequal) // 2
         start, stop = equal * FIN_BYTES, middle * FIN_BYTES
@@ -371,8 +381,8 @@ def read_credit(frame: Frame) -> tuple[int, int]:
     """Return messages and bytes of a CREDIT. ClientError."""
     if frame.stop - frame.start != _CREDIT.size:
         raise invalid(CREDIT)
-    messages, size = _CREDIT.unpack_from(frame.buffer, frame.start)
-    return messages, size
+    limits: tuple[int, int] = _CREDIT.unpack_from(frame.buffer, frame.start)
+    return limits
 
 
 def read_ranges(frame: Frame, max_count: int) -> tuple[list[tuple[int, int]], float, str]:
@@ -474,7 +484,7 @@ def _delays(frame: Frame, offset: int) -> tuple[list[float], int]:
 
 def frame_of(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> bytes:
     """Return a frame."""
-    return pack_head(_SIZE_BEYOND_PAYLOAD + len(payload), kind, flags, 0, number) + payload
+    return pack_head(SIZE_BEYOND_PAYLOAD + len(payload), kind, flags, 0, number) + payload
 
 
 def confirm(first: int, count: int) -> bytes:
@@ -504,19 +514,19 @@ def confirm_with_ids(entries: Sequence[tuple[int, list[int]]]) -> bytes:
     return frame_of(CONFIRM, 0, b"".join(packed), MESSAGE_IDS)
 
 
-def deliver_head(number: int, size: int) -> bytes:
-    """Return the header of a DELIVER without headers, of `size` bytes of messages."""
-    return pack_head(_SIZE_BEYOND_PAYLOAD + size, DELIVER, 0, 0, number)
+def deliver_mark(number: int) -> bytes:
+    """Return what is behind the size in the header of a DELIVER without headers."""
+    return pack_head(0, DELIVER, 0, 0, number)[_SIZE_BYTES:]
 
 
-def deliver_head_with(number: int, size: int, headers: Sequence[bytes]) -> bytes:
+def deliver_head(number: int, size: int, headers: Sequence[bytes]) -> bytes:
     """Return what is before the messages in a DELIVER with headers."""
     table: list[bytes] = [b""] * (2 * len(headers))
     table[0::2] = [_U16.pack(len(one)) for one in headers]
     table[1::2] = headers
     content = b"".join(table)
     before = _U32.pack(len(content)) + content
-    return pack_head(_SIZE_BEYOND_PAYLOAD + len(before) + size, DELIVER, HEADERS, 0, number) + before
+    return pack_head(SIZE_BEYOND_PAYLOAD + len(before) + size, DELIVER, HEADERS, 0, number) + before
 
 
 def error_payload(error: ClientError) -> bytes:

@@ -13,7 +13,6 @@ Performance: called once per frame and turn.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -27,6 +26,7 @@ from nsqtw.protocols.session import Session, session_broker
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import Frame
 from nsqtw.protocols.v3.frame_timeout import FrameTimeout
+from nsqtw.protocols.v3.handshake import DEFAULT_HEARTBEAT, read_hello, welcome_payload
 from nsqtw.protocols.v3.publishes import Confirms, Publish, PublishRun, PublishWithIds
 from nsqtw.protocols.v3.subscription import Subscription
 from nsqtw.upgrades import Upgrade
@@ -43,10 +43,6 @@ MAX_UNREAD: Final = 256 * 1024
 """Bytes that a client may leave unread before it is not read from either."""
 PIECE_COST: Final = 256
 """What each piece of the output counts besides its bytes."""
-MESSAGE_IDS: Final = "message_ids"
-"""The feature: CONFIRM has the ids of the messages."""
-DEFAULT_HEARTBEAT: Final = 30.0
-MIN_HEARTBEAT: Final = 1.0
 FRAME_OVERHEAD: Final = 256 * 1024
 """Bytes of a PUBLISH besides its bodies: the topic and the headers."""
 _FLAGS: Final = {codec.PUBLISH: codec.HEADERS | codec.DELAYS, codec.CREDIT: codec.SET}
@@ -89,8 +85,8 @@ class V3Session(Session):
         self._is_paused = False
         self._unread = 0
         """Bytes written since the client stopped reading."""
-        self._without_effect = 0
-        """Frames that changed no message, and are not counted by the broker yet."""
+        self._rejected = 0
+        """PUBLISH frames that were refused, and are not counted by the broker yet."""
         self._is_in_frame = False
         """Whether the last chunk ended within a frame."""
         self._frame_timeout = FrameTimeout(broker, self._count_unfinished, self._on_slow_frame)
@@ -140,7 +136,7 @@ class V3Session(Session):
             self._last_read = now
             self._reader.feed(chunk)
         self._run(now)
-        if self._subscriptions:
+        if self._subscriptions and (self._answered_count or self._fin_coalescing.min_read_bytes > 1):
             self._fin_coalescing.record(self._answered_count, self._in_flight(), now)
             self._answered_count = 0
 
@@ -197,17 +193,20 @@ class V3Session(Session):
         try:
             self._is_behind = False
             self._spent = 0
+            if self._rejected:
+                rejected, self._rejected = self._rejected, 0
+                self._had_no_effect(rejected, now)
             count, reader, broker = 0, self._reader, self._commands
-            while reader.has_more and not self._has_ended:
+            while reader.has_more:
                 if count + self._spent >= STEP_FRAMES or broker.is_waiting:
                     self._is_behind, self._is_in_frame = True, False
                     return
                 count += 1
-                if self._without_effect:
-                    self._count_without_effect(now)
-                    continue
                 if self._expects and (body := reader.next_publish()) is not None:
                     self._publish_next(body, now)
+                    continue
+                if reader.fin_head and (ranges := reader.next_fins()):
+                    self._answer(codec.FIN, reader.fin_number, ranges, 0.0, "", now)
                     continue
                 frame = reader.next_frame()
                 if frame is None:
@@ -235,23 +234,23 @@ class V3Session(Session):
         """Execute a frame other than PUBLISH and FIN. ClientError."""
         kind = frame.kind
         if kind == codec.CREDIT:
-            self._without_effect += 1
+            self._commands.had_no_effect(now)
             messages, size = codec.read_credit(frame)
-            if frame.id in self._subscriptions:
-                replaces = frame.flags & codec.SET != 0
-                self._subscriptions[frame.id].change_credit(messages, size, replaces=replaces)
+            subscription = self._subscriptions.get(frame.id)
+            if subscription is not None:
+                subscription.change_credit(messages, size, frame.flags == codec.SET)
         elif kind in (codec.REQ, codec.NACK, codec.TOUCH):
             ranges, delay, reason = codec.read_ranges(frame, self._broker.max_range)
-            self._answer(frame, ranges, delay, reason, now)
+            self._answer(kind, frame.id, ranges, delay, reason, now)
         elif kind == codec.PING:
-            self._without_effect += 1
+            self._commands.had_no_effect(now)
             self._write(codec.frame_of(codec.PONG, frame.id))
         elif kind == codec.PONG:
-            self._without_effect += 1
+            self._commands.had_no_effect(now)
         elif kind == codec.SUBSCRIBE:
             self._subscribe(frame, now)
         elif kind == codec.UNSUBSCRIBE:
-            self._unsubscribe(frame)
+            self._unsubscribe(frame, now)
         elif kind == codec.HELLO:
             self._greet(frame, now)
         elif kind == codec.AUTH:
@@ -266,33 +265,21 @@ class V3Session(Session):
     # -- handshake
 
     def _greet(self, frame: Frame, now: float) -> None:
+        """HELLO. ClientError."""
         if self._has_greeted:
             raise ClientError("E_INVALID", "HELLO must be the first frame")
         self._has_greeted = True
-        secret, text = codec.read_hello(frame)
-        try:
-            fields = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ClientError("E_BAD_BODY", "HELLO failed to decode JSON") from None
-        if not isinstance(fields, dict):
-            raise ClientError("E_BAD_BODY", "HELLO must have a JSON object")
-        self._broker.introduce(*(_text(fields, key) for key in ("client_id", "hostname", "user_agent")))
-        interval = fields.get("heartbeat_interval", _ms(DEFAULT_HEARTBEAT))
-        if type(interval) is not int or not (
-            interval == 0 or MIN_HEARTBEAT <= interval / 1000 <= self._broker.max_heartbeat_interval
-        ):
-            raise ClientError("E_BAD_BODY", "HELLO heartbeat_interval is invalid")
-        features = fields.get("features", [])
-        if not isinstance(features, list):
-            raise ClientError("E_BAD_BODY", "HELLO features is invalid")
-        self._tells_ids = MESSAGE_IDS in features
-        self._heartbeat = interval / 1000
+        broker = self._broker
+        hello = read_hello(frame, broker.max_heartbeat_interval)
+        broker.introduce(hello.client_id, hello.hostname, hello.user_agent)
+        self._tells_ids = hello.wants_ids
+        self._heartbeat = hello.heartbeat_interval
         self._cancel_heartbeat()
-        if interval:
-            self._cancel_heartbeat = self._broker.schedule(now + self._heartbeat, self._on_heartbeat)
-        self._reader.max_size = self._broker.max_body_size + self._broker.max_msg_size + FRAME_OVERHEAD
-        if secret and self._broker.needs_authorization:
-            self._broker.authorize(secret, self._welcome, now)
+        if self._heartbeat:
+            self._cancel_heartbeat = broker.schedule(now + self._heartbeat, self._on_heartbeat)
+        self._reader.max_size = broker.max_body_size + broker.max_msg_size + FRAME_OVERHEAD
+        if hello.secret and broker.needs_authorization:
+            broker.authorize(hello.secret, self._welcome, now)
         else:
             self._welcome(None)
 
@@ -301,27 +288,9 @@ class V3Session(Session):
         if error is not None:
             self._fail(error)
             return
-        broker = self._broker
-        document = {
-            "protocol": 3,
-            "version": broker.version,
-            "features": [MESSAGE_IDS] if self._tells_ids else [],
-            "heartbeat_interval": _ms(self._heartbeat),
-            "max_frame_size": self._reader.max_size,
-            "max_msg_size": broker.max_msg_size,
-            "max_body_size": broker.max_body_size,
-            "max_credit": broker.max_ready_count,
-            "max_subscriptions": broker.max_subscriptions,
-            "max_range": broker.max_range,
-            "max_delay": _ms(broker.max_delay),
-            "max_req_delay": _ms(broker.max_requeue_delay),
-            "msg_timeout": _ms(broker.msg_timeout),
-            "max_msg_timeout": _ms(broker.max_msg_timeout),
-            "auth_required": broker.needs_authorization,
-            "identity": broker.identity,
-        }
-        self._write(codec.frame_of(codec.WELCOME, 0, json.dumps(document).encode()))
-        if broker.is_draining:
+        payload = welcome_payload(self._broker, self._heartbeat, self._reader.max_size, tells_ids=self._tells_ids)
+        self._write(codec.frame_of(codec.WELCOME, 0, payload))
+        if self._broker.is_draining:
             self._on_drain()
 
     def _authorized(self, number: int, error: ClientError | None) -> None:
@@ -422,7 +391,7 @@ class V3Session(Session):
 
     def _reject(self, numbers: list[int], error: ClientError) -> None:
         self._spent += REFUSAL_COST * len(numbers)
-        self._without_effect += len(numbers)
+        self._rejected += len(numbers)
         for number in numbers:
             self._write(codec.frame_of(codec.REJECT, number, codec.error_payload(error)))
 
@@ -434,7 +403,7 @@ class V3Session(Session):
         if number in self._subscriptions:
             raise ClientError("E_INVALID", f"subscription {number} exists")
         self._spent += SUBSCRIBE_COST
-        self._without_effect += 1
+        self._commands.had_no_effect(now)
         subscription = Subscription(number, messages, size, self._write, self._write_messages, self._over)
         self._subscriptions[number] = subscription
         seconds = timeout / 1000 if timeout else None
@@ -443,9 +412,9 @@ class V3Session(Session):
             consumer.pause()
         subscription.begin(consumer)
 
-    def _unsubscribe(self, frame: Frame) -> None:
+    def _unsubscribe(self, frame: Frame, now: float) -> None:
+        self._commands.had_no_effect(now)
         subscription = self._subscriptions.pop(frame.id, None)
-        self._without_effect += 1
         payload = b""
         if subscription is None:
             payload = codec.error_payload(ClientError("E_INVALID", "not subscribed"))
@@ -462,24 +431,21 @@ class V3Session(Session):
             self._fail(error)
 
     def _finish(self, frame: Frame, now: float) -> None:
-        """FIN, or a run of them. ClientError."""
+        """A FIN. ClientError."""
         if frame.stop - frame.start != codec.RANGE_BYTES:
             ranges, _, _ = codec.read_ranges(frame, self._broker.max_range)
         else:
             first, count = codec.unpack_range(frame.buffer, frame.start)
             ranges = [(first, count)]
-            if count == 1 and self._reader.has_more:
-                more = self._reader.next_fins(frame, first)
-                if len(more) == 1 and more[0][0] == first + 1:
-                    ranges = [(first, 1 + more[0][1])]
-                else:
-                    ranges += more
-        self._answer(frame, ranges, 0.0, "", now)
+            if count == 1:
+                self._reader.expect_fins(frame.id)
+        self._answer(codec.FIN, frame.id, ranges, 0.0, "", now)
 
-    def _answer(self, frame: Frame, ranges: list[tuple[int, int]], delay: float, reason: str, now: float) -> None:
-        """Execute a FIN, REQ, NACK or TOUCH."""
-        kind = frame.kind
-        subscription = self._subscriptions.get(frame.id)
+    def _answer(
+        self, kind: int, number: int, ranges: list[tuple[int, int]], delay: float, reason: str, now: float
+    ) -> None:
+        """Execute a FIN, REQ, NACK or TOUCH of the subscription `number`. ClientError."""
+        subscription = self._subscriptions.get(number)
         failed: Failed | None
         if subscription is None or not subscription.is_open or subscription.consumer is None:
             verb = _VERBS[kind]
@@ -488,24 +454,28 @@ class V3Session(Session):
             failed = Failed(error, ranges)
         else:
             try:
-                failed = _answered(subscription.consumer, kind, ranges, delay, reason, now)
+                if kind == codec.FIN:
+                    failed = subscription.consumer.finish_ranges(ranges, now)
+                elif kind == codec.TOUCH:
+                    failed = subscription.consumer.touch_ranges(ranges, now)
+                else:
+                    failed = subscription.consumer.requeue_ranges(ranges, delay, now, reason)
             except ClientError as error:  # which the broker has logged
                 self._fail(error)
                 return
         if failed is not None:
             self._spent += REFUSAL_COST
-            self._without_effect += min(sum([count for _, count in failed.ranges]), self._broker.max_range)
             payload = codec.failed_payload(kind, failed.error, failed.ranges)
-            self._write(codec.frame_of(codec.FAILED, frame.id, payload))
+            self._write(codec.frame_of(codec.FAILED, number, payload))
+            self._had_no_effect(min(sum([count for _, count in failed.ranges]), self._broker.max_range), now)
         total = ranges[0][1] if len(ranges) == 1 else sum([count for _, count in ranges])
         self._spent += total // IDS_PER_FRAME
         if kind != codec.TOUCH:
             self._answered_count += total
 
-    def _count_without_effect(self, now: float) -> None:
-        """Have the broker count the frames that had no effect. It may want the next ones later. ClientError."""
-        while self._without_effect:
-            self._without_effect -= 1
+    def _had_no_effect(self, count: int, now: float) -> None:
+        """Have the broker count what was refused. It may want the next frames later. ClientError."""
+        for _ in range(count):
             self._commands.had_no_effect(now)
 
     def _count_unfinished(self) -> int:
@@ -573,41 +543,16 @@ class V3Session(Session):
     def _end(self) -> None:
         """Read and deliver nothing more; publishes are still answered."""
         self._has_ended = True
+        self._reader.forget()
         for subscription in self._subscriptions.values():
             if subscription.consumer is not None:
                 subscription.consumer.pause()
         self._changed()
 
 
-def _answered(
-    consumer: Any, kind: int, ranges: list[tuple[int, int]], delay: float, reason: str, now: float
-) -> Failed | None:
-    """Have a consumer execute a FIN, REQ, NACK or TOUCH. ClientError."""
-    failed: Failed | None
-    if kind == codec.FIN:
-        failed = consumer.finish_ranges(ranges, now)
-    elif kind == codec.TOUCH:
-        failed = consumer.touch_ranges(ranges, now)
-    else:
-        failed = consumer.requeue_ranges(ranges, delay, now, reason)
-    return failed
-
-
-def _text(fields: dict[str, Any], key: str) -> str:
-    """Return a text of HELLO. ClientError."""
-    value = fields.get(key, "")
-    if not isinstance(value, str):
-        raise ClientError("E_BAD_BODY", f"HELLO {key} is invalid")
-    return value.encode("utf-8", "replace").decode()
-
-
 def _name(raw: bytes) -> str:
     """Return a name as text; of bytes that are none, one that the broker refuses."""
     return raw.decode("utf-8", "replace")
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 # Not by a decorator: with one, mypyc does not make a native class of it.

@@ -14,6 +14,7 @@ from zope.interface import classImplements
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import IConsumer, IReceiver
 from nsqtw.protocols.v3 import codec
+from nsqtw.protocols.v3.codec import SIZE_BEYOND_PAYLOAD, pack_u32
 
 
 class Subscription:
@@ -33,8 +34,11 @@ class Subscription:
     ) -> None:
         self.number = number
         self.consumer: IConsumer | None = None
+        self._deliver_mark = codec.deliver_mark(number)
         self._messages = messages
         self._byte_limit = byte_limit
+        self._applied_byte_limit = 0
+        """The limit that the consumer was told."""
         self._write = write
         self._write_messages = write_messages
         self._over = over
@@ -46,7 +50,7 @@ class Subscription:
         self.consumer = consumer
         self._apply()
 
-    def change_credit(self, messages: int, byte_limit: int, *, replaces: bool) -> None:
+    def change_credit(self, messages: int, byte_limit: int, replaces: bool) -> None:
         """CREDIT. ClientError for bytes out of range."""
         if not replaces:
             messages += self._messages
@@ -71,11 +75,10 @@ class Subscription:
     def deliver(self, batch: Any) -> None:
         """IReceiver API."""
         frames: bytes = batch.frames
-        headers = batch.encoded_headers
-        if headers is None:
-            self._write_messages(codec.deliver_head(self.number, len(frames)), frames)
+        if batch.encoded_headers is None:
+            self._write_messages(pack_u32(SIZE_BEYOND_PAYLOAD + len(frames)) + self._deliver_mark, frames)
         else:
-            self._write_messages(codec.deliver_head_with(self.number, len(frames), headers), frames)
+            self._write_messages(codec.deliver_head(self.number, len(frames), batch.encoded_headers), frames)
 
     def paused(self, is_paused: bool) -> None:
         """IReceiver API."""
@@ -94,7 +97,9 @@ class Subscription:
         """Let the consumer have the limits, if there is one already."""
         if self.is_open and self.consumer is not None:
             try:
-                self.consumer.limit_bytes(self._byte_limit)
+                if self._byte_limit != self._applied_byte_limit:
+                    self._applied_byte_limit = self._byte_limit
+                    self.consumer.limit_bytes(self._byte_limit)
                 self.consumer.ready(self._messages)
             except ClientError as error:  # which the broker has logged
                 self._over(self, error)

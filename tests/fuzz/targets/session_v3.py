@@ -81,6 +81,9 @@ def _frame(chance: Random) -> bytes:
         return v3.credit(
             number, chance.choice((0, 5, 5, -1)), chance.choice((0, 40, 40, -1)), replaces=chance.random() < 0.5
         )
+    if kind == 6 and chance.random() < 0.3:
+        ids = [min(ranges[0][0] + index, (1 << 64) - 1) for index in range(chance.choice((2, 5, 20)))]
+        return b"".join([v3.fin(number, (one, 1)) for one in ids])
     if kind == 6:
         return v3.fin(number, *ranges * chance.choice((1, 1, 2)))
     if kind == 7:
