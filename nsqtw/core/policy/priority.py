@@ -20,6 +20,8 @@ are. A replay takes them from the log with class normal.
 When the policy is switched off, the messages below the highest position that were not taken are delivered in the order
 of the log. Then the reader is not needed any more (`is_done`).
 
+How many messages of each class wait is the matter of `core.policy.priority_depths`.
+
 Performance: called once per span.
 """
 
@@ -28,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from nsqtw.core.policy.priority_depths import PriorityDepths
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, Span
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.message_headers import PRIORITY, header
@@ -51,7 +54,7 @@ is delivered now; if not, what must be held is held.
 class PriorityReader:
     """
     The positions of the cursor of `channel` in the log of `topic`, all of them at `start`. `count_passed` is told the
-    messages that only another channel gets.
+    messages that only another channel gets, `replays` returns the sequence below which `is_due` may be true.
     """
 
     def __init__(
@@ -61,13 +64,16 @@ class PriorityReader:
         start: int,
         is_due: HoldsDeferred,
         count_passed: Callable[[Segment, int, int], None],
+        replays: Callable[[], int],
     ) -> None:
         self._topic = topic
         self._channel = channel
         self._is_due = is_due
         self._count_passed = count_passed
+        self._replays = replays
         self.at = [start, start, start]
         """The position of each class."""
+        self.depths = PriorityDepths(topic, channel, self.at, self._classes_in, replays)
         self.is_on = True
         """Whether high is delivered before low; else everything is in the order of the log."""
         self._end = start  # where the order of the log is complete again, once it is off
@@ -95,7 +101,8 @@ class PriorityReader:
 
     def move(self, positions: Sequence[int]) -> None:
         """Go to these positions."""
-        self.at = [*positions]
+        self.at[:] = positions
+        self.depths.recount()
         self._end = max(positions)
         self._found = [None, None, None]
         self._ahead = [[], [], []]
@@ -126,6 +133,7 @@ class PriorityReader:
         span = self._found[number]
         assert span is not None
         segment, start, stop = span
+        self.depths.take(number, segment.first + start, segment.first + start + count)
         start += count
         self.at[number] = segment.first + start
         self._found[number] = Span(segment, start, stop) if start < stop else None
@@ -133,7 +141,8 @@ class PriorityReader:
 
     def waits(self, segment: Segment, index: int) -> bool:
         """Return whether a message was not delivered yet."""
-        return segment.first + index >= self.at[self._class_of(segment.headers_of(index))]
+        number = NORMAL if segment.delay_ms else self._class_of(segment.headers_of(index))
+        return segment.first + index >= self.at[number]
 
     # -- inside
 
@@ -167,6 +176,8 @@ class PriorityReader:
             looked += len(segment.frames)
             at = min(segment.end, dropped)
             if segment.delay_ms and segment.is_for(self._channel):
+                if number == NORMAL:
+                    self.depths.take(NORMAL, segment.first + start, min(at, self._replays()))
                 at = segment.end
                 self._end = max(self._end, at)  # what was held there is not to be held again
         self.at[number] = at
@@ -197,12 +208,21 @@ class PriorityReader:
         """Return the class of each message. The reader of a class remembers those of its last segment."""
         last, classes = self._read[number]
         if last is not segment:
-            try:
-                classes = bytes(map(self._cache.__getitem__, headers))
-            except KeyError:
-                classes = bytes(map(self._class_of, headers))
+            classes = self._decoded(headers)
             self._read[number] = segment, classes
         return classes
+
+    def _classes_in(self, segment: Segment) -> bytes:
+        """Return the class of each message as their reader has it: of deferred ones of a replay, normal."""
+        if segment.headers is None or segment.delay_ms:
+            return _CLASS_BYTES[NORMAL] * segment.count
+        return self._decoded(segment.headers)
+
+    def _decoded(self, headers: Sequence[bytes]) -> bytes:
+        try:
+            return bytes(map(self._cache.__getitem__, headers))
+        except KeyError:
+            return bytes(map(self._class_of, headers))
 
     def _class_of(self, encoded: bytes) -> int:
         if encoded not in self._cache:
