@@ -304,6 +304,19 @@ class Cursor:
         self.advance(count)
         self.dropped_count += count
 
+    def drop_of_class(self, number: int, count: int, now: float) -> None:
+        """With priorities, drop up to `count` unread messages of a class, oldest first. BackendError."""
+        if self.priorities is not None:
+            dropped = self.priorities.drop(number, count, now)
+            self.next = self.priorities.next
+            self.taken_total = min(self.taken_total + dropped, self._topic.released_total)
+            self._count_dropped(dropped)
+
+    def find_next(self, now: float) -> bool:
+        """Look for the next message of each class. Returns whether all are found that there are. BackendError."""
+        self.next_span(now)
+        return self.priorities is None or self.priorities.has_found_each
+
     def drop_deferred(self, count: int) -> list[int]:
         """Drop up to `count` deferred messages, those first that are due first. Returns them. BackendError."""
         dropped = self._pending.drop_soonest(count)

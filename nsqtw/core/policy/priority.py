@@ -27,6 +27,7 @@ Performance: called once per span.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -94,6 +95,12 @@ class PriorityReader:
         """Whether a cursor at `next` delivers the same."""
         return not self.is_on and self.next >= self._end
 
+    @property
+    def has_found_each(self) -> bool:
+        """Whether the position of each class is that of a message, or nothing of the class is behind it."""
+        found = zip(self._found, self.at, strict=True)
+        return all(span is not None or position >= self._topic.released for span, position in found)
+
     def switch(self, *, is_on: bool) -> None:
         """Deliver by priority from now on, or in the order of the log."""
         self.is_on = is_on
@@ -138,6 +145,26 @@ class PriorityReader:
         self.at[number] = segment.first + start
         self._found[number] = Span(segment, start, stop) if start < stop else None
         self._left[number] = max(0, self._left[number] - count)
+
+    def drop(self, number: int, count: int, now: float) -> int:
+        """
+        Pass up to `count` messages of a class, oldest first, within one segment. Returns how many; 0 if none is found
+        in this turn. BackendError.
+        """
+        span = self._found[number] or self._find(number, now)
+        if span is None:
+            return 0
+        segment, start, _ = span
+        dropped, _ = self._topic.dropped.at_or_above(segment.first + start, self._topic.released)
+        stop = min(segment.end, dropped) - segment.first
+        classes = self._classes_in(segment)
+        if classes.count(number, start, stop) > count:
+            places = range(start + 1, stop)
+            stop = places[bisect_left(places, count, key=lambda place: classes.count(number, start, place))]
+        self.depths.take_of(number, segment, segment.first + start, segment.first + stop)
+        self.at[number] = segment.first + stop
+        self._found[number] = None
+        return classes.count(number, start, stop)
 
     def waits(self, segment: Segment, index: int) -> bool:
         """Return whether a message was not delivered yet."""

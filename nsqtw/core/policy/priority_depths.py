@@ -100,6 +100,12 @@ class PriorityDepths(Timer):
         """Messages of a class that are one after the other do not wait any more."""
         self.counts[number] -= max(0, min(stop, self.counted_to) - start)
 
+    def take_of(self, number: int, segment: Segment, start: int, stop: int) -> None:
+        """Messages of a class do not wait any more: those between two sequences of a segment."""
+        stop = min(stop, self.counted_to)
+        if start < stop:
+            self.counts[number] -= self._classes_of(segment).count(number, start - segment.first, stop - segment.first)
+
     # -- inside
 
     def _look(self, looks: int) -> bool:

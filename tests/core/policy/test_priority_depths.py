@@ -10,7 +10,7 @@ from nsqtw.core.segment import SEGMENT_BYTES, Segment
 from nsqtw.errors import BackendError
 from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness
-from tests.core.policy.test_priority import by_priority, put
+from tests.core.policy.test_priority import NAMES, by_priority, order_of, put
 
 LONG = 4 * LOOKS
 """Parts of a log that is not looked through for one answer."""
@@ -232,3 +232,83 @@ def test_what_cannot_be_read_is_not_known(core: BrokerHarness, monkeypatch: pyte
     for _ in range(LONG):
         core.wait(0.01)
     assert channel.class_depths == [0, LONG, 1]
+
+
+# -- overflow = drop_oldest
+
+
+DROPPING = {"priority": True, "max_depth": 4, "overflow": "drop_oldest"}
+
+
+def rest(core: BrokerHarness) -> str:
+    """Return what is left, in the order of its delivery."""
+    return order_of(core.reader(ready=100).read())
+
+
+def test_the_oldest_of_the_lowest_class_are_dropped_first(core: BrokerHarness) -> None:
+    channel = core.channel()
+    channel.set_policy(DROPPING)
+    core.put(*b"1 2 3 4 5 6".split(), headers=headers_of("hlnlhl"))
+    core.turn()
+    core.turn()
+    assert (channel.dropped_count, channel.class_depths) == (2, [2, 1, 1])
+    core.put(*b"7 8 9".split(), headers=headers_of("hhl"))
+    core.turn()
+    core.turn()
+    assert (channel.dropped_count, channel.class_depths) == (5, [4, 0, 0])
+    core.save()
+    core.crash()
+    assert (core.channel().class_depths, core.channel().depth) == ([4, 0, 0], 4)
+    assert rest(core) == "1578"
+
+
+def test_what_waits_again_goes_before_normal_ones_and_deferred_ones_last(core: BrokerHarness) -> None:
+    channel = core.channel()
+    channel.set_policy({"priority": True})
+    put(core, "h")
+    reader = core.reader(ready=1)
+    (message,) = reader.read()
+    channel.set_ready(reader.consumer, 0)
+    reader.requeue(message.id)
+    put(core, "h", delay_ms=1000)
+    put(core, "nlh")
+    left = []
+    for most in (4, 3, 2, 1):
+        channel.set_policy({**DROPPING, "max_depth": most})
+        core.wait(0.01)
+        assert channel.class_depths is not None
+        left.append((*channel.class_depths, channel.depth, channel.deferred_count))
+    assert left == [(1, 1, 0, 3, 1), (1, 1, 0, 2, 1), (1, 0, 0, 1, 1), (0, 0, 0, 0, 1)]
+
+
+def test_much_is_dropped_in_a_long_log(core: BrokerHarness) -> None:
+    """Also where a class has nothing for many parts of the log, and messages of all classes are mixed."""
+    channel = core.channel()
+    channel.pause()
+    put_long(core)
+    put(core, "lnh" * 1000)
+    assert channel.class_depths is None
+    channel.set_policy({**DROPPING, "max_depth": 1010})
+    assert (channel.class_depths, channel.dropped_count) == (None, 0), "nothing is dropped before all is counted"
+    for _ in range(100):
+        core.wait(0.1)
+    assert (channel.class_depths, channel.dropped_count) == ([1000, 10, 0], 3001 + LONG - 1010)
+    assert channel.cursor is not None
+    assert core.topic().log.end - channel.cursor.next == 3 * 1000 - 2, "the log before the first high one is free"
+
+
+def test_a_depth_that_is_too_high_is_corrected(core: BrokerHarness) -> None:
+    """As it is when messages were lost on the medium."""
+    channel = core.channel()
+    channel.set_policy({"priority": True})
+    put(core, "n")
+    assert channel.cursor is not None
+    channel.cursor.taken_total -= 10
+    channel.set_policy({**DROPPING, "max_depth": 5})
+    core.wait(0.2)
+    core.wait(0.2)
+    assert (channel.depth, channel.dropped_count) == (0, 1)
+
+
+def headers_of(letters: str) -> list[bytes]:
+    return [encode_headers({"priority": NAMES[letter]}) for letter in letters]
