@@ -12,7 +12,7 @@ They are saved with the positions.
 
 Messages that wait for another delivery, and deferred ones, have no class. Deferred ones in the log of a replay count as
 normal until they are passed, as in the depth. Messages that the medium lost count until the position of their class
-is behind them.
+is behind them. When more messages are delivered than were counted, all is counted anew.
 
 Performance: called once per commit and per span, for channels with priorities only.
 """
@@ -98,15 +98,22 @@ class PriorityDepths(Timer):
 
     def take(self, number: int, start: int, stop: int) -> None:
         """Messages of a class that are one after the other do not wait any more."""
-        self.counts[number] -= max(0, min(stop, self.counted_to) - start)
+        self._subtract(number, max(0, min(stop, self.counted_to) - start))
 
     def take_of(self, number: int, segment: Segment, start: int, stop: int) -> None:
         """Messages of a class do not wait any more: those between two sequences of a segment."""
         stop = min(stop, self.counted_to)
         if start < stop:
-            self.counts[number] -= self._classes_of(segment).count(number, start - segment.first, stop - segment.first)
+            classes, first = self._classes_of(segment), segment.first
+            self._subtract(number, classes.count(number, start - first, stop - first))
 
     # -- inside
+
+    def _subtract(self, number: int, count: int) -> None:
+        """Some messages of a class do not wait any more."""
+        self.counts[number] -= count
+        if self.counts[number] < 0:  # a publish that was refused after its write is in the log
+            self.recount()
 
     def _look(self, looks: int) -> bool:
         """Count the messages in so many parts of the log. Returns whether all are counted. BackendError."""

@@ -211,6 +211,18 @@ def test_a_deleted_channel_is_not_counted_on(core: BrokerHarness) -> None:
     assert cursor.class_depths is None
 
 
+def test_more_messages_than_were_counted(core: BrokerHarness) -> None:
+    """As they are in the log when a publish was refused after its write."""
+    channel = by_priority(core)
+    put(core, "hnn")
+    assert channel.cursor is not None
+    priorities = channel.cursor.priorities
+    assert priorities is not None
+    priorities.depths.counts[:] = [0, 1, 0]
+    core.reader(ready=2).read()
+    assert channel.class_depths == [0, 1, 0]
+
+
 def test_what_cannot_be_read_is_not_known(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     core.channel()
     put_long(core)
