@@ -187,7 +187,7 @@ def test_what_a_read_finds_to_be_lost_is_counted_anew(core: BrokerHarness, monke
         """Find, behind the first part, that the first message is lost."""
         if sequence > kept_from:
             monkeypatch.setattr(log, "read", lambda sequence, limit: read(max(sequence, kept_from + 1), limit))
-            core.topic().forget_lost(kept_from, kept_from + 1)
+            core.topic().forget_lost(kept_from, kept_from + 1, "")
         return read(sequence, limit)
 
     monkeypatch.setattr(log, "read", damaged)
