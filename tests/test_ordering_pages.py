@@ -30,8 +30,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 def tables(page: str) -> dict[str, dict[str, object]]:
     """The tables of channels in the config file of a page."""
-    (text,) = blocks(page, "toml")
-    return tomllib.loads(text)["channel"]
+    return {name: table for text in blocks(page, "toml") for name, table in tomllib.loads(text)["channel"].items()}
 
 
 def play(core: BrokerHarness, dialogue: str) -> None:

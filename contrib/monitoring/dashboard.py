@@ -191,6 +191,15 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ),
             ),
             Panel(
+                "Waiting messages by priority",
+                (
+                    (
+                        f"sum by (topic, channel, class) (nsq_channel_class_depth{{{_CHANNEL}}})",
+                        "{{topic}}/{{channel}} {{class}}",
+                    ),
+                ),
+            ),
+            Panel(
                 "Consumers",
                 ((f"sum by (topic, channel) (nsq_channel_clients{{{_CHANNEL}}})", "{{topic}}/{{channel}}"),),
             ),

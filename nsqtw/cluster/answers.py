@@ -235,6 +235,9 @@ def _channel(fields: JsonObject, node: Node, topic: str) -> ChannelStats:
         dropped_count=_optional_integer(fields, "dropped_count"),
         dead_letter_count=_optional_integer(fields, "dead_letter_count"),
         expired_count=_optional_integer(fields, "expired_count"),
+        high_depth=_optional_integer(fields, "high_depth"),
+        normal_depth=_optional_integer(fields, "normal_depth"),
+        low_depth=_optional_integer(fields, "low_depth"),
         oldest_message_age=_number(fields, _AGE) if fields.get(_AGE) is not None else None,
         policy=_typed(fields, "policy", dict, {}),
     )

@@ -77,6 +77,9 @@ def merged_channel(channels: Iterable[ChannelStats]) -> ChannelStats:
         dropped_count=_total(channel.dropped_count for channel in nodes),
         dead_letter_count=_total(channel.dead_letter_count for channel in nodes),
         expired_count=_total(channel.expired_count for channel in nodes),
+        high_depth=_total(channel.high_depth for channel in nodes),
+        normal_depth=_total(channel.normal_depth for channel in nodes),
+        low_depth=_total(channel.low_depth for channel in nodes),
         oldest_message_age=_highest(channel.oldest_message_age for channel in nodes),
     )
 

@@ -178,6 +178,10 @@ class ChannelStats(Counts):
     dead_letter_count: int | None = None
     expired_count: int | None = None
     """Messages that expired; those that became dead letters are counted there, too."""
+    high_depth: int | None = None
+    normal_depth: int | None = None
+    low_depth: int | None = None
+    """Messages that were never delivered, by their priority; None without priorities."""
     oldest_message_age: float | None = None
     policy: Mapping[str, Any] | None = attrs.field(factory=dict)
     """The settings that are not at their default; None when the nodes of a merged channel differ."""

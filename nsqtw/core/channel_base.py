@@ -46,6 +46,11 @@ class ChannelOwner(LetterSource):
         """Channels that have ready consumers and nothing for them: a release wakes them."""
         self.bounds: TopicBounds | None = None
         """The bounds of its channels; None when none has any."""
+        self.shows_releases = False
+        """
+        Whether channels must see what is released to them: since the process started, messages were published for one
+        of them only, or one had priorities.
+        """
 
     def delete_channel(self, name: str) -> None:
         """Remove a channel, everything in it, and its consumers."""
@@ -142,6 +147,14 @@ class ChannelBase(Timer):
     def expired_count(self) -> int:
         """Messages that were not delivered because their time to live had ended, since the process started."""
         return self.undelivered.expired_count
+
+    @property
+    def class_depths(self) -> list[int] | None:
+        """
+        Messages of each class that wait and were never delivered; None in a channel without priorities, and while they
+        are counted.
+        """
+        return None if self.cursor is None else self.cursor.class_depths
 
     @property
     def leaving(self) -> list[int]:

@@ -90,6 +90,7 @@ class PolicyChannel(DeliveringChannel):
             self._set_order(policy.ordered_by)
         if policy.priority != before.priority and self.cursor is not None:
             self.cursor.set_priority(is_on=policy.priority)
+            self.topic.shows_releases = True
             self.wake()
         if self.ordered is not None:
             self.ordered.window = policy.order_window

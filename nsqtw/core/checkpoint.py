@@ -71,6 +71,11 @@ class CursorState:
     """Below this sequence, deferred messages in the log have no pending row of their own (see `core.cursor`)."""
     positions: list[int] = field(factory=list)
     """With priorities the positions of the classes high, normal and low in the log, of which `next` is the lowest."""
+    class_depths: list[int] = field(factory=list)
+    """
+    With priorities how many messages of each class wait, and the sequence up to which they are counted. Empty: they
+    are to be counted.
+    """
     forgotten_from: int | None = None
     """In a checkpoint: first remove the pending rows from this sequence on."""
     policy: Mapping[str, Any] = field(factory=dict)

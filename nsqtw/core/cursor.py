@@ -107,6 +107,12 @@ class Cursor:
         return max(0, self.depth - in_memory)
 
     @property
+    def class_depths(self) -> list[int] | None:
+        """See `ChannelBase.class_depths`."""
+        priorities = self.priorities
+        return None if priorities is None or not priorities.is_on else priorities.depths.known()
+
+    @property
     def deferred_count(self) -> int:
         return self._pending.deferred_count
 
@@ -155,14 +161,19 @@ class Cursor:
                 self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
         return self.next_due(now)
 
-    def pass_directed(self, segments: list[Segment], start: int) -> None:
-        """`segments` are released, from `start` on. Pass those for other channels if everything before is read."""
+    def see_release(self, segments: list[Segment], start: int) -> None:
+        """
+        `segments` are released, from `start` on. Pass those for other channels if everything before is read. With
+        priorities, count the messages of each class.
+        """
         for segment in segments if self.next >= start else ():
             if segment.is_for(self._channel):
                 break
             self._pass_over(segment, segment.end)
             self._move_priorities()
             self._touch()
+        if self.priorities is not None:
+            self.priorities.depths.on_release(segments, start)
 
     def hold_deferred(self, first: int, count: int, due: float) -> None:
         """Released messages that are to wait until `due`."""
@@ -184,6 +195,12 @@ class Cursor:
         self.taken_total += count
         self._touch()
 
+    def drop_lost(self, count: int) -> None:
+        """Released messages that this cursor has not reached are not in the log any more."""
+        self.drop(count)
+        if self.priorities is not None:
+            self.priorities.depths.recount()
+
     def next_span(self, now: float) -> Span | None:
         before = self.next
         span = self._skip_to_span(now) if self.priorities is None else self._next_by_priority(self.priorities, now)
@@ -195,7 +212,7 @@ class Cursor:
         span = priorities.next_span(now)
         self.next = priorities.next
         if priorities.is_done:
-            self.priorities = None
+            self._end_priorities()
             self._serve_requeued_at_once()
             return self._skip_to_span(now)
         if span is None and self.next >= self._topic.released:
@@ -291,6 +308,19 @@ class Cursor:
         self.advance(count)
         self.dropped_count += count
 
+    def drop_of_class(self, number: int, count: int, now: float) -> None:
+        """With priorities, drop up to `count` unread messages of a class, oldest first. BackendError."""
+        if self.priorities is not None:
+            dropped = self.priorities.drop(number, count, now)
+            self.next = self.priorities.next
+            self.taken_total = min(self.taken_total + dropped, self._topic.released_total)
+            self._count_dropped(dropped)
+
+    def find_next(self, now: float) -> bool:
+        """Look for the next message of each class. Returns whether all are found that there are. BackendError."""
+        self.next_span(now)
+        return self.priorities is None or self.priorities.has_found_each
+
     def drop_deferred(self, count: int) -> list[int]:
         """Drop up to `count` deferred messages, those first that are due first. Returns them. BackendError."""
         dropped = self._pending.drop_soonest(count)
@@ -385,6 +415,7 @@ class Cursor:
 
     def detach(self) -> None:
         self._schedule = _schedule_nothing
+        self._end_priorities()
 
     def empty(self) -> None:
         self.next = self._topic.released
@@ -474,7 +505,9 @@ class Cursor:
         state = CursorState(name, next=self.next, taken_total=taken_total)
         state.first_deliveries = first_deliveries
         state.replays = self._replays if self.next < self._replays else 0
-        state.positions = [] if self.priorities is None else [*self.priorities.at]
+        if self.priorities is not None:
+            depths = self.priorities.depths
+            state.positions, state.class_depths = [*self.priorities.at], [*depths.counts, depths.counted_to]
         self._pending.changes(state)
         self.touched = False
         return state
@@ -495,6 +528,9 @@ class Cursor:
             is_on = self.priorities is not None and self.priorities.is_on
             self.priorities = self._new_priorities()
             self.priorities.move([max(self.next, position) for position in state.positions or (self.next,) * 3])
+            if state.class_depths:
+                *counts, counted_to = state.class_depths
+                self.priorities.depths.restore(counts, counted_to)
             self.priorities.switch(is_on=is_on)
         self._pending.restore(state)
         for sequence in sorted(state.first_deliveries):
@@ -516,7 +552,7 @@ class Cursor:
 
     def _new_priorities(self) -> PriorityReader:
         is_due, count_passed = self._is_due_for_replay, self._count_passed
-        return PriorityReader(self._topic, self._channel, self.next, is_due, count_passed)
+        return PriorityReader(self._topic, self._channel, self.next, is_due, count_passed, lambda: self._replays)
 
     def _pass_over(self, segment: Segment, stop: int) -> None:
         """Pass messages for another channel."""
@@ -572,6 +608,11 @@ class Cursor:
 
     def _serve_requeued_at_once(self) -> None:
         self._requeued = deque((self._reached, sequence) for _, sequence in self._requeued)
+
+    def _end_priorities(self) -> None:
+        if self.priorities is not None:
+            self.priorities.depths.close()
+            self.priorities = None
 
     def _move_priorities(self) -> None:
         if self.priorities is not None:

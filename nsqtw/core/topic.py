@@ -196,7 +196,7 @@ class Topic(ReleasingTopic):
             if channel not in self.channels:
                 waiter(ChannelNotFound(channel))
                 return
-            self._has_directed = True
+            self.shows_releases = True
         if self.bounds is not None:
             admitted = self.bounds.admit(bodies, headers, waiter, channel, is_first=not self._publish_buffer.waiters)
             if admitted is None:

@@ -29,8 +29,6 @@ class ReleasingTopic(PolicyTopic):
         super().__init__(context, name, log, to_serve)
         self.channels: dict[str, Channel] = {}
         self._backlog = Backlog(self)
-        self._has_directed = False
-        """Whether messages were published for one channel only since the process started."""
 
     @property
     def has_channels(self) -> bool:
@@ -87,7 +85,7 @@ class ReleasingTopic(PolicyTopic):
                 dropped = sum([stop - begin for begin, stop in self.dropped.between(start, end)])
                 count = min(end - start - dropped, self.released_total - cursor.taken_total)
                 if count > 0:
-                    cursor.drop(count)
+                    cursor.drop_lost(count)
 
     def _release(self, segments: list[Segment], now: float) -> None:
         """Everything put is released; `segments` is what was not yet."""
@@ -102,18 +100,18 @@ class ReleasingTopic(PolicyTopic):
                 channel.release(segments, now)
                 if channel.ephemeral:
                     channel.wake()
-        if self._has_directed:
-            self._pass_directed(segments, start)
+        if self.shows_releases:
+            self._show_release(segments, start)
         if self.hungry:
             self.to_serve.update(self.hungry)
             self.hungry.clear()
 
-    def _pass_directed(self, segments: list[Segment], start: int) -> None:
-        """Have the channels pass what was released, from `start` on, for others only."""
+    def _show_release(self, segments: list[Segment], start: int) -> None:
+        """Have the channels pass what was released, from `start` on, for others only, and count their classes."""
         for channel in self.channels.values():
             channel.joined_total += sum(segment.count for segment in segments if not segment.is_for(channel.name))
             if channel.cursor is not None:
-                channel.cursor.pass_directed(segments, start)
+                channel.cursor.see_release(segments, start)
 
     def _release_kept(self, kept: list[Segment], directions: list[Direction], now: float) -> None:
         """The topic flows again: release what it kept, to whom `directions` say. Ephemeral channels get `kept`."""

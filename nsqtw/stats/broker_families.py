@@ -15,6 +15,7 @@ from nsqtw.backends.files import Files
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.oldest import OldestMessages
+from nsqtw.core.policy.priority import CLASSES
 from nsqtw.core.topic import Topic
 from nsqtw.stats.daemon_families import DaemonView
 from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
@@ -77,6 +78,12 @@ def _space(totals: BrokerTotals) -> tuple[int, int] | None:
         return Files().free_space(totals.view.data_path)
     except OSError:
         return None
+
+
+def _class_depths(view: ChannelView) -> Mapping[str, int] | None:
+    """Return the depth of each class; None where it is not known."""
+    depths = view.channel.class_depths
+    return None if depths is None else dict(zip(CLASSES, depths, strict=True))
 
 
 _TOPIC = ("topic",)
@@ -290,6 +297,13 @@ CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
         "Messages that wait for an earlier one of their key, in a channel that orders by key only.",
         lambda view: None if view.channel.ordered is None else view.channel.ordered.set_aside_count,
         _CHANNEL,
+    ),
+    Family(
+        "nsq_channel_class_depth",
+        GAUGE,
+        "Messages of nsq_channel_depth that were never delivered, by priority; in a channel with priorities only.",
+        _class_depths,
+        (*_CHANNEL, "class"),
     ),
     Family(
         "nsq_channel_redrive_left",

@@ -90,17 +90,18 @@ class _Walk:
 
     def _add(self, families: Families, source: object, labels: tuple[str, ...]) -> bool:
         """Add the samples of a topic or channel, all or none. Returns whether they fitted."""
-        values: list[tuple[Family[Any], Number]] = []
+        values: list[tuple[Family[Any], tuple[str, ...], Number]] = []
         for family in families:
             value = family.value(source)
-            if value is not None:
-                assert not isinstance(value, Mapping), "the labels are those of the source"
-                values.append((family, value))
-        size = sum(len(value.counts) + 2 if isinstance(value, Histogram) else 1 for _, value in values)
+            if isinstance(value, Mapping):  # of the last label
+                values += [(family, (*labels, key), number) for key, number in value.items()]
+            elif value is not None:
+                values.append((family, labels, value))
+        size = sum(len(value.counts) + 2 if isinstance(value, Histogram) else 1 for _, _, value in values)
         if size > self._series_left:
             self._series_left = 0
             return False
         self._series_left -= size
-        for family, number in values:
+        for family, labels, number in values:
             self.collected[family].add(labels, number)
         return True

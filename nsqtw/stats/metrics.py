@@ -15,6 +15,7 @@ from attrs import frozen
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.damage import DamageCounts
+from nsqtw.core.policy.priority import CLASSES
 from nsqtw.core.topic import Topic
 
 COUNTER, GAUGE = "c", "g"
@@ -99,6 +100,16 @@ def _dropped(channel: Channel) -> int | None:
     return count if count or channel.bounds is not None else None
 
 
+def _class_depth(number: int) -> Callable[[Channel], int | None]:
+    """Return the value of the depth of a class, None where it is not known."""
+
+    def value(channel: Channel) -> int | None:
+        depths = channel.class_depths
+        return None if depths is None else depths[number]
+
+    return value
+
+
 TOPIC_METRICS: tuple[Metric[Topic], ...] = (
     Metric("depth", GAUGE, attrgetter("depth"), label="depth", width=5),
     Metric("backend_depth", GAUGE, attrgetter("backend_depth"), label="be-depth", width=5),
@@ -131,6 +142,10 @@ CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
     Metric("dead_letter_count", COUNTER, _positive("dead_letter_count"), label="dead", is_extra=True),
     Metric("expired_count", COUNTER, _positive("expired_count"), label="expired", is_extra=True),
     Metric("redrive_left", GAUGE, redrive_left, label="redrive-left", is_extra=True),
+    *(
+        Metric(f"{name}_depth", GAUGE, _class_depth(number), label=f"{name}-depth", is_extra=True)
+        for name, number in CLASSES.items()
+    ),
     Metric("requeue_count", COUNTER, attrgetter("requeue_count"), label="re-q", width=5),
     Metric("timeout_count", COUNTER, attrgetter("timeout_count"), label="timeout", width=5),
     Metric("client_count", GAUGE, lambda channel: len(channel.consumers), statsd="clients"),

@@ -83,6 +83,7 @@ class PositionsContract(OnDirectory):
                 replays=12,
                 policy={"max_attempts": 5, "requeue_delay": 1.5, "overflow": "drop_oldest"},
                 positions=[11, 10, 9],
+                class_depths=[2, 0, 1, 20],
             ),
             CursorState("c2#ephemeral"),
         ]

@@ -129,6 +129,8 @@ def test_a_policy_is_shown_where_there_is_one(admin: AdminProcess, nodes: Nodes,
 
     wait_until(lambda: "<dt>max_attempts</dt><dd>5</dd>" in page(), "the page shows the policy")
     assert "<dt>priority</dt><dd>true</dd>" in page()
+    assert nodes.nsqds[0].http("POST", f"/pub?topic={topic}&priority=high", b"x").status == 200
+    wait_until(lambda: "<dt>Waiting: high</dt>\n  <dd>1</dd>" in page(), "the page shows what waits of each class")
     nodes.nsqds[0].http("PUT", target, b'{"max_attempts": 6}')
     wait_until(lambda: "The policy of this channel is not the same on all its nodes." in page(), "the nodes differ")
     assert "this topic behaves as in NSQ" in admin.get(f"/topics/{topic}").body.decode()

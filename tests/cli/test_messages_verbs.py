@@ -264,6 +264,18 @@ def test_dead_letters_are_counted_and_say_where_they_failed(nsqd: Broker, on_nsq
         assert "DEAD-LETTERED" in on_nsqd(*words).out, words
 
 
+def test_the_depth_of_each_priority_is_shown(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    assert on_nsqd("pub", topic, "--priority", "high", "one", "two").code == 0
+    assert "HIGH" not in on_nsqd("channel", "list", topic).out
+    assert on_nsqd("policy", "set", topic, "c", "priority=true").code == 0
+    assert on_nsqd("pub", topic, "--priority", "low", "three").code == 0
+    [row] = on_nsqd("channel", "list", topic, "-o", "json").json
+    assert (row["high_depth"], row["normal_depth"], row["low_depth"]) == (2, 0, 1)
+    heads, *_ = on_nsqd("channel", "list", topic).out.splitlines()
+    assert ("HIGH" in heads, "LOW" in heads) == (True, True)
+
+
 def test_peek_says_that_there_are_more(on_nsqd: Nsqtw, topic: str) -> None:
     make(on_nsqd, topic)
     on_nsqd("pub", topic, "a", "b", "c")

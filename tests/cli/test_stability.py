@@ -16,6 +16,7 @@ TOPIC = {
 }
 CHANNEL = {
     *("topic", "channel", "requeued", "timed_out", "consumers", "dropped", "dead_lettered", "expired"),
+    *("high_depth", "normal_depth", "low_depth"),
     *COUNTS,
 }
 RATES = {"in_rate", "out_rate", "requeue_rate", "timeout_rate"}

@@ -58,7 +58,7 @@ REFUSED = {"rejected_count": 5, "deduplicated_count": 6}
 def test_a_node_of_ours() -> None:
     channels = [
         {"channel_name": "a", "oldest_message_age_seconds": 2.5, "dead_letter_count": 3, "expired_count": 4},
-        {"channel_name": "b"},
+        {"channel_name": "b", "high_depth": 1, "normal_depth": 2, "low_depth": 0},
     ]
     document = {
         "topics": [{"topic_name": "t", "channels": channels, "durability": "fsync", "lost_count": 1, **REFUSED}],
@@ -70,6 +70,8 @@ def test_a_node_of_ours() -> None:
     assert (topic.rejected_count, topic.deduplicated_count) == (5, 6)
     assert [channel.oldest_message_age for channel in topic.channels] == [2.5, None]
     assert [(channel.dead_letter_count, channel.expired_count) for channel in topic.channels] == [(3, 4), (None, None)]
+    depths = [(channel.high_depth, channel.normal_depth, channel.low_depth) for channel in topic.channels]
+    assert depths == [(None, None, None), (1, 2, 0)]
     assert (stats.disk_free, stats.disk_capacity, stats.disk_stored) == (5, None, 2)
 
 

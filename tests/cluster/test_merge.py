@@ -121,6 +121,9 @@ def test_counts_that_only_our_nsqd_has_are_added() -> None:
     one, other = (channel(name, dead_letter_count=1, expired_count=2) for name in ("a", "b"))
     merged = merged_channel([one, other])
     assert (merged.dead_letter_count, merged.expired_count) == (2, 4)
+    depths = {"high_depth": 1, "normal_depth": 2, "low_depth": 3}
+    merged = merged_channel([channel("a", **depths), channel("b", **depths), channel("c")])
+    assert (merged.high_depth, merged.normal_depth, merged.low_depth) == (2, 4, 6)
 
 
 def client(node: str, zone: str = "", region: str = "", name: str = "") -> ConsumerStats:

@@ -58,6 +58,7 @@ OF_POLICIES = {
     "forget_directed_ids": ("once-to-one", MIDST),
     "deliver_together": ("ordered", UNREAD),
     "forget_classes": ("urgent", MIDST),
+    "drop_in_order": ("urgent-dropping", MIDST),
     "forget_positions": ("urgent", SETTLED),
     "forget_cancel": ("scheduled", MIDST),
     "confirm_unstored": ("headers", MIDST),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from nsqtw.errors import InvalidPolicy
 from nsqtw.options import policies
 from nsqtw.options.policies import (
+    DROP_OLDEST,
     NO_CHANNEL_POLICY,
     ChannelPolicy,
     Setting,
@@ -107,11 +108,16 @@ def test_a_table_that_contradicts_one_before_it_is_left_out_as_a_whole() -> None
     assert resolve(ChannelPolicy, tables, {"ordered_by": "header:k", "priority": False}).policy.ordered_by == "header:k"
 
 
-def test_only_the_table_is_named_that_contradicts_what_is_given() -> None:
+def test_only_the_table_is_named_that_contradicts_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [Source("one", {"max_depth": 1}), Source("two", {"priority": True}), Source("three", {"max_rate": 3.0})]
     with pytest.raises(InvalidPolicy, match=r"\(with the settings of two\)$"):
         resolve(ChannelPolicy, tables, {"ordered_by": "header:k"})
-    with pytest.raises(InvalidPolicy, match=r"\(with the settings of one, two, three\)$"):
+
+    def of_three(policy: ChannelPolicy) -> str | None:
+        return "no" if policy.priority and policy.max_depth and policy.overflow == DROP_OLDEST else None
+
+    monkeypatch.setattr(ChannelPolicy, "contradiction", of_three)
+    with pytest.raises(InvalidPolicy, match=r"^no \(with the settings of one, two, three\)$"):
         resolve(ChannelPolicy, tables, {"overflow": "drop_oldest"})
 
 

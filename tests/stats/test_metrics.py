@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from nsqtw.api import stats
@@ -28,6 +30,25 @@ def test_one_declaration_makes_a_statistic(monkeypatch: pytest.MonkeyPatch) -> N
     assert b"name: 3" in web.get("/stats").body
     (_, numbers) = [numbers for numbers in document.walk(web.broker, 0.0) if numbers is not None]
     assert "topic.t.channel.abc.name_length:3|c\n" in [*Lines("").of(numbers)]
+
+
+def test_the_depths_of_priorities() -> None:
+    """In JSON and text, for statsd, and for Prometheus, of a channel that has priorities."""
+    web = Web()
+    web.core.channel("plain")
+    web.core.channel("abc").set_policy({"priority": True})
+    for priority in ("low", "high", "low", "normal"):
+        web.post(f"/pub?topic=t&priority={priority}", b"x")
+    abc, plain = web.get("/stats?format=json").json["topics"][0]["channels"]
+    assert [abc[f"{name}_depth"] for name in ("high", "normal", "low")] == [1, 1, 2]
+    assert not [name for name in plain if name.startswith(("high", "normal", "low"))]
+    assert b"high-depth: 1 normal-depth: 1 low-depth: 2" in web.get("/stats").body
+    numbers = [numbers for numbers in document.walk(web.broker, 0.0) if numbers is not None][1]
+    assert "topic.t.channel.abc.low_depth:2|g\n" in [*Lines("").of(numbers)]
+    scraped = re.findall(r"^nsq_channel_class_depth{(.*)} (.*)$", web.get("/metrics").body.decode(), re.MULTILINE)
+    assert [(labels.split(",")[1], depth) for labels, depth in scraped] == [
+        *[('class="high"', "1.0"), ('class="normal"', "1.0"), ('class="low"', "2.0")]
+    ]
 
 
 def test_names_are_unique() -> None:

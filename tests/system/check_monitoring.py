@@ -63,7 +63,10 @@ def cause_traffic(nsqd: NsqdProcess) -> None:
 
 
 def cause_traffic_of_policies(nsqd: NsqdProcess) -> None:
-    """Have a message of a channel in order by key delivered over HTTP, and a redrive that finds nothing."""
+    """
+    Have a message of a channel in order by key delivered over HTTP, a redrive that finds nothing, and a channel with
+    priorities.
+    """
     about = "topic=payments&channel=ledger"
     nsqd.create("payments", "ledger")
     nsqd.create("payments.dead", "ledger")
@@ -72,6 +75,7 @@ def cause_traffic_of_policies(nsqd: NsqdProcess) -> None:
         nsqd.http("POST", "/pub?topic=payments", b'{"customer": "a"}'),
         nsqd.http("POST", f"/v2/subscribe/poll?{about}"),
         nsqd.http("POST", f"/v2/channel/redrive?{about}"),
+        nsqd.http("PUT", "/v2/channel/policy?topic=payments.dead&channel=ledger", b'{"priority": true}'),
     ]
     assert [answer.status for answer in asked] == [200] * len(asked), asked
 

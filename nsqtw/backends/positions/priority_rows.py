@@ -1,12 +1,16 @@
 """
 The positions of channels with priorities, in `positions.db`.
 
-    priority (cursor, positions)    positions: u64, little-endian, `next` of the classes high, normal and low
+    priority (cursor, positions)    positions: u64, little-endian:
+                                    `next` of the classes high, normal and low
+                                    how many messages of each wait, and the sequence up to which they are counted;
+                                    these four are absent where they are to be counted anew
 
 The table is always there, and has a row only for a channel whose classes are at different positions. An older nsqtw
 does not know it and delivers from the lowest position, which repeats messages and loses none. So a position below
 `next` of its cursor is one that an older nsqtw has passed. Where `next` is below all positions, an older nsqtw has
-moved the channel back, or given its number to another one: the row is removed.
+moved the channel back, or given its number to another one: the row is removed. Where it has passed a position, the
+messages are counted anew.
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ from collections.abc import Iterable
 from nsqtw.core.checkpoint import CursorState, SavedState
 from nsqtw.core.segment import SEQUENCE_MASK
 
-_POSITIONS = struct.Struct("<3Q")
+_CLASSES = 3
+_NUMBERS = (_CLASSES, 2 * _CLASSES + 1)
+"""How many numbers a row may have."""
 
 
 class PriorityRows:
@@ -43,19 +49,18 @@ class PriorityRows:
             cursor = cursors.get((topic, channel))
             if cursor is None:
                 continue
-            if (
-                not isinstance(blob, bytes)
-                or len(blob) != _POSITIONS.size
-                or max(_POSITIONS.unpack(blob)) > SEQUENCE_MASK
-            ):
+            numbers = _numbers(blob)
+            if numbers is None:
                 saved.invalid.append(f"TOPIC({topic}): CHANNEL({channel}): positions of its priorities are left out")
                 connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
                 continue
-            positions = _POSITIONS.unpack(blob)
+            positions = numbers[:_CLASSES]
             if cursor.next < min(positions):
                 connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
                 continue
             cursor.positions = [max(cursor.next, position) for position in positions]
+            if cursor.next == min(positions):
+                cursor.class_depths = numbers[_CLASSES:]
         self.read(connection)
 
     def write(self, connection: sqlite3.Connection, cursors: Iterable[tuple[int, CursorState]]) -> None:
@@ -63,8 +68,9 @@ class PriorityRows:
         for number, cursor in cursors:
             if cursor.positions:
                 self._cursors.add(number)
-                row = (number, _POSITIONS.pack(*cursor.positions))
-                connection.execute("INSERT OR REPLACE INTO priority VALUES (?, ?)", row)
+                numbers = [*cursor.positions, *cursor.class_depths]
+                blob = struct.pack(f"<{len(numbers)}Q", *numbers)
+                connection.execute("INSERT OR REPLACE INTO priority VALUES (?, ?)", (number, blob))
             elif number in self._cursors:
                 self.forget(connection, number)
 
@@ -73,3 +79,11 @@ class PriorityRows:
         if number in self._cursors:
             self._cursors.remove(number)
             connection.execute("DELETE FROM priority WHERE cursor = ?", (number,))
+
+
+def _numbers(blob: object) -> list[int] | None:
+    """Return the numbers of a row; None if they cannot be those of one."""
+    if not isinstance(blob, bytes) or len(blob) not in [8 * count for count in _NUMBERS]:
+        return None
+    numbers = [*struct.unpack(f"<{len(blob) // 8}Q", blob)]
+    return None if max(numbers) > SEQUENCE_MASK else numbers

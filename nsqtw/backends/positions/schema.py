@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS dedupe (     -- publishers' ids (`core.policy.dedupli
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS priority (   -- of a channel with priorities (`core.policy.priority`)
     cursor INTEGER PRIMARY KEY,
-    positions BLOB NOT NULL             -- u64 each: `next` of the classes high, normal and low
+    positions BLOB NOT NULL             -- u64 each (`backends.positions.priority_rows`)
 )
 """
 """Tables that an older nsqtw does not know and leaves as they are: they do not raise the version."""

@@ -9,7 +9,8 @@ and those of a commit that is on its way. Messages that a paused topic has not r
 
 With `drop_oldest` a channel drops messages after each release until it is within its bounds: first those that wait for
 another delivery, in the order of their turns, then unread ones, oldest first, then deferred ones, those first that are
-due first. So what was published first goes first, and a deferred message goes when nothing else is left. A channel
+due first. So what was published first goes first, and a deferred message goes when nothing else is left. With
+priorities unread messages of class low go first of all, and those of class high after the normal ones. A channel
 that is to be served in this turn drops at the start of the next one what its consumers did not take. The position moves
 ahead, and the next checkpoint trims the log. Much to be dropped is dropped in several turns.
 
@@ -31,6 +32,7 @@ from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
+from nsqtw.core.policy.priority import HIGH, LOW, NORMAL
 from nsqtw.core.policy.sizes import Scan, Sizes
 from nsqtw.core.segment import BODY_AT, Segment, Span, timestamp_ns_of
 from nsqtw.core.timers import Timer
@@ -213,6 +215,8 @@ class ChannelBounds(Timer):
         self._scan: Scan | None = None
         self._too_old: int | None = None
         """The sequence of the oldest message when it was found to be older than `max_age`."""
+        self._is_to_look_ahead = False
+        """Whether messages of a class were dropped, and the positions of the others may be far behind."""
         self._is_restored = False
         """Whether the cursor has been given its saved rows, and has not looked yet at what has become due since."""
 
@@ -415,11 +419,13 @@ class ChannelBounds(Timer):
         reads = self._topic.log.reads
         for _ in range(_MAX_STEPS):
             count, size = self._excess()
-            if count <= 0 and size <= 0:
+            is_within = count <= 0 and size <= 0
+            if is_within and (not self._is_to_look_ahead or self._cursor.find_next(now)):
+                self._is_to_look_ahead = False
                 return None
             if self._topic.log.reads - reads > _MAX_READS:
                 break
-            if not self._drop_some(count, size, now):
+            if not is_within and not self._drop_some(count, size, now):
                 return now + _SECONDS_UNTIL_SAVED
         return now + _NEXT_TURN
 
@@ -435,6 +441,8 @@ class ChannelBounds(Timer):
         Drop up to `count` messages, or up to `size` bytes where that is more. Returns whether any could be dropped:
         pending rows that are being saved cannot.
         """
+        if self._policy.priority:
+            return self._drop_by_priority(count, now)
         cursor, droppable, sizes = self._cursor, self._channel.droppable, self._sizes
         mean = 0.0 if sizes is None else sizes.message_size
         rows = min(_ROWS, max(1, count, int(size / mean) if mean else 0))
@@ -445,6 +453,25 @@ class ChannelBounds(Timer):
             cursor.drop_unread(max(1, min(count, span.stop - span.start), _messages_of(span, size)))
             return True
         return bool(droppable.drop_deferred(rows))
+
+    def _drop_by_priority(self, count: int, now: float) -> bool:
+        """
+        Drop up to `count` messages, of the lowest class first; those that wait for another delivery have none, and go
+        before normal ones. Returns whether any could be dropped: not while the classes are counted.
+        """
+        cursor, droppable, depths = self._cursor, self._channel.droppable, self._cursor.class_depths
+        if depths is None:
+            return False
+        if not any(depths):
+            cursor.find_next(now)  # after damage the depth is too high until nothing is left to read
+        if not depths[LOW] and droppable.drop_requeued(min(_ROWS, count)):
+            return True
+        for number in (LOW, NORMAL, HIGH):
+            if depths[number]:
+                self._is_to_look_ahead = True
+                cursor.drop_of_class(number, count, now)
+                return True
+        return bool(droppable.drop_deferred(min(_ROWS, count)))
 
 
 def _size_of(bodies: Sequence[bytes], headers: Sequence[bytes] | None) -> int:

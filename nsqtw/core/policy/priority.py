@@ -20,14 +20,18 @@ are. A replay takes them from the log with class normal.
 When the policy is switched off, the messages below the highest position that were not taken are delivered in the order
 of the log. Then the reader is not needed any more (`is_done`).
 
+How many messages of each class wait is the matter of `core.policy.priority_depths`.
+
 Performance: called once per span.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from nsqtw.core.policy.priority_depths import PriorityDepths
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, Span
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.message_headers import PRIORITY, header
@@ -51,7 +55,7 @@ is delivered now; if not, what must be held is held.
 class PriorityReader:
     """
     The positions of the cursor of `channel` in the log of `topic`, all of them at `start`. `count_passed` is told the
-    messages that only another channel gets.
+    messages that only another channel gets, `replays` returns the sequence below which `is_due` may be true.
     """
 
     def __init__(
@@ -61,13 +65,16 @@ class PriorityReader:
         start: int,
         is_due: HoldsDeferred,
         count_passed: Callable[[Segment, int, int], None],
+        replays: Callable[[], int],
     ) -> None:
         self._topic = topic
         self._channel = channel
         self._is_due = is_due
         self._count_passed = count_passed
+        self._replays = replays
         self.at = [start, start, start]
         """The position of each class."""
+        self.depths = PriorityDepths(topic, channel, self.at, self._classes_in, replays)
         self.is_on = True
         """Whether high is delivered before low; else everything is in the order of the log."""
         self._end = start  # where the order of the log is complete again, once it is off
@@ -88,6 +95,12 @@ class PriorityReader:
         """Whether a cursor at `next` delivers the same."""
         return not self.is_on and self.next >= self._end
 
+    @property
+    def has_found_each(self) -> bool:
+        """Whether the position of each class is that of a message, or nothing of the class is behind it."""
+        found = zip(self._found, self.at, strict=True)
+        return all(span is not None or position >= self._topic.released for span, position in found)
+
     def switch(self, *, is_on: bool) -> None:
         """Deliver by priority from now on, or in the order of the log."""
         self.is_on = is_on
@@ -95,7 +108,8 @@ class PriorityReader:
 
     def move(self, positions: Sequence[int]) -> None:
         """Go to these positions."""
-        self.at = [*positions]
+        self.at[:] = positions
+        self.depths.recount()
         self._end = max(positions)
         self._found = [None, None, None]
         self._ahead = [[], [], []]
@@ -126,14 +140,36 @@ class PriorityReader:
         span = self._found[number]
         assert span is not None
         segment, start, stop = span
+        self.depths.take(number, segment.first + start, segment.first + start + count)
         start += count
         self.at[number] = segment.first + start
         self._found[number] = Span(segment, start, stop) if start < stop else None
         self._left[number] = max(0, self._left[number] - count)
 
+    def drop(self, number: int, count: int, now: float) -> int:
+        """
+        Pass up to `count` messages of a class, oldest first, within one segment. Returns how many; 0 if none is found
+        in this turn. BackendError.
+        """
+        span = self._found[number] or self._find(number, now)
+        if span is None:
+            return 0
+        segment, start, _ = span
+        dropped, _ = self._topic.dropped.at_or_above(segment.first + start, self._topic.released)
+        stop = min(segment.end, dropped) - segment.first
+        classes = self._classes_in(segment)
+        if classes.count(number, start, stop) > count:
+            places = range(start + 1, stop)
+            stop = places[bisect_left(places, count, key=lambda place: classes.count(number, start, place))]
+        self.depths.take_of(number, segment, segment.first + start, segment.first + stop)
+        self.at[number] = segment.first + stop
+        self._found[number] = None
+        return classes.count(number, start, stop)
+
     def waits(self, segment: Segment, index: int) -> bool:
         """Return whether a message was not delivered yet."""
-        return segment.first + index >= self.at[self._class_of(segment.headers_of(index))]
+        number = NORMAL if segment.delay_ms else self._class_of(segment.headers_of(index))
+        return segment.first + index >= self.at[number]
 
     # -- inside
 
@@ -167,6 +203,8 @@ class PriorityReader:
             looked += len(segment.frames)
             at = min(segment.end, dropped)
             if segment.delay_ms and segment.is_for(self._channel):
+                if number == NORMAL:
+                    self.depths.take(NORMAL, segment.first + start, min(at, self._replays()))
                 at = segment.end
                 self._end = max(self._end, at)  # what was held there is not to be held again
         self.at[number] = at
@@ -197,12 +235,21 @@ class PriorityReader:
         """Return the class of each message. The reader of a class remembers those of its last segment."""
         last, classes = self._read[number]
         if last is not segment:
-            try:
-                classes = bytes(map(self._cache.__getitem__, headers))
-            except KeyError:
-                classes = bytes(map(self._class_of, headers))
+            classes = self._decoded(headers)
             self._read[number] = segment, classes
         return classes
+
+    def _classes_in(self, segment: Segment) -> bytes:
+        """Return the class of each message as their reader has it: of deferred ones of a replay, normal."""
+        if segment.headers is None or segment.delay_ms:
+            return _CLASS_BYTES[NORMAL] * segment.count
+        return self._decoded(segment.headers)
+
+    def _decoded(self, headers: Sequence[bytes]) -> bytes:
+        try:
+            return bytes(map(self._cache.__getitem__, headers))
+        except KeyError:
+            return bytes(map(self._class_of, headers))
 
     def _class_of(self, encoded: bytes) -> int:
         if encoded not in self._cache:

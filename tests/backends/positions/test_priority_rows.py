@@ -20,7 +20,7 @@ def test_an_older_nsqtw_moved_the_channel(tmp_path: Path, older_next: int, expec
     path = str(tmp_path / "positions.db")
     positions = Positions(path)
     positions.load()
-    cursor = CursorState("c", next=100, positions=[1500, 100, 700])
+    cursor = CursorState("c", next=100, positions=[1500, 100, 700], class_depths=[4, 3, 2, 2000])
     topic = TopicState("t", released=2000, end=2000, released_total=9, put_total=9, cursors=[cursor])
     positions.save(Checkpoint(topics=[topic]))
     positions.close(True)
@@ -31,3 +31,4 @@ def test_an_older_nsqtw_moved_the_channel(tmp_path: Path, older_next: int, expec
     (found,) = positions.load().topics
     positions.close(True)
     assert found.cursors[0].positions == expected
+    assert found.cursors[0].class_depths == ([4, 3, 2, 2000] if older_next == 100 else [])

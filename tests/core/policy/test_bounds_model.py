@@ -3,7 +3,8 @@ Bounds of a backlog against a simple model, through random histories with crashe
 
 The model is the messages that wait in the channel, in three lists: those that wait again in the order of their turns,
 unread ones, and deferred ones by the time when they are due. Everything else is in flight or finished. After each step
-the counts are the model's, and with `drop_oldest` exactly the messages are left that the model has left.
+the counts are the model's, and with `drop_oldest` exactly the messages are left that the model has left. With
+priorities each message has one of three classes, and the bound is `max_depth`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from nsqtw.core.segment import BODY_AT
 from nsqtw.errors import LargerThanBound, Overflow
+from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Message
 
 SIZE = 100
+PRIORITIES = ("high", "normal", "low")
 LONG = 1000.0
 """A delay that no history is long enough for, until `wait`."""
 
@@ -29,6 +32,7 @@ LONG = 1000.0
 class Backlog:
     """What waits in the channel, by body."""
 
+    by_priority: bool
     again: list[bytes] = field(factory=list)
     unread: list[bytes] = field(factory=list)
     deferred: list[tuple[float, int, bytes]] = field(factory=list)  # when due, and the number of the message
@@ -39,27 +43,41 @@ class Backlog:
 
     def drop(self, most: int) -> None:
         """Drop messages until no more than `most` are left."""
-        excess = self.count - most
-        for messages in (self.again, self.unread, self.deferred):
-            number = max(0, min(excess, len(messages)))
-            del messages[:number]
-            excess -= number
+        gone = {*self.in_order()[: max(0, self.count - most)]}
+        self.again[:] = [body for body in self.again if body not in gone]
+        self.unread[:] = [body for body in self.unread if body not in gone]
+        self.deferred[:] = [entry for entry in self.deferred if entry[2] not in gone]
+
+    def in_order(self) -> list[bytes]:
+        """Return all in the order in which they are dropped."""
+        deferred = [body for _, _, body in self.deferred]
+        if not self.by_priority:
+            return [*self.again, *self.unread, *deferred]
+        high, normal, low = (self.of_class(name) for name in PRIORITIES)
+        return [*low, *self.again, *normal, *high, *deferred]
+
+    def of_class(self, name: str) -> list[bytes]:
+        """Return the unread messages of a priority."""
+        return [body for body in self.unread if _priority(body) == name]
 
 
 class Bounds(RuleBasedStateMachine):
+    by_priority = False
+
     def __init__(self) -> None:
         super().__init__()
         self.number = 0
         self.limit = 0
         self.drops = False
         self.by_bytes = False
-        self.model = Backlog()
+        self.model = Backlog(self.by_priority)
         self.in_flight: dict[bytes, Message] = {}
 
     @initialize(page_rows=st.sampled_from([1, 2, 1024]), durability=st.sampled_from(["os", "fsync"]))
     def begin(self, page_rows: int, durability: str) -> None:
         self.core = BrokerHarness(page_rows, durability=durability, mem_queue_size=3)
         self._subscribe()
+        self._remove_bound()
         self.core.save()
 
     def _subscribe(self) -> None:
@@ -76,7 +94,8 @@ class Bounds(RuleBasedStateMachine):
             numbers = range(self.number, self.number + count)
             self.number += count
             bodies = [_body(number) for number in numbers]
-            answers = self.core.put(*bodies, delay_ms=int(1000 * LONG) if is_deferred else 0)
+            headers = [encode_headers({"priority": _priority(body)}) for body in bodies] if self.by_priority else None
+            answers = self.core.put(*bodies, delay_ms=int(1000 * LONG) if is_deferred else 0, headers=headers)
             if self.limit and not self.drops and waiting + count > self.limit:
                 (answer,) = answers
                 assert isinstance(answer, LargerThanBound if count > self.limit else Overflow)
@@ -138,15 +157,18 @@ class Bounds(RuleBasedStateMachine):
 
     @rule(limit=st.integers(0, 6), drops=st.booleans(), by_bytes=st.booleans())
     def change_policy(self, limit: int, drops: bool, by_bytes: bool) -> None:
-        self.limit, self.drops, self.by_bytes = limit, drops, by_bytes
+        self.limit, self.drops, self.by_bytes = limit, drops, by_bytes and not self.by_priority
         self._apply_policy()
 
     def _apply_policy(self) -> None:
         overflow = "drop_oldest" if self.drops else "reject"
         bound = {"max_bytes": SIZE * self.limit} if self.by_bytes else {"max_depth": self.limit}
-        self.core.channel().set_policy({**bound, "overflow": overflow})
+        self.core.channel().set_policy({**bound, "overflow": overflow, "priority": self.by_priority})
         self.core.wait(0.01)
         self._end()
+
+    def _remove_bound(self) -> None:
+        self.core.channel().set_policy({"priority": self.by_priority})
 
     @rule()
     def save(self) -> None:
@@ -158,7 +180,7 @@ class Bounds(RuleBasedStateMachine):
         What was in flight waits again, before all that did so before. The bound is off meanwhile: which of these
         messages it drops depends on their order.
         """
-        self.core.channel().set_policy({})
+        self._remove_bound()
         self.core.save()
         self.core.crash()
         in_flight, self.in_flight = self.in_flight, {}
@@ -184,6 +206,8 @@ class Bounds(RuleBasedStateMachine):
         assert channel.depth == len(self.model.again) + len(self.model.unread)
         assert channel.deferred_count == len(self.model.deferred)
         assert channel.in_flight_count == len(self.in_flight)
+        depths = [len(self.model.of_class(name)) for name in PRIORITIES]
+        assert channel.class_depths == (depths if self.by_priority else None)
 
     def teardown(self) -> None:
         """A drain brings exactly what the model has left."""
@@ -213,6 +237,18 @@ def _body(number: int) -> bytes:
     return (b"%06d" % number).ljust(SIZE - BODY_AT, b"x")
 
 
+def _priority(body: bytes) -> str:
+    return PRIORITIES[int(body[:6]) * 7 % 11 % 3]
+
+
+class BoundsOfPriorities(Bounds):
+    by_priority = True
+
+
+TestBoundsOfPriorities = BoundsOfPriorities.TestCase
+TestBoundsOfPriorities.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestBounds = Bounds.TestCase
 TestBounds.settings = settings(
     max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]

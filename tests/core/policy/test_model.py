@@ -52,6 +52,7 @@ POLICIES: list[dict[str, Any]] = [
     {"ordered_by": "header:key", "max_age": 40.0, "overflow": "drop_oldest"},
     {"priority": True},
     {"priority": True, "max_attempts": 1, "max_depth": 8},
+    {"priority": True, "max_attempts": 2, "max_depth": 4, "overflow": "drop_oldest"},
     {"priority": True, "requeue_delay": 5.0, "max_requeue_delay": 20.0, "max_rate": 20.0},
     {"max_depth": 3},
     {"max_bytes": 300, "max_attempts": 1},

@@ -7,6 +7,7 @@ from itertools import groupby
 import pytest
 
 from nsqtw.core.channel import Channel
+from nsqtw.core.peek import READY, peek_channel
 from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Message, Reader
 
@@ -163,6 +164,20 @@ def test_a_replay_holds_a_deferred_message_once(core: BrokerHarness) -> None:
     assert channel.deferred_count == 2
     core.wait(5.1)
     assert order_of(reader.read()) == "hl"
+
+
+def test_a_deferred_message_of_a_replay_that_was_delivered_does_not_wait(core: BrokerHarness) -> None:
+    """It is delivered as a normal one, ahead of a low one before it, whatever its header says."""
+    core.options.retention_time = 1e9
+    core.topic().reader.retention_policy.give((None, None), core.now)
+    channel = by_priority(core)
+    put(core, "l")
+    core.put(b"later", delay_ms=1000, headers=[encode_headers({"priority": "low"})])
+    core.turn()
+    core.wait(2)
+    channel.seek(core.topic().reader.kept_from)
+    assert core.reader(ready=1).bodies() == [b"later"]
+    assert [message.body for message in peek_channel(channel, READY, 10, core.now).messages] == [b"l"]
 
 
 def test_a_long_backlog_does_not_hide_what_comes_first(core: BrokerHarness) -> None:

@@ -204,6 +204,19 @@ def forget_classes() -> None:
     PriorityReader._class_of = lambda self, encoded: NORMAL
 
 
+def drop_in_order() -> None:
+    """A bound drops the oldest messages, of whatever priority."""
+    ChannelBounds._drop_by_priority = lambda self, count, now: _drop_next(self._cursor, count, now)
+
+
+def _drop_next(cursor: Cursor, count: int, now: float) -> bool:
+    found = cursor.priorities
+    assert found is not None
+    found.next_span(now)
+    cursor.drop_of_class(min(range(3), key=found.at.__getitem__), min(1, count), now)
+    return True
+
+
 def forget_positions() -> None:
     """After a crash the lower classes go on where the highest one was."""
     changes = Cursor.changes
@@ -287,6 +300,7 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         forget_directed_ids,
         deliver_together,
         forget_classes,
+        drop_in_order,
         forget_positions,
         forget_cancel,
         confirm_unstored,

@@ -19,7 +19,7 @@ from tests.crash.policies.headers import Headers
 from tests.crash.policies.live import Live
 from tests.crash.policies.notes import Delivered, Event, Saved
 from tests.crash.policies.order import Order
-from tests.crash.policies.priority import Priority
+from tests.crash.policies.priority import DroppingByPriority, Priority
 from tests.crash.policies.rate import Rate
 from tests.crash.policies.row import Row
 from tests.crash.policies.schedule import Schedule
@@ -29,7 +29,8 @@ ROWS: dict[str, type[Row]] = {
     row.name: row
     for row in (
         *(Headers, Directed, DeadLetters, ExpiredLetters, Expiry, Rejecting, Heavy, Dropping, Aging),
-        *(Rate, Delay, Deduplication, DirectedDeduplication, Order, Priority, Schedule, Live),
+        *(Rate, Delay, Deduplication, DirectedDeduplication, Order, Priority, DroppingByPriority),
+        *(Schedule, Live),
     )
 }
 AT_ONCE = 3
