@@ -11,7 +11,8 @@ from tests.crash.failing_calls import SYNC, Fault
 from tests.crash.history import KILL, POWER
 from tests.crash.nemesis import DRAINED, MIDST, SETTLED, UNREAD, End
 from tests.crash.policies.sabotage import SABOTAGES as SABOTAGES_OF_POLICIES
-from tests.crash.rounds import Broken, Campaign
+from tests.crash.promises import Broken
+from tests.crash.rounds import Campaign
 from tests.crash.sabotage import SABOTAGES
 
 MOST_SECONDS = 600.0

@@ -17,6 +17,7 @@ from tests.crash.history import Channel
 from tests.crash.policies.clients import OVER_BOUND, PUBLISHERS, STORED, Got, HttpPublisher, Publisher, V3Publisher
 from tests.crash.policies.notes import Answered, Delivered, Draining, Notes, Published, now
 from tests.crash.policies.threads import FINISH, KEEP, Consuming, Publishing
+from tests.crash.promises import expect
 
 BROKERS_OWN = "nsq-"
 
@@ -179,7 +180,8 @@ class Row:
     def publish_quietly(self, publisher: Publisher, headers: Mapping[str, str] | None = None) -> bytes:
         """Publish a message that is not noted. Its body."""
         body = self.body()
-        assert publisher.publish(self.name, body, headers or {}, 0) == STORED
+        outcome = publisher.publish(self.name, body, headers or {}, 0)
+        expect(outcome == STORED, "a publish while nothing fails", outcome)
         return body
 
     def publish_alone(self, publisher: Publisher, headers: Mapping[str, str] | None = None) -> str:
@@ -200,7 +202,8 @@ class Row:
                 taken.append(message)
                 consumer.finish(message)
             consumer.leave()
-            assert consumer.next() is None
+            more = consumer.next()
+            expect(more is None, f"a consumer that has taken {number} messages", more)
         finally:
             consumer.close()
         return taken
