@@ -123,8 +123,10 @@ class Campaign:
             raise Broken("the broker reports damage that nobody did")
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Leave no process and no thread behind."""
         self.harness.close()
+        for client in self._clients:
+            client.join()
 
     def _flags(self) -> list[str]:
         """Options that lead elsewhere in the code."""
