@@ -45,6 +45,7 @@ OF_POLICIES = {
     "store_refused": ("rejecting", MIDST),
     "drop_too_many": ("dropping", MIDST),
     "forget_sizes": ("heavy", MIDST),
+    "forget_requeued_sizes": ("heavy", SETTLED),
     "keep_old": ("aging", UNREAD),
     "drop_young": ("aging", MIDST),
     "forget_rate": ("paced", MIDST),

@@ -51,8 +51,9 @@ class Got(NamedTuple):
 
 class Consumer(Protocol):
     """
-    A subscription that was given credit for some messages. OSError or Closed when the broker is gone. Broken when it
-    says what it may not: nothing times out, so that a FIN or REQ that fails is an answer to a wrong delivery.
+    A subscription that was given credit for some messages, with a message timeout, or 0 for the broker's. OSError or
+    Closed when the broker is gone. Broken when it says what it may not: what is finished or requeued has not timed out,
+    so that a FIN or REQ that fails is an answer to a wrong delivery.
     """
 
     def next(self) -> Got | None:
@@ -64,6 +65,9 @@ class Consumer(Protocol):
     def requeue(self, message: Got, delay_ms: int) -> None:
         """REQ."""
 
+    def pause(self) -> None:
+        """Ask for no more messages."""
+
     def leave(self) -> None:
         """Ask for no more messages, and for a sign when all is done."""
 
@@ -74,10 +78,10 @@ class Consumer(Protocol):
 class V2Consumer:
     """A consumer over V2 that asked for headers."""
 
-    def __init__(self, house: Harness, topic: str, channel: str, credit: int) -> None:
+    def __init__(self, house: Harness, topic: str, channel: str, credit: int, timeout_ms: int = NEVER_MS) -> None:
         self._client = house.client()
         with closed_on_failure(self._client):
-            self._client.identify(msg_timeout=NEVER_MS, headers=True)
+            self._client.identify(msg_timeout=timeout_ms, headers=True)
             self._client.sub(topic, channel, ready=credit)
 
     def next(self) -> Got | None:
@@ -97,6 +101,9 @@ class V2Consumer:
 
     def requeue(self, message: Got, delay_ms: int) -> None:
         self._client.send(b"REQ %s %d\n" % (message.id, delay_ms))
+
+    def pause(self) -> None:
+        self._client.rdy(0)
 
     def leave(self) -> None:
         self._client.send(b"CLS\n")
@@ -136,12 +143,12 @@ class V3Connection:
 class V3Consumer:
     """A consumer over V3. FINs of several messages that were delivered together are a range."""
 
-    def __init__(self, house: Harness, topic: str, channel: str, credit: int) -> None:
+    def __init__(self, house: Harness, topic: str, channel: str, credit: int, timeout_ms: int = NEVER_MS) -> None:
         self._connection = V3Connection(house)
         self._came: list[Got] = []
         names = topic.encode(), channel.encode()
         with closed_on_failure(self._connection):
-            self._connection.send(v3_frames.subscribe(_SUBSCRIPTION, *names, credit=credit, timeout=NEVER_MS))
+            self._connection.send(v3_frames.subscribe(_SUBSCRIPTION, *names, credit=credit, timeout=timeout_ms))
             answer = self._connection.frame()
             expect(answer.name == "SUBSCRIBED", "SUBSCRIBE", answer)
 
@@ -162,8 +169,12 @@ class V3Consumer:
     def requeue(self, message: Got, delay_ms: int) -> None:
         self._connection.send(v3_frames.req(_SUBSCRIPTION, delay_ms, (int(message.id, 16), 1)))
 
+    def pause(self) -> None:
+        self._connection.send(v3_frames.credit(_SUBSCRIPTION, 0, replaces=True))
+
     def leave(self) -> None:
-        self._connection.send(v3_frames.credit(_SUBSCRIPTION, 0, replaces=True) + v3_frames.ping())
+        self.pause()
+        self._connection.send(v3_frames.ping())
 
     def close(self) -> None:
         self._connection.close()

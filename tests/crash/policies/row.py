@@ -38,6 +38,8 @@ class Row:
     """The shares of messages that consumers finish later, or requeue."""
     most_kept: ClassVar[int] = 20
     """How many messages a consumer finishes together, later."""
+    requeues_at_end: ClassVar[bool] = False
+    """Whether consumers that leave requeue what they have kept, and do not finish it."""
     backlog: ClassVar[int] = 0
     """How many messages are stored before consumers of a round begin."""
 

@@ -27,6 +27,7 @@ from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
+from nsqtw.core.policy.sizes import Sizes
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Assigned, Waiter
@@ -118,6 +119,16 @@ def drop_too_many() -> None:
 def forget_sizes() -> None:
     """Messages that wait have no bytes."""
     ChannelBounds._bytes = lambda self, sizes, stop: 0
+
+
+def forget_requeued_sizes() -> None:
+    """Messages that wait for another delivery have no bytes."""
+    all_bytes = ChannelBounds._bytes
+
+    def wrong(self: ChannelBounds, sizes: Sizes, stop: int) -> int:
+        return all_bytes(self, sizes, stop) - round(self._cursor.row_count * sizes.message_size)
+
+    ChannelBounds._bytes = wrong
 
 
 def keep_old() -> None:
@@ -274,6 +285,7 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         store_refused,
         drop_too_many,
         forget_sizes,
+        forget_requeued_sizes,
         keep_old,
         drop_young,
         forget_rate,
