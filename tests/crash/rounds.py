@@ -71,6 +71,7 @@ class Campaign:
         ends: Sequence[End] = ENDS,
         most_messages: int = MOST_MESSAGES,
         faults: Sequence[Fault] = (),
+        flags: Sequence[str] = (),
         sabotage: str = "",
         rows: Sequence[str] = tuple(ROWS),
         is_plain: bool = True,
@@ -83,8 +84,8 @@ class Campaign:
         self._ends = [end for end in ends if end.how != POWER or backend == "disk"]
         directory.mkdir(parents=True, exist_ok=True)
         config = directory / "nsqd.cfg"
-        flags = [f"--backend={backend}", f"--config={config}", "--protocol=V2,V3", *self._flags()]
-        self.harness = Harness(directory, *flags, sabotage=sabotage)
+        given = [f"--backend={backend}", f"--config={config}", "--protocol=V2,V3", *self._flags(), *flags]
+        self.harness = Harness(directory, *given, sabotage=sabotage)
         self._is_plain = is_plain
         self._drains = drains
         chance = random.Random(f"{seed} rows")
@@ -96,7 +97,7 @@ class Campaign:
         self._nemesis = Nemesis(self.harness, self.journal, backend, self._chance, faults or faults_of(backend))
         self._stored_ids = STORED_IDS[backend]
         self.tally = Tally()
-        self.about = f"seed {seed}, {backend}, {' '.join(flags[3:])}, policies with {durability}"
+        self.about = f"seed {seed}, {backend}, {' '.join(given[3:])}, policies with {durability}"
         self._end = self._chance.choice(self._ends)
         self._clients: list[Writing | Reading] = []
 
@@ -136,6 +137,7 @@ class Campaign:
             f"--max-bytes-per-file={chance.choice((65_536, 1_000_000))}",
             f"--mem-queue-size={chance.choice((0, 20, 10_000))}",
             f"--sync-timeout={chance.choice(('50ms', '2s'))}",
+            f"--requeue-on-disconnect={chance.choice(('true', 'false'))}",
         ]
 
     # -- a round

@@ -50,6 +50,8 @@ OF_POLICIES = {
     "drop_young": ("aging", MIDST),
     "forget_rate": ("paced", MIDST),
     "requeue_at_once": ("delayed", MIDST),
+    "time_out_at_once": ("delayed", MIDST),
+    "disconnect_at_once": ("delayed", MIDST),
     "restore_early": ("delayed", SETTLED),
     "drop_expired": ("stale", MIDST),
     "publish_to_all": ("directed", MIDST),
@@ -67,6 +69,8 @@ OF_POLICIES = {
 """The row that finds it, and when the broker dies."""
 FAULTS = {"deliver_by_counts": (Fault(SYNC, "EIO", ".log"),)}
 """The failed calls that show it, where not every kind does."""
+FLAGS = {"disconnect_at_once": ("--requeue-on-disconnect",)}
+"""The options with which it shows."""
 
 
 @pytest.mark.plain  # what is sabotaged are methods of the core
@@ -95,6 +99,7 @@ def test_a_broken_promise_of_a_policy_is_found(tmp_path: Path, sabotage: str) ->
         "sabotage",
         ends=[End(scene, KILL)],
         most_messages=MOST_MESSAGES,
+        flags=FLAGS.get(sabotage, ()),
         sabotage=sabotage,
         rows=[row],
         is_plain=False,

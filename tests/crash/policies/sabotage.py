@@ -16,12 +16,13 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import Cursor
+from nsqtw.core.delivery import DeliveringChannel
 from nsqtw.core.policy import undelivered
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
 from nsqtw.core.policy.choice import LogChoice
 from nsqtw.core.policy.dead_letters import DeadLetters
 from nsqtw.core.policy.deduplication import Deduplication
-from nsqtw.core.policy.letter import REDRIVES
+from nsqtw.core.policy.letter import DISCONNECTED, REDRIVES, TIMED_OUT
 from nsqtw.core.policy.moves import Moves
 from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
@@ -152,6 +153,16 @@ def requeue_at_once() -> None:
     RequeueDelay.due = lambda self, attempts, now: now
 
 
+def time_out_at_once() -> None:
+    """What times out is delivered again at once."""
+    _forget_delay(TIMED_OUT)
+
+
+def disconnect_at_once() -> None:
+    """What a consumer that is gone had in flight is delivered again at once."""
+    _forget_delay(DISCONNECTED)
+
+
 def drop_expired() -> None:
     """Expired messages are finished, and do not become dead letters."""
     follow = DeadLetters.follow
@@ -255,6 +266,19 @@ def confirm_unstored() -> None:
     V3Session._publish, V3Session._publish_next = wrong, wrong_next
 
 
+def _forget_delay(reason: str) -> None:
+    """Messages that fail for this reason are delivered again without a delay."""
+    deliver_again = DeliveringChannel._deliver_again
+
+    def wrong(self: DeliveringChannel, deliveries: Any, now: float, why: str, detail: str = "") -> None:
+        delays = self.requeue_delay
+        self.requeue_delay = None if why == reason else delays
+        deliver_again(self, deliveries, now, why, detail)
+        self.requeue_delay = delays
+
+    DeliveringChannel._deliver_again = wrong  # type: ignore[assignment]
+
+
 def _put_to_all(is_for_all: Callable[[Sequence[bytes] | None], bool]) -> None:
     """All channels get the messages for one channel whose headers are like this."""
     put = Topic.put
@@ -290,6 +314,8 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         drop_young,
         forget_rate,
         requeue_at_once,
+        time_out_at_once,
+        disconnect_at_once,
         drop_expired,
         publish_to_all,
         release_to_all,
