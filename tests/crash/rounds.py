@@ -93,7 +93,8 @@ class Campaign:
         self._rows = Rows(self.harness, rows, seed, durability, chance)
         plain = "".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in CLASSES)
         config.write_text(plain + self._rows.config())
-        self.journal = Journal(CHANNELS)
+        self._channels = CHANNELS if is_plain else ()
+        self.journal = Journal(self._channels)
         self._nemesis = Nemesis(self.harness, self.journal, backend, self._chance, faults or faults_of(backend))
         self._stored_ids = STORED_IDS[backend]
         self.tally = Tally()
@@ -110,7 +111,7 @@ class Campaign:
 
     def _run(self, enough: Callable[[], bool]) -> None:
         self._launch()
-        for channel in CHANNELS:
+        for channel in self._channels:
             self.harness.create(channel.topic, channel.name)
         self._rows.create()
         while True:
@@ -175,7 +176,7 @@ class Campaign:
             writers += [Writer(self.harness, self.journal, f"{number}.{one}") for one in range(WRITERS)]
             readers += [
                 Reader(self.harness, self.journal, channel, f"{number}.{place}", prompt=self._chance.random() < 0.6)
-                for place, channel in enumerate(CHANNELS)
+                for place, channel in enumerate(self._channels)
             ]
         publishing, consuming = self._rows.clients()
         writers += publishing
@@ -224,7 +225,7 @@ class Campaign:
         if drain:
             for reader in readers:
                 reader.finish_all()
-            self._await_empty()
+            self._await_empty(self._channels)
         for reader in readers:
             reader.leave()
         for reader in readers:
@@ -275,7 +276,7 @@ class Campaign:
                 held=held,
             )
             for place, (channel, topic) in self.harness.channel_stats().items()
-            if place in CHANNELS and only in (None, place)
+            if place in self._channels and only in (None, place)
         ]
         self.journal.record(*counts)
         return counts
@@ -283,10 +284,10 @@ class Campaign:
     def _recount(self) -> None:
         """What the broker says it has after a start, and while a consumer holds some of it."""
         counts = self._count(START)
-        if len(counts) != len(CHANNELS):
+        if len(counts) != len(self._channels):
             raise Broken(f"channels are missing: there are {[count.channel for count in counts]}")
-        some = self._chance.choice(counts)
-        if some.waiting:
+        some = self._chance.choice(counts) if counts else None
+        if some is not None and some.waiting:
             self._hold(some.channel, min(_MOST_HELD, some.waiting))
         self._raise_for(list(counters(History(self.journal))))
 
@@ -316,14 +317,14 @@ class Campaign:
         """Consume everything there is, check all that happened, and begin a new page."""
         readers: list[Reading] = [
             Reader(self.harness, self.journal, channel, f"{self._seed}.drain.{channel}", prompt=True)
-            for channel in CHANNELS
+            for channel in self._channels
         ]
         readers += self._rows.drainers()
         self._clients = [*readers]
         for reader in readers:
             reader.tidy = True
             reader.start()
-        self._await_empty()
+        self._await_empty(self._channels)
         self._rows.settle(self._await_empty)
         for reader in readers:
             reader.leave()
@@ -334,7 +335,7 @@ class Campaign:
         self._store()
         self._check()
 
-    def _await_empty(self, channels: Sequence[Channel] = CHANNELS) -> None:
+    def _await_empty(self, channels: Sequence[Channel]) -> None:
         """Return when nothing is left; Broken when nothing moves any more."""
         before: object = None
         deadline = 0.0
