@@ -11,6 +11,7 @@ from tests.crash.failing_calls import SYNC, Fault
 from tests.crash.history import KILL, POWER
 from tests.crash.nemesis import DRAINED, MIDST, SETTLED, UNREAD, End
 from tests.crash.policies.sabotage import SABOTAGES as SABOTAGES_OF_POLICIES
+from tests.crash.policies.table import ROWS
 from tests.crash.promises import Broken
 from tests.crash.rounds import Campaign
 from tests.crash.sabotage import SABOTAGES
@@ -39,6 +40,7 @@ OF_POLICIES = {
     "forget_headers": ("headers", MIDST),
     "lose_letters": ("letters", MIDST),
     "keep_letters": ("letters", MIDST),
+    "deliver_too_often": ("letters", MIDST),
     "finish_others": ("letters", MIDST),
     "redrive_to_all": ("letters", MIDST),
     "deliver_expired": ("expiring", MIDST),
@@ -106,6 +108,10 @@ def test_a_broken_promise_of_a_policy_is_found(tmp_path: Path, sabotage: str) ->
         drains=1.0,
     )
     _assert_found(campaign)
+
+
+def test_every_row_has_a_sabotage() -> None:
+    assert {row for row, _ in OF_POLICIES.values()} == ROWS.keys()
 
 
 def _assert_found(campaign: Campaign) -> None:

@@ -68,6 +68,17 @@ def keep_letters() -> None:
     Moves.finish = lambda self, positions: None
 
 
+def deliver_too_often() -> None:
+    """A message that failed as often as its channel allows is delivered once more."""
+    follow = DeadLetters.follow
+
+    def wrong(self: DeadLetters, policy: ChannelPolicy) -> None:
+        follow(self, policy)
+        self.max_attempts += bool(self.max_attempts)
+
+    DeadLetters.follow = wrong
+
+
 def finish_others() -> None:
     """A redrive finishes what it does not put back."""
 
@@ -303,6 +314,7 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         forget_headers,
         lose_letters,
         keep_letters,
+        deliver_too_often,
         finish_others,
         redrive_to_all,
         deliver_expired,

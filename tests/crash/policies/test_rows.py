@@ -141,6 +141,8 @@ def test_dead_letters() -> None:
     assert wrongs("letters", [*begin, *consumed("letters", A)]) == []
     assert wrongs("letters", [*begin, *consumed(letters, A)]) == []
     assert wrongs("letters", begin) == ["lost"]
+    often = delivered("letters", A, attempts=3)
+    assert wrongs("letters", [*begin, often, finished("letters", A)]) == ["dead letters"]
     twice = [*begin, *consumed("letters", A), delivered(letters, A, message_id=b"letter")]
     assert wrongs("letters", twice) == ["dead letters"]
     elsewhere = delivered("letters", A, channel="other", message_id=b"redriven")
