@@ -14,8 +14,9 @@ import struct
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
 
 import snappy
 
@@ -59,6 +60,21 @@ class Message(NamedTuple):
     body: bytes
 
 
+class Closable(Protocol):
+    def close(self) -> None:
+        """Give back what the operating system gave."""
+
+
+@contextmanager
+def closed_on_failure(one: Closable) -> Iterator[None]:
+    """Close `one` if this fails: a constructor that raises gives its caller nothing to close."""
+    try:
+        yield
+    except BaseException:
+        one.close()
+        raise
+
+
 def sized(data: bytes) -> bytes:
     """`data` behind its size."""
     return _SIZE.pack(len(data)) + data
@@ -93,12 +109,13 @@ class Client:
 
     def __init__(self, port: int, magic: bytes = MAGIC) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=ANSWER_SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream: Any = self._socket.makefile("rb", buffering=1 << 16)
         self._compress: Callable[[bytes], bytes] = bytes
         self._early: deque[Message] = deque()
         self.heartbeats = 0
-        self.send(magic)
+        with closed_on_failure(self):
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.send(magic)
 
     def __enter__(self) -> Client:
         return self

@@ -14,7 +14,8 @@ import attrs
 
 from tests.crash.damage import DAMAGES
 from tests.crash.history import Tally
-from tests.crash.rounds import Broken, Campaign
+from tests.crash.promises import Broken
+from tests.crash.rounds import Campaign
 from tests.crash.seed import chosen_seed
 
 CAMPAIGN_SECONDS = 20.0

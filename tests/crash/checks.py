@@ -6,6 +6,7 @@ The promises, as functions of a history: each gives what is wrong with it, a lin
     invented     delivered and never sent, changed on the way, or refused; an id that is used twice
     early        delivered before its time
     attempts     counted wrong, or not counted on over a death
+    denied       a FIN or REQ that failed though nothing had timed out
     came_back    delivered though it was finished, and that was known to be done, or stored
     counters     /stats says something else than a recount
 
@@ -259,6 +260,12 @@ def _lives_read_to_the_end(history: History) -> set[tuple[Channel, int]]:
     return {(channel, life) for _, channel, life in connected} - unsettled
 
 
+def denied(history: History) -> Iterator[str]:
+    for _, event in history.all(Failed):
+        if event.connection in history.prompt:
+            yield f"denied: {event.verb} of {event.id.decode()} in {event.channel}, life {event.life}"
+
+
 def came_back(history: History) -> Iterator[str]:
     for _, event in history.all(Delivered):
         if event.body in history.past.bodies:
@@ -341,6 +348,7 @@ CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     invented,
     early,
     attempts,
+    denied,
     came_back,
     counters,
 )

@@ -69,7 +69,9 @@ class MountedDisk:
             ["unshare", "-m", "sh", "-c", mount, str(data_path)], stdout=subprocess.PIPE, text=True
         )
         assert self._keeper.stdout is not None
-        assert self._keeper.stdout.readline() == "mounted\n"
+        if self._keeper.stdout.readline() != "mounted\n":
+            self._end_keeper()
+            raise AssertionError("nothing was mounted")
         self._filler = Path(f"/proc/{self._keeper.pid}/root{data_path}/filler")
         self.nsqd: NsqdProcess = MountedNsqd(directory, self._keeper.pid, *flags)
 
@@ -86,7 +88,12 @@ class MountedDisk:
         self._filler.unlink()
 
     def close(self) -> None:
-        self.nsqd.close()
+        try:
+            self.nsqd.close()
+        finally:
+            self._end_keeper()
+
+    def _end_keeper(self) -> None:
         self._keeper.kill()
         self._keeper.communicate()
 

@@ -6,12 +6,16 @@ Python's own calls and those of SQLite fail alike.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import mmap
 import os
 import shlex
+import shutil
 import struct
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,17 +67,24 @@ def faults_of(backend: str) -> tuple[Fault, ...]:
     )
 
 
+@cache
+def library() -> Path:
+    """The library, compiled once in each process that uses it."""
+    words = compiler.command()
+    assert words is not None, "fault injection needs a C compiler: pip install 'nsqtw[compiler]'"
+    directory = tempfile.mkdtemp(prefix="nsqtw-failing-calls-")
+    atexit.register(shutil.rmtree, directory)
+    path = Path(directory) / "failing_calls.so"
+    subprocess.run([*shlex.split(words), "-shared", "-fPIC", "-O1", "-o", str(path), str(SOURCE), "-ldl"], check=True)
+    return path
+
+
 class FailingCalls:
-    """The faults of one broker, which is started with `preload` before its command. `directory` is for the files."""
+    """The faults of one broker, which is started with `preload` before its command. `directory` is for their file."""
 
     def __init__(self, directory: Path) -> None:
-        self._library = directory / "failing_calls.so"
+        self._library = library()
         self._control = directory / "failing_calls"
-        words = compiler.command()
-        assert words is not None, "fault injection needs a C compiler: pip install 'nsqtw[compiler]'"
-        subprocess.run(
-            [*shlex.split(words), "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl"], check=True
-        )
         self._control.write_bytes(bytes(_NUMBERS.size + _PATH_BYTES))
         with self._control.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _NUMBERS.size + _PATH_BYTES)

@@ -24,6 +24,7 @@ from tests.crash.history import (
     Requeued,
     moment,
 )
+from tests.crash.promises import expect
 from tests.wire import CLOSE_WAIT, ERROR, MESSAGE, Client, Closed, Message, message_of
 
 READY = 60
@@ -33,6 +34,7 @@ DAWDLERS_TIMEOUT_MS = 250
 """Below what a consumer may ask for: the broker's own."""
 NEVER_MS = 900_000
 _LEAVES = 0.005
+_FAILURES = (b"E_FIN_FAILED ", b"E_REQ_FAILED ", b"E_TOUCH_FAILED ")
 
 _connections = count(1)
 
@@ -128,10 +130,11 @@ class Reader(threading.Thread):
                 self._decide(message)
         elif frame.kind == ERROR:
             # E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
+            expect(frame.data.startswith(_FAILURES), f"a consumer of {self._channel}", frame)
             _, verb, message_id, _ = frame.data.split(b" ", 3)
             self._journal.record(Failed(self._channel, message_id, verb.decode(), self._connection, self._life))
         else:
-            assert frame.data == CLOSE_WAIT, frame
+            expect(frame.data == CLOSE_WAIT, f"a consumer of {self._channel}", frame)
             return True
         return False
 

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 from tests.crash.checks import History, counters, repeats, wrongs
@@ -38,11 +37,11 @@ from tests.crash.history import (
 from tests.crash.nemesis import ENDS, MIDST, SETTLED, UNREAD, End, Nemesis
 from tests.crash.policies.table import ROWS, Rows
 from tests.crash.policies.threads import Consuming, Publishing
+from tests.crash.promises import Broken, await_promised
 from tests.crash.readers import DAWDLERS_TIMEOUT_MS, NEVER_MS, Reader
 from tests.crash.stored_ids import STORED_IDS
 from tests.crash.writers import Writer
-from tests.process import wait_until
-from tests.wire import ANSWER_SECONDS, Message
+from tests.wire import ANSWER_SECONDS, Message, Refused
 
 CHANNELS = tuple(Channel(durability, name) for durability in CLASSES for name in "ab")
 Writing = Writer | Publishing
@@ -53,10 +52,6 @@ MOST_ROUND_SECONDS = 2.0
 """A round's traffic ends then, or when so many messages as it is meant to have are answered."""
 _MOST_HELD = 5
 _SHOWN = 12
-
-
-class Broken(Exception):
-    """A promise was not kept."""
 
 
 class Campaign:
@@ -76,6 +71,7 @@ class Campaign:
         ends: Sequence[End] = ENDS,
         most_messages: int = MOST_MESSAGES,
         faults: Sequence[Fault] = (),
+        flags: Sequence[str] = (),
         sabotage: str = "",
         rows: Sequence[str] = tuple(ROWS),
         is_plain: bool = True,
@@ -88,8 +84,8 @@ class Campaign:
         self._ends = [end for end in ends if end.how != POWER or backend == "disk"]
         directory.mkdir(parents=True, exist_ok=True)
         config = directory / "nsqd.cfg"
-        flags = [f"--backend={backend}", f"--config={config}", "--protocol=V2,V3", *self._flags()]
-        self.harness = Harness(directory, *flags, sabotage=sabotage)
+        given = [f"--backend={backend}", f"--config={config}", "--protocol=V2,V3", *self._flags(), *flags]
+        self.harness = Harness(directory, *given, sabotage=sabotage)
         self._is_plain = is_plain
         self._drains = drains
         chance = random.Random(f"{seed} rows")
@@ -97,17 +93,25 @@ class Campaign:
         self._rows = Rows(self.harness, rows, seed, durability, chance)
         plain = "".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in CLASSES)
         config.write_text(plain + self._rows.config())
-        self.journal = Journal(CHANNELS)
+        self._channels = CHANNELS if is_plain else ()
+        self.journal = Journal(self._channels)
         self._nemesis = Nemesis(self.harness, self.journal, backend, self._chance, faults or faults_of(backend))
         self._stored_ids = STORED_IDS[backend]
         self.tally = Tally()
-        self.about = f"seed {seed}, {backend}, {' '.join(flags[3:])}, policies with {durability}"
+        self.about = f"seed {seed}, {backend}, {' '.join(given[3:])}, policies with {durability}"
         self._end = self._chance.choice(self._ends)
+        self._clients: list[Writing | Reading] = []
 
     def run(self, enough: Callable[[], bool]) -> None:
         """Rounds until it is enough, and one at least."""
+        try:
+            self._run(enough)
+        except (Broken, Refused) as failure:
+            raise Broken(self._report(str(failure))) from failure
+
+    def _run(self, enough: Callable[[], bool]) -> None:
         self._launch()
-        for channel in CHANNELS:
+        for channel in self._channels:
             self.harness.create(channel.topic, channel.name)
         self._rows.create()
         while True:
@@ -117,11 +121,14 @@ class Campaign:
         self._recount()
         self._drain()
         self.harness.stop()
-        assert self._nemesis.has_damaged or "are lost" not in self.harness.said(), "damage that nobody did"
+        if not self._nemesis.has_damaged and "are lost" in self.harness.said():
+            raise Broken("the broker reports damage that nobody did")
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Leave no process and no thread behind."""
         self.harness.close()
+        for client in self._clients:
+            client.join()
 
     def _flags(self) -> list[str]:
         """Options that lead elsewhere in the code."""
@@ -131,6 +138,7 @@ class Campaign:
             f"--max-bytes-per-file={chance.choice((65_536, 1_000_000))}",
             f"--mem-queue-size={chance.choice((0, 20, 10_000))}",
             f"--sync-timeout={chance.choice(('50ms', '2s'))}",
+            f"--requeue-on-disconnect={chance.choice(('true', 'false'))}",
         ]
 
     # -- a round
@@ -168,13 +176,13 @@ class Campaign:
             writers += [Writer(self.harness, self.journal, f"{number}.{one}") for one in range(WRITERS)]
             readers += [
                 Reader(self.harness, self.journal, channel, f"{number}.{place}", prompt=self._chance.random() < 0.6)
-                for place, channel in enumerate(CHANNELS)
+                for place, channel in enumerate(self._channels)
             ]
         publishing, consuming = self._rows.clients()
         writers += publishing
         readers += consuming
-        clients = [*writers, *readers]
-        for client in clients:
+        self._clients = [*writers, *readers]
+        for client in self._clients:
             client.start()
         try:
             self._harm(writers, self._chance.randint(30, self._most_messages))
@@ -190,27 +198,23 @@ class Campaign:
                 reader.tidy = True
             if self.harness.runs:
                 self.harness.close()
-            for client in clients:
+            for client in self._clients:
                 client.join()
-        for client in clients:
-            if client.failure is not None:
-                raise client.failure
+        self._raise_failures()
 
     def _harm(self, writers: list[Writing], wanted: int) -> None:
         """The nemesis at work, until enough is published. After a full disk publishing must go on by itself."""
         deadline = time.monotonic() + MOST_ROUND_SECONDS
 
         def count() -> int:
-            for writer in writers:
-                if writer.failure is not None:
-                    raise writer.failure
+            self._raise_failures()
             return sum(writer.acknowledged for writer in writers)
 
-        wait_until(count, "a first publish is answered")
+        await_promised(count, "the first answer to a publish")
         while count() < wanted and time.monotonic() < deadline:
             if self._nemesis.harm():
                 before = count()
-                wait_until(lambda before=before: count() > before, "publishing goes on after a full disk")  # type: ignore[misc]
+                await_promised(lambda before=before: count() > before, "publishing after a full disk")  # type: ignore[misc]
 
     def _quiet(self, writers: list[Writing], readers: list[Reading], *, drain: bool) -> None:
         """No more traffic. All that consumers said is done and saved; with `drain` they finish everything first."""
@@ -221,7 +225,7 @@ class Campaign:
         if drain:
             for reader in readers:
                 reader.finish_all()
-            self._await_empty()
+            self._await_empty(self._channels)
         for reader in readers:
             reader.leave()
         for reader in readers:
@@ -272,7 +276,7 @@ class Campaign:
                 held=held,
             )
             for place, (channel, topic) in self.harness.channel_stats().items()
-            if place in CHANNELS and only in (None, place)
+            if place in self._channels and only in (None, place)
         ]
         self.journal.record(*counts)
         return counts
@@ -280,9 +284,10 @@ class Campaign:
     def _recount(self) -> None:
         """What the broker says it has after a start, and while a consumer holds some of it."""
         counts = self._count(START)
-        assert len(counts) == len(CHANNELS), f"channels are missing: {[count.channel for count in counts]}"
-        some = self._chance.choice(counts)
-        if some.waiting:
+        if len(counts) != len(self._channels):
+            raise Broken(f"channels are missing: there are {[count.channel for count in counts]}")
+        some = self._chance.choice(counts) if counts else None
+        if some is not None and some.waiting:
             self._hold(some.channel, min(_MOST_HELD, some.waiting))
         self._raise_for(list(counters(History(self.journal))))
 
@@ -298,8 +303,7 @@ class Campaign:
                 try:
                     one = client.message()
                 except TimeoutError:
-                    self._raise_for([f"{channel}: {number} messages wait, it says; {len(messages)} of them came"])
-                    raise
+                    raise Broken(f"{channel}: {number} messages wait, it says; {len(messages)} of them came") from None
                 messages.append(one)
                 self.journal.record(Delivered(channel, one.id, one.body, one.attempts, connection, life, moment()))
             self._count(START, channel, number)
@@ -313,29 +317,30 @@ class Campaign:
         """Consume everything there is, check all that happened, and begin a new page."""
         readers: list[Reading] = [
             Reader(self.harness, self.journal, channel, f"{self._seed}.drain.{channel}", prompt=True)
-            for channel in CHANNELS
+            for channel in self._channels
         ]
         readers += self._rows.drainers()
+        self._clients = [*readers]
         for reader in readers:
             reader.tidy = True
             reader.start()
-        self._await_empty()
+        self._await_empty(self._channels)
         self._rows.settle(self._await_empty)
         for reader in readers:
             reader.leave()
         for reader in readers:
             reader.join()
-            if reader.failure is not None:
-                raise reader.failure
+        self._raise_failures()
         self._count(DRAINED)
         self._store()
         self._check()
 
-    def _await_empty(self, channels: Sequence[Channel] = CHANNELS) -> None:
+    def _await_empty(self, channels: Sequence[Channel]) -> None:
         """Return when nothing is left; Broken when nothing moves any more."""
         before: object = None
         deadline = 0.0
         while True:
+            self._raise_failures()
             counts = {
                 place: (channel["depth"], channel["in_flight_count"], channel["deferred_count"])
                 for place, (channel, _) in self.harness.channel_stats().items()
@@ -366,10 +371,18 @@ class Campaign:
         self._rows.archive()
 
     def _raise_for(self, found: list[str]) -> None:
-        if not found:
-            return
+        if found:
+            raise Broken("\n".join([f"{len(found)} wrong", *found[:_SHOWN]]))
+
+    def _raise_failures(self) -> None:
+        """Raise what has ended a client, and first of all what it has found."""
+        failures = [client.failure for client in self._clients if client.failure is not None]
+        if failures:
+            raise min(failures, key=lambda failure: not isinstance(failure, (Broken, Refused)))
+
+    def _report(self, found: str) -> str:
+        """What was found, when, and where more is written."""
         journal = self._directory / "journal"
         events = [*self.journal.events, *self._rows.events()]
         journal.write_text("".join(f"{number} {event}\n" for number, event in enumerate(events)))
-        shown = "\n".join(islice(found, _SHOWN))
-        raise Broken(f"{self.about}: {len(found)} wrong, events in {journal}\n{shown}")
+        return f"{self.about}, life {self.harness.life}, events in {journal}: {found}"

@@ -12,6 +12,7 @@ from tests.crash.checks import (
     attempts,
     came_back,
     counters,
+    denied,
     early,
     invented,
     lost,
@@ -122,7 +123,9 @@ def told(topic: str = OS) -> Story:
 
 GOOD = {
     "delivered and finished": told().publish().deliver().finish(),
-    "finished after a second delivery": told().publish().deliver().finish().fail().deliver(2).finish(2),
+    "finished after a second delivery": (
+        told().connect(prompt=False).publish().deliver().finish().fail().deliver(2).finish(2)
+    ),
     "comes back after a kill with a FIN that was not stored": told()
     .publish()
     .deliver()
@@ -165,7 +168,9 @@ GOOD = {
         .deliver(body=b"2", id=HIGHER)
         .finish(id=HIGHER)
     ),
-    "a REQ that failed": (told().publish().deliver().requeue(500, at=2.0).fail("REQ").deliver(2, at=2.1).finish(2)),
+    "a REQ that failed": (
+        told().connect(prompt=False).publish().deliver().requeue(500, at=2.0).fail("REQ").deliver(2, at=2.1).finish(2)
+    ),
     "counts": (
         told()
         .publish()
@@ -231,6 +236,8 @@ WRONG: dict[str, tuple[Callable[..., object], Story]] = {
     "first delivered with a 2": (attempts, told().publish().deliver(2).leave()),
     "backwards over a kill": (attempts, told().publish().deliver().leave().store().die().deliver(1)),
     "backwards over a stop": (attempts, told().publish().deliver().deliver(2).die(STOP).deliver(2)),
+    "a FIN that failed": (denied, told().publish().deliver().finish().fail()),
+    "a REQ that failed": (denied, told().publish().deliver().requeue(500).fail("REQ")),
     "again though finished": (came_back, told().publish().deliver().finish().deliver(2)),
     "again though stored as finished": (
         came_back,

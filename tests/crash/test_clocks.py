@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -27,10 +28,10 @@ LINE = re.compile(r"\[nsqd\] (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)")
 
 @pytest.fixture
 def nsqd(tmp_path: Path) -> Iterator[FaultyNsqd]:
-    nsqd = FaultyNsqd(tmp_path, "--msg-timeout=2s", "--e2e-processing-latency-percentile=0.5,1.0")
-    nsqd.start()
-    yield nsqd
-    nsqd.close()
+    flags = ("--msg-timeout=2s", "--e2e-processing-latency-percentile=0.5,1.0")
+    with closing(FaultyNsqd(tmp_path, *flags)) as nsqd:
+        nsqd.start()
+        yield nsqd
     nsqd.assert_no_traceback()
 
 
@@ -47,10 +48,10 @@ def test_a_jump_while_it_runs_moves_nothing_that_waits(nsqd: FaultyNsqd, jump: f
         consumer.req(consumer.message(), DELAY_MS)
         nsqd.await_counts("t", "c", Counts(0, 0, 2))
         nsqd.store()
-        consumer.dpub("t", 1000, b"soon")
         before = time.monotonic()
         consumer.pub("t", b"timeout")
         assert consumer.message().body == b"timeout"
+        consumer.dpub("t", 1000, b"soon")
         nsqd.set_wall(jump)
         again = {message.body: message.attempts for message in consumer.take(2)}
         assert again == {b"timeout": 2, b"soon": 1}
@@ -72,6 +73,7 @@ def test_timestamps_and_ids_and_latencies(nsqd: FaultyNsqd, jump: float) -> None
     nsqd.create("t", "c")
     ids, stamps = set(), []
     with nsqd.client() as consumer:
+        consumer.identify(msg_timeout=900_000)  # or a slow machine finishes too late
         consumer.sub("t", "c", ready=10)
         consumer.pub("t", b"before")
         first = consumer.message()

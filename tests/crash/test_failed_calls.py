@@ -6,6 +6,7 @@ every channel, without a further publish, whatever failed and whichever counts w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,9 @@ class Broker(FailingNsqd):
 
 @pytest.fixture(params=MESSAGES)
 def nsqd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    nsqd = Broker(tmp_path, request.param)
-    nsqd.start()
-    yield nsqd
-    nsqd.close()
+    with closing(Broker(tmp_path, request.param)) as nsqd:
+        nsqd.start()
+        yield nsqd
     nsqd.assert_no_traceback()
     # Class memory promises nothing else when the process is killed.
     assert not [line for line in nsqd.said().splitlines() if " lost" in line and "TOPIC(memory)" not in line]

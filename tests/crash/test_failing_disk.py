@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,11 @@ def storage(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def nsqd(storage: str, tmp_path: Path) -> Iterator[FaultyNsqd]:
-    nsqd = FaultyNsqd(tmp_path, *STORAGES[storage])
-    nsqd.start()
-    nsqd.create("t", "c", "later")
-    nsqd.publish("t", BODIES)
-    yield nsqd
-    nsqd.close()
+    with closing(FaultyNsqd(tmp_path, *STORAGES[storage])) as nsqd:
+        nsqd.start()
+        nsqd.create("t", "c", "later")
+        nsqd.publish("t", BODIES)
+        yield nsqd
     nsqd.assert_no_traceback()
 
 

@@ -11,7 +11,9 @@ from tests.crash.failing_calls import SYNC, Fault
 from tests.crash.history import KILL, POWER
 from tests.crash.nemesis import DRAINED, MIDST, SETTLED, UNREAD, End
 from tests.crash.policies.sabotage import SABOTAGES as SABOTAGES_OF_POLICIES
-from tests.crash.rounds import Broken, Campaign
+from tests.crash.policies.table import ROWS
+from tests.crash.promises import Broken
+from tests.crash.rounds import Campaign
 from tests.crash.sabotage import SABOTAGES
 
 MOST_SECONDS = 600.0
@@ -38,16 +40,20 @@ OF_POLICIES = {
     "forget_headers": ("headers", MIDST),
     "lose_letters": ("letters", MIDST),
     "keep_letters": ("letters", MIDST),
+    "deliver_too_often": ("letters", MIDST),
     "finish_others": ("letters", MIDST),
     "redrive_to_all": ("letters", MIDST),
     "deliver_expired": ("expiring", MIDST),
     "store_refused": ("rejecting", MIDST),
     "drop_too_many": ("dropping", MIDST),
     "forget_sizes": ("heavy", MIDST),
+    "forget_requeued_sizes": ("heavy", SETTLED),
     "keep_old": ("aging", UNREAD),
     "drop_young": ("aging", MIDST),
     "forget_rate": ("paced", MIDST),
     "requeue_at_once": ("delayed", MIDST),
+    "time_out_at_once": ("delayed", MIDST),
+    "disconnect_at_once": ("delayed", MIDST),
     "restore_early": ("delayed", SETTLED),
     "drop_expired": ("stale", MIDST),
     "publish_to_all": ("directed", MIDST),
@@ -66,6 +72,8 @@ OF_POLICIES = {
 """The row that finds it, and when the broker dies."""
 FAULTS = {"deliver_by_counts": (Fault(SYNC, "EIO", ".log"),)}
 """The failed calls that show it, where not every kind does."""
+FLAGS = {"disconnect_at_once": ("--requeue-on-disconnect",)}
+"""The options with which it shows."""
 
 
 @pytest.mark.plain  # what is sabotaged are methods of the core
@@ -94,12 +102,17 @@ def test_a_broken_promise_of_a_policy_is_found(tmp_path: Path, sabotage: str) ->
         "sabotage",
         ends=[End(scene, KILL)],
         most_messages=MOST_MESSAGES,
+        flags=FLAGS.get(sabotage, ()),
         sabotage=sabotage,
         rows=[row],
         is_plain=False,
         drains=1.0,
     )
     _assert_found(campaign)
+
+
+def test_every_row_has_a_sabotage() -> None:
+    assert {row for row, _ in OF_POLICIES.values()} == ROWS.keys()
 
 
 def _assert_found(campaign: Campaign) -> None:

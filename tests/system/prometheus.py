@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.process import ReservedPort, wait_until
-from tests.wire import ANSWER_SECONDS, HOST
+from tests.wire import ANSWER_SECONDS, HOST, closed_on_failure
 
 START_SECONDS = 60.0
 
@@ -45,7 +45,8 @@ class PrometheusProcess:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(self._is_ready, "Prometheus is ready", START_SECONDS)
+        with closed_on_failure(self):
+            wait_until(self._is_ready, "Prometheus is ready", START_SECONDS)
 
     def close(self) -> None:
         """End it."""

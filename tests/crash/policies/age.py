@@ -16,7 +16,7 @@ from tests.crash.history import Channel
 from tests.crash.policies.clients import V3Publisher
 from tests.crash.policies.notes import Delivered, Wall
 from tests.crash.policies.row import Row
-from tests.process import wait_until
+from tests.crash.promises import await_promised
 
 _MAX_AGE = 0.15
 _LOOK_SECONDS = 0.05
@@ -78,7 +78,7 @@ class Aging(Row):
                 self.publish_quietly(publisher)
         finally:
             publisher.close()
-        wait_until(lambda: self.stats(channel)["depth"] == 0, "old messages are dropped")
+        await_promised(lambda: self.stats(channel)["depth"] == 0, "dropping old messages")
         if (dropped := self.stats(channel)["dropped_count"] - before) != _PROBED:
             yield f"age: {_PROBED} messages were dropped, and {dropped} are counted"
 

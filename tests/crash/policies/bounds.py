@@ -27,7 +27,10 @@ class Rejecting(Row):
 
     name = "rejecting"
     channel_policy = {"max_depth": _MAX_DEPTH}
+    keeps = 0.4
     requeues = 0.3
+    # What waits when the broker dies has been delivered, and is counted in another way.
+    requeues_at_end = True
 
     def started(self) -> Iterator[str]:
         for _ in range(_TURNS):  # a bound in bytes begins some turns after a start

@@ -10,13 +10,25 @@ from __future__ import annotations
 import http.client
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from tests.crash.harness import Harness
+from tests.crash.promises import expect
 from tests.protocols import v3_frames
-from tests.wire import ANSWER_SECONDS, CLOSE_WAIT, ERROR, HOST, MESSAGE, RESPONSE, Client, Closed, message_of
+from tests.wire import (
+    ANSWER_SECONDS,
+    CLOSE_WAIT,
+    HOST,
+    MESSAGE,
+    RESPONSE,
+    Client,
+    Closed,
+    Frame,
+    closed_on_failure,
+    message_of,
+)
 
 STORED, OVER_BOUND, REFUSED = "stored", "over its bound", "refused"
 NEVER_MS = 900_000
@@ -38,7 +50,11 @@ class Got(NamedTuple):
 
 
 class Consumer(Protocol):
-    """A subscription that was given credit for some messages. OSError or Closed when the broker is gone."""
+    """
+    A subscription that was given credit for some messages, with a message timeout, or 0 for the broker's. OSError or
+    Closed when the broker is gone. Broken when it says what it may not: what is finished or requeued has not timed out,
+    so that a FIN or REQ that fails is an answer to a wrong delivery.
+    """
 
     def next(self) -> Got | None:
         """Return the next message; None when the broker has done all that it was told, and sends no more."""
@@ -48,6 +64,9 @@ class Consumer(Protocol):
 
     def requeue(self, message: Got, delay_ms: int) -> None:
         """REQ."""
+
+    def pause(self) -> None:
+        """Ask for no more messages."""
 
     def leave(self) -> None:
         """Ask for no more messages, and for a sign when all is done."""
@@ -59,18 +78,17 @@ class Consumer(Protocol):
 class V2Consumer:
     """A consumer over V2 that asked for headers."""
 
-    def __init__(self, house: Harness, topic: str, channel: str, credit: int) -> None:
+    def __init__(self, house: Harness, topic: str, channel: str, credit: int, timeout_ms: int = NEVER_MS) -> None:
         self._client = house.client()
-        self._client.identify(msg_timeout=NEVER_MS, headers=True)
-        self._client.sub(topic, channel, ready=credit)
+        with closed_on_failure(self._client):
+            self._client.identify(msg_timeout=timeout_ms, headers=True)
+            self._client.sub(topic, channel, ready=credit)
 
     def next(self) -> Got | None:
         frame = self._client.frame()
-        assert frame.kind != ERROR, frame
-        if frame.kind == RESPONSE:
-            assert frame.data == CLOSE_WAIT, frame
+        if frame == Frame(RESPONSE, CLOSE_WAIT):
             return None
-        assert frame.kind in (MESSAGE, _HEADED), frame
+        expect(frame.kind in (MESSAGE, _HEADED), "a consumer of V2", frame)
         message, headers = message_of(frame.data), {}
         body = message.body
         if frame.kind == _HEADED:
@@ -83,6 +101,9 @@ class V2Consumer:
 
     def requeue(self, message: Got, delay_ms: int) -> None:
         self._client.send(b"REQ %s %d\n" % (message.id, delay_ms))
+
+    def pause(self) -> None:
+        self._client.rdy(0)
 
     def leave(self) -> None:
         self._client.send(b"CLS\n")
@@ -97,8 +118,10 @@ class V3Connection:
     def __init__(self, house: Harness) -> None:
         self._client = Client(house.tcp_port, v3_frames.MAGIC)
         self._socket: socket.socket = self._client._socket
-        self.send(v3_frames.hello())
-        assert self.frame().name == "WELCOME"
+        with closed_on_failure(self._client):
+            self.send(v3_frames.hello())
+            answer = self.frame()
+            expect(answer.name == "WELCOME", "HELLO", answer)
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
@@ -120,20 +143,21 @@ class V3Connection:
 class V3Consumer:
     """A consumer over V3. FINs of several messages that were delivered together are a range."""
 
-    def __init__(self, house: Harness, topic: str, channel: str, credit: int) -> None:
+    def __init__(self, house: Harness, topic: str, channel: str, credit: int, timeout_ms: int = NEVER_MS) -> None:
         self._connection = V3Connection(house)
-        names = topic.encode(), channel.encode()
-        self._connection.send(v3_frames.subscribe(_SUBSCRIPTION, *names, credit=credit, timeout=NEVER_MS))
         self._came: list[Got] = []
-        answer = self._connection.frame()
-        assert answer.name == "SUBSCRIBED", answer
+        names = topic.encode(), channel.encode()
+        with closed_on_failure(self._connection):
+            self._connection.send(v3_frames.subscribe(_SUBSCRIPTION, *names, credit=credit, timeout=timeout_ms))
+            answer = self._connection.frame()
+            expect(answer.name == "SUBSCRIBED", "SUBSCRIBE", answer)
 
     def next(self) -> Got | None:
         while not self._came:
             answer = self._connection.frame()
             if answer.name == "PONG":
                 return None
-            assert answer.name == "DELIVER", answer
+            expect(answer.name == "DELIVER", "a consumer of V3", answer)
             self._came = [
                 Got(b"%016x" % one.id, one.attempts, one.headers, one.body) for one in v3_frames.messages_of(answer)
             ]
@@ -145,8 +169,12 @@ class V3Consumer:
     def requeue(self, message: Got, delay_ms: int) -> None:
         self._connection.send(v3_frames.req(_SUBSCRIPTION, delay_ms, (int(message.id, 16), 1)))
 
+    def pause(self) -> None:
+        self._connection.send(v3_frames.credit(_SUBSCRIPTION, 0, replaces=True))
+
     def leave(self) -> None:
-        self._connection.send(v3_frames.credit(_SUBSCRIPTION, 0, replaces=True) + v3_frames.ping())
+        self.pause()
+        self._connection.send(v3_frames.ping())
 
     def close(self) -> None:
         self._connection.close()
@@ -174,21 +202,21 @@ class HttpPublisher:
     def ask(self, topic: str, body: bytes, headers: Mapping[str, str], options: Mapping[str, Any]) -> tuple[str, bytes]:
         """The outcome, and what the broker answered."""
         fields = {f"X-NSQ-{name}": value.encode() for name, value in headers.items()}
-        try:
-            self._connection.request("POST", f"/pub?{urlencode({'topic': topic, **options})}", body, fields)
-            response = self._connection.getresponse()
-            answer = response.read()
-        except http.client.HTTPException as failure:
-            raise Closed from failure
-        assert response.status in (_OK, _TOO_MANY, _UNAVAILABLE), (response.status, answer)
-        return {_OK: STORED, _TOO_MANY: OVER_BOUND}.get(response.status, REFUSED), answer
+        status, answer = self._ask("POST", f"/pub?{urlencode({'topic': topic, **options})}", body, fields)
+        expect(status in (_OK, _TOO_MANY, _UNAVAILABLE), "a publish over HTTP", (status, answer))
+        return {_OK: STORED, _TOO_MANY: OVER_BOUND}.get(status, REFUSED), answer
 
-    def order(self, path: str, method: str = "POST", body: bytes = b"") -> tuple[int, bytes]:
-        """The status and what the broker answered."""
+    def order(self, path: str, allowed: Container[int], method: str = "POST", body: bytes = b"") -> tuple[int, bytes]:
+        """The status, which must be one of these, and what the broker answered."""
+        status, answer = self._ask(method, path, body, {})
+        expect(status in allowed, f"{method} {path}", (status, answer))
+        return status, answer
+
+    def _ask(self, method: str, path: str, body: bytes, fields: Mapping[str, bytes]) -> tuple[int, bytes]:
         try:
-            self._connection.request(method, path, body)
-            response = self._connection.getresponse()
-            return response.status, response.read()
+            self._connection.request(method, path, body, fields)
+            with self._connection.getresponse() as response:
+                return response.status, response.read()
         except http.client.HTTPException as failure:
             raise Closed from failure
 
@@ -210,9 +238,9 @@ class V3Publisher:
         self._connection.send(v3_frames.publish(self._number, [body], topic.encode(), given, delays))
         answer = self._connection.frame()
         if answer.name == "CONFIRM":
-            assert v3_frames.confirmed([answer]) == [self._number]
+            expect(v3_frames.confirmed([answer]) == [self._number], f"PUBLISH {self._number}", answer)
             return STORED
-        assert (answer.name, answer.id) == ("REJECT", self._number), answer
+        expect((answer.name, answer.id) == ("REJECT", self._number), f"PUBLISH {self._number}", answer)
         return OVER_BOUND if _BOUND in v3_frames.error_of(answer.payload)[0] else REFUSED
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from tests.crash.policies.clients import HttpPublisher, Publisher
 from tests.crash.policies.notes import Delivered
 from tests.crash.policies.row import Row
 from tests.crash.policies.threads import Consuming, Publishing
+from tests.crash.promises import expect
 
 _PAUSES = 0.03
 _PUBLISHED_PAUSED = 4
@@ -33,10 +34,10 @@ class Directed(Row):
         if client.chance.random() >= _PAUSES:
             self._publish(client, publisher)
             return
-        self._set("pause", publisher)
+        publisher.order(f"/topic/pause?topic={self.name}", (_OK, _FAILED))
         for _ in range(_PUBLISHED_PAUSED):
             self._publish(client, publisher)
-        self._set("unpause", publisher)
+        publisher.order(f"/topic/unpause?topic={self.name}", (_OK, _FAILED))
 
     def _publish(self, client: Publishing, publisher: HttpPublisher) -> None:
         only = client.chance.choice(("", *self.channel_names))
@@ -48,13 +49,10 @@ class Directed(Row):
         outcome, _ = publisher.ask(message.topic, message.body, {}, options)
         client.answered(message.body, outcome)
 
-    def _set(self, change: str, publisher: HttpPublisher) -> None:
-        status, answer = publisher.order(f"/topic/{change}?topic={self.name}")
-        assert status in (_OK, _FAILED), (status, answer)
-
     def drainers(self) -> list[Consuming]:
-        answer = self.house.http("POST", f"/topic/unpause?topic={self.name}")
-        assert answer.status == _OK, answer
+        path = f"/topic/unpause?topic={self.name}"
+        answer = self.house.http("POST", path)
+        expect(answer.status == _OK, path, answer)
         return super().drainers()
 
     def may_be_missing(self, body: bytes, channel: Channel) -> bool:

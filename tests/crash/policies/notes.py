@@ -83,6 +83,16 @@ class Requeued(NamedTuple):
     when: Wall
 
 
+class Abandoned(NamedTuple):
+    """A delivery will get no answer: it fails by its timeout or the end of its connection, at `when` or later."""
+
+    channel: Channel
+    body: bytes
+    life: int
+    attempts: int
+    when: Wall
+
+
 class Cancelling(NamedTuple):
     """The broker is going to be asked to cancel a message."""
 
@@ -110,7 +120,7 @@ class Draining(NamedTuple):
     life: int
 
 
-Event = Published | Answered | Delivered | Finished | Requeued | Cancelling | Cancelled | Saved | Draining
+Event = Published | Answered | Delivered | Finished | Requeued | Abandoned | Cancelling | Cancelled | Saved | Draining
 
 
 class Notes:

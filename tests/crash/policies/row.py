@@ -17,6 +17,7 @@ from tests.crash.history import Channel
 from tests.crash.policies.clients import OVER_BOUND, PUBLISHERS, STORED, Got, HttpPublisher, Publisher, V3Publisher
 from tests.crash.policies.notes import Answered, Delivered, Draining, Notes, Published, now
 from tests.crash.policies.threads import FINISH, KEEP, Consuming, Publishing
+from tests.crash.promises import expect
 
 BROKERS_OWN = "nsq-"
 
@@ -37,6 +38,8 @@ class Row:
     """The shares of messages that consumers finish later, or requeue."""
     most_kept: ClassVar[int] = 20
     """How many messages a consumer finishes together, later."""
+    requeues_at_end: ClassVar[bool] = False
+    """Whether consumers that leave requeue what they have kept, and do not finish it."""
     backlog: ClassVar[int] = 0
     """How many messages are stored before consumers of a round begin."""
 
@@ -179,7 +182,8 @@ class Row:
     def publish_quietly(self, publisher: Publisher, headers: Mapping[str, str] | None = None) -> bytes:
         """Publish a message that is not noted. Its body."""
         body = self.body()
-        assert publisher.publish(self.name, body, headers or {}, 0) == STORED
+        outcome = publisher.publish(self.name, body, headers or {}, 0)
+        expect(outcome == STORED, "a publish while nothing fails", outcome)
         return body
 
     def publish_alone(self, publisher: Publisher, headers: Mapping[str, str] | None = None) -> str:
@@ -200,7 +204,8 @@ class Row:
                 taken.append(message)
                 consumer.finish(message)
             consumer.leave()
-            assert consumer.next() is None
+            more = consumer.next()
+            expect(more is None, f"a consumer that has taken {number} messages", more)
         finally:
             consumer.close()
         return taken

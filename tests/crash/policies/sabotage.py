@@ -16,17 +16,19 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import Cursor
+from nsqtw.core.delivery import DeliveringChannel
 from nsqtw.core.policy import undelivered
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
 from nsqtw.core.policy.choice import LogChoice
 from nsqtw.core.policy.dead_letters import DeadLetters
 from nsqtw.core.policy.deduplication import Deduplication
-from nsqtw.core.policy.letter import REDRIVES
+from nsqtw.core.policy.letter import DISCONNECTED, REDRIVES, TIMED_OUT
 from nsqtw.core.policy.moves import Moves
 from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
+from nsqtw.core.policy.sizes import Sizes
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Assigned, Waiter
@@ -64,6 +66,17 @@ def lose_letters() -> None:
 def keep_letters() -> None:
     """After a crash a dead letter is in its channel, too."""
     Moves.finish = lambda self, positions: None
+
+
+def deliver_too_often() -> None:
+    """A message that failed as often as its channel allows is delivered once more."""
+    follow = DeadLetters.follow
+
+    def wrong(self: DeadLetters, policy: ChannelPolicy) -> None:
+        follow(self, policy)
+        self.max_attempts += bool(self.max_attempts)
+
+    DeadLetters.follow = wrong
 
 
 def finish_others() -> None:
@@ -120,6 +133,16 @@ def forget_sizes() -> None:
     ChannelBounds._bytes = lambda self, sizes, stop: 0
 
 
+def forget_requeued_sizes() -> None:
+    """Messages that wait for another delivery have no bytes."""
+    all_bytes = ChannelBounds._bytes
+
+    def wrong(self: ChannelBounds, sizes: Sizes, stop: int) -> int:
+        return all_bytes(self, sizes, stop) - round(self._cursor.row_count * sizes.message_size)
+
+    ChannelBounds._bytes = wrong
+
+
 def keep_old() -> None:
     """Messages that are too old are delivered."""
     ChannelBounds._drop_old = lambda self, now: True
@@ -139,6 +162,16 @@ def forget_rate() -> None:
 def requeue_at_once() -> None:
     """A failed message is delivered again at once."""
     RequeueDelay.due = lambda self, attempts, now: now
+
+
+def time_out_at_once() -> None:
+    """What times out is delivered again at once."""
+    _forget_delay(TIMED_OUT)
+
+
+def disconnect_at_once() -> None:
+    """What a consumer that is gone had in flight is delivered again at once."""
+    _forget_delay(DISCONNECTED)
 
 
 def drop_expired() -> None:
@@ -257,6 +290,19 @@ def confirm_unstored() -> None:
     V3Session._publish, V3Session._publish_next = wrong, wrong_next
 
 
+def _forget_delay(reason: str) -> None:
+    """Messages that fail for this reason are delivered again without a delay."""
+    deliver_again = DeliveringChannel._deliver_again
+
+    def wrong(self: DeliveringChannel, deliveries: Any, now: float, why: str, detail: str = "") -> None:
+        delays = self.requeue_delay
+        self.requeue_delay = None if why == reason else delays
+        deliver_again(self, deliveries, now, why, detail)
+        self.requeue_delay = delays
+
+    DeliveringChannel._deliver_again = wrong  # type: ignore[assignment]
+
+
 def _put_to_all(is_for_all: Callable[[Sequence[bytes] | None], bool]) -> None:
     """All channels get the messages for one channel whose headers are like this."""
     put = Topic.put
@@ -281,16 +327,20 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         forget_headers,
         lose_letters,
         keep_letters,
+        deliver_too_often,
         finish_others,
         redrive_to_all,
         deliver_expired,
         store_refused,
         drop_too_many,
         forget_sizes,
+        forget_requeued_sizes,
         keep_old,
         drop_young,
         forget_rate,
         requeue_at_once,
+        time_out_at_once,
+        disconnect_at_once,
         drop_expired,
         publish_to_all,
         release_to_all,

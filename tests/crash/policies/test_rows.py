@@ -11,6 +11,7 @@ from tests.crash.history import Channel
 from tests.crash.policies.clients import OVER_BOUND, REFUSED, STORED
 from tests.crash.policies.live import DEPTH, WINDOW, Knowledge
 from tests.crash.policies.notes import (
+    Abandoned,
     Answered,
     Cancelled,
     Cancelling,
@@ -140,6 +141,8 @@ def test_dead_letters() -> None:
     assert wrongs("letters", [*begin, *consumed("letters", A)]) == []
     assert wrongs("letters", [*begin, *consumed(letters, A)]) == []
     assert wrongs("letters", begin) == ["lost"]
+    often = delivered("letters", A, attempts=3)
+    assert wrongs("letters", [*begin, often, finished("letters", A)]) == ["dead letters"]
     twice = [*begin, *consumed("letters", A), delivered(letters, A, message_id=b"letter")]
     assert wrongs("letters", twice) == ["dead letters"]
     elsewhere = delivered("letters", A, channel="other", message_id=b"redriven")
@@ -247,6 +250,18 @@ def test_delay() -> None:
     early = delivered("delayed", A, 1.4, attempts=2, life=2)
     assert wrongs("delayed", [*begin, early, end]) == [], "a crash may have forgotten that it was requeued"
     assert wrongs("delayed", [*begin, Saved(1), early, end]) == ["delay"]
+
+
+def test_delay_without_an_answer() -> None:
+    """By a timeout, or the end of a connection, which is noted when the message may be elsewhere already."""
+    abandoned = Abandoned(Channel("delayed", "work"), A, 1, 1, Wall(1.0, 0.0))
+    begin, end = [*stored("delayed", A), delivered("delayed", A, 1.0)], finished("delayed", A)
+    again, early = delivered("delayed", A, 1.48, attempts=2), delivered("delayed", A, 1.4, attempts=2)
+    assert wrongs("delayed", [*begin, abandoned, again, end]) == []
+    assert wrongs("delayed", [*begin, abandoned, early, end]) == ["delay"]
+    assert wrongs("delayed", [*begin, early, abandoned, end]) == ["delay"]
+    later = early._replace(life=2)
+    assert wrongs("delayed", [*begin, abandoned, Saved(1), later, end]) == [], "the broker may not have seen it"
 
 
 def test_policies_that_are_set() -> None:

@@ -102,11 +102,16 @@ class Consuming(Client):
             self._finish_kept()
 
     def leave(self) -> None:
-        """The thread ends when the broker has done all it was told. What is kept is finished before."""
+        """The thread ends when the broker has done all it was told. What is kept is finished or requeued before."""
         with self._lock:
             self._leaving = True
-            self._finish_kept()
             if self._consumer is not None:
+                self._consumer.pause()
+                if self.row.requeues_at_end:
+                    for message in self._kept:
+                        self._requeue(self._consumer, message, 0)
+                    self._kept.clear()
+                self._finish_kept()
                 self._consumer.leave()
 
     def work(self) -> None:
@@ -146,17 +151,20 @@ class Consuming(Client):
             self._finish(consumer, message)
         else:
             assert isinstance(fate, int)
-            requeued = Requeued(
-                self.channel, message.id, message.body, self._connection, self.life, message.attempts, self.now()
-            )
-            self.row.notes.note(requeued)
-            consumer.requeue(message, fate)
+            self._requeue(consumer, message, fate)
 
     def _finish_kept(self) -> None:
         for message in self._kept if self._consumer is not None else ():
             assert self._consumer is not None
             self._finish(self._consumer, message)
         self._kept.clear()
+
+    def _requeue(self, consumer: Consumer, message: Got, delay_ms: int) -> None:
+        requeued = Requeued(
+            self.channel, message.id, message.body, self._connection, self.life, message.attempts, self.now()
+        )
+        self.row.notes.note(requeued)
+        consumer.requeue(message, delay_ms)
 
     def _finish(self, consumer: Consumer, message: Got) -> None:
         self.row.notes.note(Finished(self.channel, message.id, message.body, self._connection, self.life))
