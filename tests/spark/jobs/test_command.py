@@ -58,6 +58,11 @@ def test_the_table_names_commands(name: str) -> None:
     [
         (["archve"], 'nsqtw-spark: unknown job "archve"; did you mean "archive"?'),
         (["xyz"], 'nsqtw-spark: unknown job "xyz"; known are: archive'),
+        (["profile", "--nsqd-http-address=x", "--topic=t"], 'option "--nsqd-http-address": "x" is not host:port or'),
+        (["archive", "--output=x", NSQD, "--topic=a b"], 'option "--topic": "a b" is no topic name; 1 to 64 of'),
+        (["archive", "--output=x", NSQD, "--topic-pattern=a["], 'option "--topic-pattern": "a[" is no regular'),
+        (["archive", "--output=x", NSQD, "--topic=t", "--min-age=5"], "--min-age needs --compact"),
+        (["archive", "--output=x", NSQD, "--topic=t", "--file-size=5"], "--file-size needs --compact"),
         (["archive", NSQD, "--topc=t"], "No such option"),
         (["archive", "--topic=t", "--output=o"], "give either --nsqd-http-address or --lookupd-http-address"),
         (["archive", NSQD, "--topic=t", "--output=o", "--conf=x"], '--conf "x" is not NAME=VALUE'),
@@ -108,6 +113,13 @@ def test_a_traceback_inside_of_an_error_of_spark_is_left_out() -> None:
     trace = "Traceback (most recent call last):\n  File x\n    y\nOSError: disk full"
     text = f"[FAILED] Reason:\n{trace}\n\nJVM stacktrace:\na.BError: c"
     assert "RuntimeError: OSError: disk full" == explained(RuntimeError(text))
+
+
+def test_the_state_of_a_query_is_left_out() -> None:
+    text = (
+        "Python worker failed to connect back.\n=== Streaming Query ===\nIdentifier: [id = 1]\nThread State: RUNNABLE"
+    )
+    assert "RuntimeError: Python worker failed to connect back." == explained(RuntimeError(text))
 
 
 def test_the_program_for_spark_submit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,8 @@ from pyspark_nsq.errors import NsqSparkError, OptionError
 _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE)
 #: The same with any error.
 _ANY = re.compile(r"^(?:\S*:)?\s*([\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
-_JVM = "\nJVM stacktrace"
+#: Texts in an error of Spark's behind which nothing is about its cause.
+_BEHIND = ("\nJVM stacktrace", "\n=== Streaming Query ===")
 
 
 def explained(error: BaseException) -> str:
@@ -28,7 +29,8 @@ def explained(error: BaseException) -> str:
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1])
-    text = text.partition(_JVM)[0]
+    for each in _BEHIND:
+        text = text.partition(each)[0]
     others = _ANY.findall(text)
     return f"{type(error).__name__}: {others[-1] if 'Traceback' in text and others else text}"
 
