@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.jobs import main as command
 from pyspark_nsq.jobs import program as program_module
@@ -120,6 +121,12 @@ def test_the_state_of_a_query_is_left_out() -> None:
         "Python worker failed to connect back.\n=== Streaming Query ===\nIdentifier: [id = 1]\nThread State: RUNNABLE"
     )
     assert "RuntimeError: Python worker failed to connect back." == explained(RuntimeError(text))
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("empty answer")])
+def test_a_java_that_has_ended_is_named(error: Exception) -> None:
+    said = "Spark's Java process has ended: it was killed, or had too little memory; run the command again"
+    assert said == explained(error)
 
 
 def test_the_program_for_spark_submit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from py4j.protocol import Py4JNetworkError
+
 from pyspark_nsq.errors import NsqSparkError, OptionError
 
 #: The last line of a Python traceback in the text of an error of Spark's, with the connector's error in it.
@@ -16,6 +18,8 @@ _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE
 _ANY = re.compile(r"^(?:\S*:)?\s*([\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 #: Texts in an error of Spark's behind which nothing is about its cause.
 _BEHIND = ("\nJVM stacktrace", "\n=== Streaming Query ===")
+#: Errors of a call of Spark's Java when there is none any more. Those of NSQ's connections are the connector's.
+_NO_JAVA = (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError)
 
 
 def explained(error: BaseException) -> str:
@@ -25,6 +29,8 @@ def explained(error: BaseException) -> str:
     """
     if isinstance(error, NsqSparkError):
         return str(error)
+    if isinstance(error, _NO_JAVA):
+        return "Spark's Java process has ended: it was killed, or had too little memory; run the command again"
     text = str(error)
     ours = _OURS.findall(text)
     if ours:

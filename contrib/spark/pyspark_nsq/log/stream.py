@@ -6,6 +6,7 @@ queries can read a log; they do not affect each other or the topic's channels.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark_nsq.monitoring.log_lag import LogLag
 
 Offset = dict[str, Any]
+
+_log = logging.getLogger("pyspark_nsq")
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -73,7 +76,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         client, survey = self._open()
         logs = survey.extents({}) if self._target is None else self._target
-        return to_offset(self._options, log_plan.starting(client, self._options, logs, LATEST))
+        positions = log_plan.starting(client, self._options, logs, LATEST)
+        for topic in log_plan.unknown_topics(self._options, positions):
+            _log.warning('no nsqd has the topic "%s" yet; a stream reads it from its beginning once it exists', topic)
+        return to_offset(self._options, positions)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
