@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.jobs import main as command
 from pyspark_nsq.jobs import program as program_module

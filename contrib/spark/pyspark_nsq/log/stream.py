@@ -40,6 +40,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Extents | None = None
         self._is_target_whole = False
         self._planned: Offset | None = None
+        self._has_warned = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -48,6 +49,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "_target": None,
             "_is_target_whole": False,
             "_planned": None,
+            "_has_warned": False,
         }
 
     def _open(self) -> tuple[LogClient, Survey]:
@@ -77,7 +79,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client, survey = self._open()
         logs = survey.extents({}) if self._target is None else self._target
         positions = log_plan.starting(client, self._options, logs, LATEST)
-        for topic in log_plan.unknown_topics(self._options, positions):
+        # Spark asks for the initial offset twice.
+        unknown = [] if self._has_warned else log_plan.unknown_topics(self._options, positions)
+        self._has_warned = True
+        for topic in unknown:
             _log.warning('no nsqd has the topic "%s" yet; a stream reads it from its beginning once it exists', topic)
         return to_offset(self._options, positions)
 
