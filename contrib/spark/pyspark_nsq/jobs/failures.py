@@ -17,7 +17,7 @@ _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE
 #: The same with any error.
 _ANY = re.compile(r"^(?:\S*:)?\s*([\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 #: Texts in an error of Spark's behind which nothing is about its cause.
-_BEHIND = ("\nJVM stacktrace", "\n=== Streaming Query ===")
+_BEHIND = ("\nJVM stacktrace", "\n=== Streaming Query ===", "\n\tat ")
 #: Errors of a call of Spark's Java when there is none any more. Those of NSQ's connections are the connector's.
 _NO_JAVA = (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError)
 
