@@ -178,8 +178,17 @@ def test_what_is_no_longer_kept_is_loss(spark: SparkSession, broker: NsqdProcess
     assert bodies == values(read(spark, broker, startingOffsets=start, failOnDataLoss="false"))
 
 
-def test_a_topic_nobody_knows(spark: SparkSession, broker: NsqdProcess) -> None:
-    assert [] == values(read(spark, broker, topic="unknown"))
+def test_a_batch_of_a_topic_nobody_knows_is_an_error(spark: SparkSession, broker: NsqdProcess) -> None:
+    publish(broker, 0, 3)
+    base = {"replay": "log", "nsqdHttpAddresses": f"{HOST}:{broker.http_port}"}
+    both = base | {"subscribe": "t,tt"}
+    for given in (base | {"topic": "tt"}, both, both | {"pushFilters": "true"}):
+        rows = spark.read.format("nsq").options(**given).load().where("topic = 'tt'")
+        with pytest.raises((AnalysisException, PythonException), match='no nsqd has the topic "tt"; correct its name'):
+            rows.count()
+    assert ["0", "1", "2"] == values(spark.read.format("nsq").options(**both, failOnDataLoss="false").load())
+    pushed = spark.read.format("nsq").options(**both | {"subscribe": "t", "pushFilters": "true"}).load()
+    assert 0 == pushed.where("topic = 'other'").count()
 
 
 def test_nobody_answers(spark: SparkSession, broker: NsqdProcess, tmp_path: Path) -> None:
@@ -196,7 +205,7 @@ def test_nobody_answers(spark: SparkSession, broker: NsqdProcess, tmp_path: Path
         ({"startingOffsets": "first"}, '"startingOffsets" must be "earliest", "latest" or like'),
         ({"startingOffsets": "earliest", "startingTimestamp": "1"}, "exclude each other"),
         ({"channel": "c"}, 'unknown option "channel"'),
-        ({"replay": "channel"}, '"replay" must be one of log'),
+        ({"replay": "channel"}, '"replay" must be "log"'),
         ({"tls.caFile": "x"}, "no address"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -60,6 +61,16 @@ def test_a_topic_and_an_nsqd_that_appear_are_read_from_their_beginning(start: St
         topic: set(each) for topic, each in stream.offset.items()
     }
     assert [] == stream.step()
+
+
+def test_a_stream_of_a_topic_that_nobody_has_warns_and_waits_for_it(
+    broker: NsqdProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "pyspark_nsq"):
+        stream = LogStream(options(broker, topic="later"))
+    assert ['no nsqd has the topic "later" yet; a stream reads it from its beginning once it exists'] == caplog.messages
+    keep(broker, "later")
+    assert publish(broker, "later", b"a") == stream.step()
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest"])

@@ -87,6 +87,14 @@ LOG_MISTAKES: list[tuple[Given, str]] = [
     ({"startingOffsetsByTimestamp": "{}"}, 'here it is "startingTimestamp"'),
     ({"minOffsetsPerTrigger": "1"}, "a micro-batch has no least size"),
     ({"kafka.interceptor.classes": "x"}, "options of Kafka's client mean nothing to NSQ; leave it out"),
+    ({"replay": "channel"}, 'option "replay" must be "log", not "channel"; leave it out to read a channel'),
+    ({"timestampSlackMs": "5"}, 'option "timestampSlackMs" is of no use without "pushFilters"'),
+    ({"path": "t"}, 'unknown option "path"; topics are named by "topic", "subscribe" or "subscribePattern"'),
+    ({"checkpointLocation": "x"}, "it is an option of writeStream; set it there"),
+    ({"ackMode": "peek"}, 'unknown option "ackmode"; "ackMode" is for reading a channel; leave it out'),
+    ({"msgTimeoutMs": "5"}, '"msgTimeoutMs" is for reading a channel; did you mean "requestTimeoutMs"?'),
+    ({"batchSize": "5"}, '"batchSize" is for writing; leave it out'),
+    ({"lookupdPollMs": "5"}, '"lookupdPollMs" is for reading a channel or writing; leave it out'),
 ]
 
 CHANNEL_MISTAKES: list[tuple[Given, str]] = [
@@ -105,6 +113,12 @@ CHANNEL_MISTAKES: list[tuple[Given, str]] = [
     ),
     ({"valueFormat": "json"}, "needs the option"),
     ({"includeHeaders": "true"}, 'a channel gives no headers; read the log with "replay"'),
+    ({"lookupdPollMs": "5"}, 'option "lookupdPollMs" is of no use without "lookupdHttpAddresses"'),
+    ({"channel": ""}, 'for example "my-channel"; or set "replay" to "log" to read the log of the topic'),
+    ({"path": "t"}, 'unknown option "path"; a topic is named by the option "topic"'),
+    ({"backoffMs": "5"}, '"backoffMs" is for reading a log or writing; leave it out'),
+    ({"requestTimeoutMs": "5"}, 'is for reading a log or writing; did you mean "msgTimeoutMs"?'),
+    ({"pushFilters": "true"}, 'it is for reading a log: set the option "replay" to "log", or leave it out'),
 ]
 
 

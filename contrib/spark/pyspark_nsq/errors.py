@@ -15,6 +15,7 @@ NsqSparkError
     NotSupportedError   something this version does not do
     MonitoringError     the metrics of queries cannot be served
     JavaNotFoundError   no Java that can run Spark
+    SessionError        Spark cannot be started
     ForkedReactorError  the process was forked from one whose reactor runs
     ReactorStoppedError Twisted's reactor has ended, and with it the connector in this process
 """
@@ -86,6 +87,10 @@ class MonitoringError(NsqSparkError):
 
 class JavaNotFoundError(NsqSparkError):
     """No Java that can run Spark was found."""
+
+
+class SessionError(NsqSparkError):
+    """Spark cannot be started with this master and these settings."""
 
 
 class ForkedReactorError(NsqSparkError):

@@ -278,6 +278,39 @@ def test_a_failure_that_may_heal_is_tried_again(session: SparkSession, broker: N
     assert said[1].startswith("batch 0: 10 rows")
 
 
+class SlowStart:
+    """A query that ended because Spark did not wait longer for its process of Python."""
+
+    recentProgress: tuple[()] = ()
+
+    def awaitTermination(self, _seconds: int) -> bool:
+        return True
+
+    def exception(self) -> StreamingQueryException:
+        return StreamingQueryException("Python worker failed to connect back.\n=== Streaming Query ===")
+
+
+@pytest.mark.parametrize("slow_starts", [2, 3])
+def test_a_process_of_python_that_starts_too_slowly_for_spark_is_started_again(
+    session: SparkSession, broker: NsqdProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_starts: int
+) -> None:
+    publish(broker, 0, 10)
+    log = Subscription(("t",), None, {"nsqdHttpAddresses": f"{HOST}:{broker.http_port}"})
+    table = ParquetTable(Files(session, str(tmp_path / "lake")), "zstd")
+    table.recover()
+    said: list[str] = []
+    run = Run(log.stream(session), table, str(tmp_path / "checkpoint"), said.append)
+    real, queries = Run._start, iter([SlowStart() for _ in range(slow_starts)])
+    monkeypatch.setattr(Run, "_start", lambda run: next(queries, None) or real(run))
+    if slow_starts == 3:
+        with pytest.raises(StreamingQueryException, match="failed to connect back"):
+            run.once()
+        return
+    run.once()
+    assert ["Spark has not waited longer than ten seconds for a process of Python; trying again"] * 2 == said[:2]
+    assert said[2].startswith("batch 0: 10 rows")
+
+
 # -- verify
 
 

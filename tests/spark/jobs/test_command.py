@@ -6,9 +6,12 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
+from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
 from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.jobs import main as command
 from pyspark_nsq.jobs import program as program_module
@@ -58,6 +61,11 @@ def test_the_table_names_commands(name: str) -> None:
     [
         (["archve"], 'nsqtw-spark: unknown job "archve"; did you mean "archive"?'),
         (["xyz"], 'nsqtw-spark: unknown job "xyz"; known are: archive'),
+        (["profile", "--nsqd-http-address=x", "--topic=t"], 'option "--nsqd-http-address": "x" is not host:port or'),
+        (["archive", "--output=x", NSQD, "--topic=a b"], 'option "--topic": "a b" is no topic name; 1 to 64 of'),
+        (["archive", "--output=x", NSQD, "--topic-pattern=a["], 'option "--topic-pattern": "a[" is no regular'),
+        (["archive", "--output=x", NSQD, "--topic=t", "--min-age=5"], "--min-age needs --compact"),
+        (["archive", "--output=x", NSQD, "--topic=t", "--file-size=5"], "--file-size needs --compact"),
         (["archive", NSQD, "--topc=t"], "No such option"),
         (["archive", "--topic=t", "--output=o"], "give either --nsqd-http-address or --lookupd-http-address"),
         (["archive", NSQD, "--topic=t", "--output=o", "--conf=x"], '--conf "x" is not NAME=VALUE'),
@@ -108,6 +116,35 @@ def test_a_traceback_inside_of_an_error_of_spark_is_left_out() -> None:
     trace = "Traceback (most recent call last):\n  File x\n    y\nOSError: disk full"
     text = f"[FAILED] Reason:\n{trace}\n\nJVM stacktrace:\na.BError: c"
     assert "RuntimeError: OSError: disk full" == explained(RuntimeError(text))
+
+
+def test_the_state_of_a_query_is_left_out() -> None:
+    text = (
+        "Python worker failed to connect back.\n=== Streaming Query ===\nIdentifier: [id = 1]\nThread State: RUNNABLE"
+    )
+    assert "RuntimeError: Python worker failed to connect back." == explained(RuntimeError(text))
+    assert "RuntimeError: a.B: c" == explained(RuntimeError("a.B: c\n\tat d.E\n\tat f.G"))
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("empty answer")])
+def test_a_java_that_has_ended_is_named(error: Exception) -> None:
+    said = "Spark's Java process has ended: it was killed, or had too little memory; run the command again"
+    assert said == explained(error)
+
+
+def test_a_spark_that_does_not_start_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_builder: object) -> None:
+        told = SimpleNamespace(getMessage=lambda: "Could not parse Master URL: 'spark'")
+        error = Py4JJavaError.__new__(Py4JJavaError)
+        error.java_exception = told
+        raise error
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", fail)
+    assert command.run(["archive-files", "--output=x", "--master=spark"]) == command.FAILED
+    said = "nsqtw-spark: Spark does not start: Could not parse Master URL: 'spark'; check --master and --conf, and that"
+    assert_one_line(capsys.readouterr().err, said)
 
 
 def test_the_program_for_spark_submit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,9 +14,10 @@ from pyspark_nsq.jobs.etl import parsing
 from pyspark_nsq.jobs.etl.config import load
 from pyspark_nsq.jobs.etl.failures import reason_of
 from pyspark_nsq.jobs.etl.pipeline import DEAD_LETTERS, ROWS, build
+from pyspark_nsq.jobs.etl.source import unknown_topics
 
 from tests.process import NsqdProcess
-from tests.spark.jobs.etl_files import Sections, address, base, built, publish, published, run, topic
+from tests.spark.jobs.etl_files import Sections, address, base, built, publish, published, run, topic, write
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/spark-jobs.md"
 SCHEMA = "id int NOT NULL, at timestamp, o struct<n: int>"
@@ -111,6 +112,12 @@ def test_a_check_asks_no_broker(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = built(spark, tmp_path, base("127.0.0.1:1"))
     assert "id int" == pipeline.columns()
     assert ["pipeline.toml"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_topics_that_no_nsqd_has_are_found(real_nsqd: NsqdProcess, tmp_path: Path) -> None:
+    real_nsqd.create("t")
+    sections = base(address(real_nsqd)) | {"source": {"topic": ["t", "tt"], "format": "text"}}
+    assert ["tt"] == unknown_topics(load(write(tmp_path, sections)))
 
 
 def test_the_pipeline_of_the_page(spark: SparkSession, tmp_path: Path) -> None:

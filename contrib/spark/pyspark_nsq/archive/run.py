@@ -21,6 +21,9 @@ _PAUSE_SECONDS = 2.0
 _MAINTAIN_SECONDS = 600.0
 #: Consecutive failures after which a run without an end fails, unless only a broker cannot be reached.
 _MOST_FAILURES = 5
+#: Spark waits ten seconds for the process of Python that runs a source. On a busy machine its start takes longer.
+_SLOW_START = "Python worker failed to connect back"
+_STARTS = 3
 _IS_UNREACHABLE = re.compile(r"pyspark_nsq\.errors\.ReadError")
 _IS_OURS = re.compile(r"pyspark_nsq\.errors\.\w+")
 
@@ -52,16 +55,23 @@ class Run:
 
     def once(self) -> None:
         """Archive the messages that the logs have now. Raises StreamingQueryException."""
+        for left in reversed(range(_STARTS)):
+            failure = self._run_query()
+            if failure is None or _is_stop(failure):
+                return
+            if _SLOW_START not in str(failure) or not left or self._stopping.is_set():
+                raise failure
+            self._say("Spark has not waited longer than ten seconds for a process of Python; trying again")
+
+    def _run_query(self) -> StreamingQueryException | None:
+        """Run a query until it ends. Return its failure."""
         query = self._start()
         told = -1
         while True:
             ended = _ended(query)
             told = self._tell(query, told)
             if ended:
-                break
-        failure = query.exception()
-        if failure is not None and not _is_stop(failure):
-            raise failure
+                return query.exception()
 
     def for_ever(
         self,

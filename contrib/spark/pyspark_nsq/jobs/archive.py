@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
+from click.core import ParameterSource
 
 from pyspark_nsq.errors import DataLossError
 from pyspark_nsq.jobs.compaction_options import CompactionChoice, compaction_options
@@ -83,8 +84,7 @@ def archive(
     from pyspark_nsq.archive.source import Subscription
     from pyspark_nsq.archive.table import open_table
 
-    if bool(topics) == bool(topic_pattern):
-        raise click.UsageError("give either --topic or --topic-pattern")
+    _check_usage(topics, topic_pattern, compact=compact)
     subscription = Subscription(topics, topic_pattern, connection.options, max_rows, tasks, allow_data_loss, headers)
     for warning in subscription.check():
         _say(warning)
@@ -112,6 +112,22 @@ def archive(
             else:
                 run.for_ever(trigger, explained, compact_now if compact else None)
     say(f"archived {run.rows:,} rows in {time.monotonic() - began:,.1f} s to {output}")
+
+
+def _check_usage(topics: tuple[str, ...], topic_pattern: str | None, *, compact: bool) -> None:
+    """Raise UsageError or OptionError for options that are contradictory or have a bad value."""
+    from pyspark_nsq.options.kinds import Name, TopicPattern
+
+    if bool(topics) == bool(topic_pattern):
+        raise click.UsageError("give either --topic or --topic-pattern")
+    for topic in topics:
+        Name("topic").read("--topic", topic)
+    if topic_pattern:
+        TopicPattern().read("--topic-pattern", topic_pattern)
+    context = click.get_current_context()
+    for name in ("min_age", "file_size"):
+        if not compact and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --compact")
 
 
 @contextmanager

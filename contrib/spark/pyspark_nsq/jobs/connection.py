@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from pyspark_nsq.jobs.parameters import passing
+from pyspark_nsq.options.kinds import HttpAddresses
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +39,7 @@ _DECLARED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("--tls-key-file", "tls.keyFile", {"metavar": "FILE", "help": "PEM file of the certificate's key."}),
 )
 """Each option with the option of ``format("nsq")`` that it sets."""
+_PLACES = ("nsqdHttpAddresses", "lookupdHttpAddresses")
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,11 @@ def _with_connection(function: F, *, is_required: bool) -> F:
 def _connection(is_required: bool, **given: Any) -> Connection:
     values = {theirs: given[_parameter(flag)] for flag, theirs, _ in _DECLARED}
     texts = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    places = [name for name in ("nsqdHttpAddresses", "lookupdHttpAddresses") if texts[name]]
+    places = [(flag, texts[theirs]) for flag, theirs, _ in _DECLARED if theirs in _PLACES and texts[theirs]]
     if len(places) > 1 or (is_required and not places):
         raise click.UsageError("give either --nsqd-http-address or --lookupd-http-address")
+    for flag, text in places:
+        HttpAddresses().read(flag, text)
     return Connection({name: text for name, text in texts.items() if text})
 
 

@@ -8,13 +8,18 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
 from pyspark_nsq.errors import NsqSparkError, OptionError
 
 #: The last line of a Python traceback in the text of an error of Spark's, with the connector's error in it.
 _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE)
 #: The same with any error.
 _ANY = re.compile(r"^(?:\S*:)?\s*([\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
-_JVM = "\nJVM stacktrace"
+#: Texts in an error of Spark's behind which nothing is about its cause.
+_BEHIND = ("\nJVM stacktrace", "\n=== Streaming Query ===", "\n\tat ")
+#: Errors of a call of Spark's Java when there is none any more. Those of NSQ's connections are the connector's.
+_NO_JAVA = (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError)
 
 
 def explained(error: BaseException) -> str:
@@ -24,11 +29,14 @@ def explained(error: BaseException) -> str:
     """
     if isinstance(error, NsqSparkError):
         return str(error)
+    if isinstance(error, _NO_JAVA):
+        return "Spark's Java process has ended: it was killed, or had too little memory; run the command again"
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1])
-    text = text.partition(_JVM)[0]
+    for each in _BEHIND:
+        text = text.partition(each)[0]
     others = _ANY.findall(text)
     return f"{type(error).__name__}: {others[-1] if 'Traceback' in text and others else text}"
 

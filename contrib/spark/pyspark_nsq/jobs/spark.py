@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
+from pyspark_nsq.errors import SessionError
 from pyspark_nsq.jobs.parameters import passing
 
 if TYPE_CHECKING:
@@ -33,23 +35,19 @@ class SparkChoice:
 
     @contextmanager
     def session(self) -> Iterator[SparkSession]:
-        """Start a session, and stop it at the end. Raises JavaNotFoundError, and MonitoringError for the metrics."""
-        from pyspark.sql import SparkSession
+        """Start a session, and stop it at the end.
 
+        Raises JavaNotFoundError and SessionError, and MonitoringError for the metrics.
+        """
         from pyspark_nsq.monitoring import listen
-        from pyspark_nsq.session import local_session
 
-        is_here = not self.master or _LOCAL.fullmatch(self.master) is not None
-        if not is_here or _is_submitted():
-            builder = SparkSession.builder.appName(self.name)
-            if self.master:
-                builder = builder.master(self.master)
-            for key, value in self.settings.items():
-                builder = builder.config(key, value)
-            session = builder.getOrCreate()
-        else:
-            master = {"spark.master": self.master} if self.master else {}
-            session = local_session(self.name, threads=os.cpu_count() or 1, settings=master | self.settings)
+        try:
+            session = self._start()
+        except Py4JJavaError as error:
+            raise SessionError(
+                f"Spark does not start: {error.java_exception.getMessage()}; check --master and --conf, and that the "
+                "master runs"
+            ) from error
         if not _is_debugging():
             # Its errors are raised as exceptions, too.
             session.sparkContext.setLogLevel("OFF")
@@ -61,6 +59,22 @@ class SparkChoice:
                     yield session
         finally:
             session.stop()
+
+    def _start(self) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        from pyspark_nsq.session import local_session
+
+        is_here = not self.master or _LOCAL.fullmatch(self.master) is not None
+        if not is_here or _is_submitted():
+            builder = SparkSession.builder.appName(self.name)
+            if self.master:
+                builder = builder.master(self.master)
+            for key, value in self.settings.items():
+                builder = builder.config(key, value)
+            return builder.getOrCreate()
+        master = {"spark.master": self.master} if self.master else {}
+        return local_session(self.name, threads=os.cpu_count() or 1, settings=master | self.settings)
 
 
 def spark_options(function: F) -> F:

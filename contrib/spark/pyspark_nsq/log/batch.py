@@ -23,15 +23,21 @@ class LogBatchReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
-        """Return the partitions. Raises ReadError, and DataLossError for a lost beginning if failOnDataLoss is true."""
+        """Return the partitions.
+
+        Raises ReadError, and if failOnDataLoss is true OptionError for an unknown topic, and DataLossError for a lost
+        beginning.
+        """
         from pyspark_nsq.log import plan as log_plan
         from pyspark_nsq.log.client import LogClient
         from pyspark_nsq.log.discovery import Discovery
 
         client = LogClient(self._options)
-        logs = [log for log in Discovery(client, self._options).logs()[0] if self._bounds.has_log(log)]
+        found = Discovery(client, self._options).logs()[0]
+        logs = [log for log in found if self._bounds.has_log(log)]
         start = log_plan.starting(client, self._options, logs, EARLIEST)
         ends = log_plan.ending(client, self._options, logs)
+        log_plan.check_topics(self._options, {*found} - {*logs} | {*ends})
         start, ends = log_plan.narrowed(client, self._bounds, start, ends)
         return list(log_plan.plan(client, self._options, start, ends)) or [LogPartition([])]
 

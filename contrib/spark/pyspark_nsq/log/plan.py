@@ -49,6 +49,21 @@ def ending(client: LogClient, options: LogOptions, logs: Iterable[Log]) -> Posit
     return _everywhere(found, LATEST)
 
 
+def unknown_topics(options: LogOptions, known: Iterable[Log]) -> list[str]:
+    """Return the topics of `options` without a known log."""
+    return sorted(set(options.topics or ()) - {log.topic for log in known})
+
+
+def check_topics(options: LogOptions, known: Iterable[Log]) -> None:
+    """Raise OptionError for a topic of `options` without a known log, unless failOnDataLoss is false."""
+    unknown = unknown_topics(options, known)
+    if unknown and options.fail_on_data_loss:
+        raise OptionError(
+            f'no nsqd has the topic "{unknown[0]}"; correct its name, or set the option "failOnDataLoss" to "false" '
+            "to go on without it"
+        )
+
+
 def _everywhere(found: Extents, word: str) -> Positions:
     extents = {log: extent for log, extent in found.items() if extent is not None}
     return {log: extent.earliest if word == EARLIEST else extent.latest for log, extent in extents.items()}

@@ -6,6 +6,7 @@ queries can read a log; they do not affect each other or the topic's channels.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 Offset = dict[str, Any]
 
+_log = logging.getLogger("pyspark_nsq")
+
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the logs that `options` select. Every method raises ReadError when a broker does not answer."""
@@ -37,6 +40,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Extents | None = None
         self._is_target_whole = False
         self._planned: Offset | None = None
+        self._has_warned = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -45,6 +49,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "_target": None,
             "_is_target_whole": False,
             "_planned": None,
+            "_has_warned": False,
         }
 
     def _open(self) -> tuple[LogClient, Survey]:
@@ -73,7 +78,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         client, survey = self._open()
         logs = survey.extents({}) if self._target is None else self._target
-        return to_offset(self._options, log_plan.starting(client, self._options, logs, LATEST))
+        positions = log_plan.starting(client, self._options, logs, LATEST)
+        # Spark asks for the initial offset twice.
+        unknown = [] if self._has_warned else log_plan.unknown_topics(self._options, positions)
+        self._has_warned = True
+        for topic in unknown:
+            _log.warning('no nsqd has the topic "%s" yet; a stream reads it from its beginning once it exists', topic)
+        return to_offset(self._options, positions)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()

@@ -45,6 +45,7 @@ from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.kinds import (
     BATCH,
     HOUR_MS,
+    OF_WRITE_STREAM,
     STREAM,
     Choice,
     FilePath,
@@ -53,6 +54,7 @@ from pyspark_nsq.options.kinds import (
     TcpAddresses,
     WholeNumber,
     YesNo,
+    is_given,
     option,
     read_options,
 )
@@ -73,6 +75,7 @@ SCHEMA = StructType(
 
 _ONE_TOPIC = 'a channel is of one topic: set "topic"; several are read with the option "replay" set to "log"'
 _REPLAY = 'it is for reading a log: set the option "replay" to "log", or leave it out'
+_OR_REPLAY = '; or set "replay" to "log" to read the log of the topic'
 #: Options of logs, in lower case, that a channel does not have, with the remedy.
 _OF_LOGS = {
     "subscribe": _ONE_TOPIC,
@@ -85,6 +88,10 @@ _OF_LOGS = {
     "maxrecordsperpartition": _REPLAY,
     "fetchbytes": _REPLAY,
     "prefetchbytes": _REPLAY,
+    "pushfilters": _REPLAY,
+    "timestampslackms": _REPLAY,
+    "path": 'a topic is named by the option "topic"',
+    "checkpointlocation": OF_WRITE_STREAM,
 }
 _MANY = 1 << 62
 _MOST_TIMEOUT_MS = 24 * HOUR_MS
@@ -101,7 +108,7 @@ class ChannelOptions(Security, Values):
     lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
     http_addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), (), only=STREAM)
     topic: str = option("topic", Name("topic"))
-    channel: str = option("channel", Name("channel"))
+    channel: str = option("channel", Name("channel"), or_else=_OR_REPLAY)
     max_rows: int | None = option(
         "maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",), only=STREAM
     )
@@ -145,6 +152,8 @@ class ChannelOptions(Security, Values):
             raise OptionError('one of the options "nsqdTcpAddresses" and "lookupdHttpAddresses" is required')
         if options.nsqds and options.lookupds:
             raise OptionError('"nsqdTcpAddresses" and "lookupdHttpAddresses" exclude each other')
+        if options.nsqds and is_given("lookupdPollMs", given):
+            raise OptionError('option "lookupdPollMs" is of no use without "lookupdHttpAddresses"')
         over_https = [one for one in (*options.lookupds, *options.http_addresses) if one.startswith("https")]
         if options.sets_tls and not options.tls and not over_https:
             raise OptionError('options "tls." are set, but "tls" is not true')

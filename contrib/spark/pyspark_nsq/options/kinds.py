@@ -30,6 +30,9 @@ _ONLY = {
     STREAM: "is for a stream; leave it out, or read with spark.readStream",
 }
 
+#: The remedy for the option `checkpointLocation` of a read.
+OF_WRITE_STREAM = "it is an option of writeStream; set it there"
+
 T = TypeVar("T")
 
 
@@ -48,19 +51,21 @@ def option(
     secret: bool = False,
     aliases: tuple[str, ...] = (),
     only: str = "",
+    or_else: str = "",
 ) -> Any:
     """Declare a field of a class of options.
 
     The repr of the class does not show a secret field. `aliases` are other names of the option, Kafka's or Spark's.
-    `only` is BATCH or STREAM for an option that has no meaning for the other one.
+    `only` is BATCH or STREAM for an option that has no meaning for the other one. `or_else` is what to do instead of
+    setting an option that is required.
     """
-    metadata = {"name": name, "kind": kind, "aliases": aliases, "only": only}
+    metadata = {"name": name, "kind": kind, "aliases": aliases, "only": only, "or_else": or_else}
     return field(default=default, repr=not secret, metadata=metadata)
 
 
 def check_mode(cls: type[Any], given: Iterable[str], mode: str) -> None:
     """Raise OptionError when one of the `given` options, in any case, has no meaning for `mode`, BATCH or STREAM."""
-    by_key = {name.lower(): (name, each) for each in dataclasses.fields(cls) for name in _names(each)}
+    by_key = {name.lower(): (name, each) for each in dataclasses.fields(cls) for name in names(each)}
     for key in given:
         name, each = by_key.get(key.lower(), ("", None))
         if each is not None and each.metadata["only"] not in ("", mode):
@@ -80,7 +85,7 @@ def read_options(
     contradictory or has a bad value.
     """
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    by_key = {name.lower(): (name, each) for each in fields for name in _names(each)}
+    by_key = {name.lower(): (name, each) for each in fields for name in names(each)}
     values: dict[str, Any] = {}
     used: dict[str, str] = {}
     for key, text in given.items():
@@ -96,22 +101,36 @@ def read_options(
         values[each.name], used[each.name] = value, name
     for each in fields:
         if each.default is dataclasses.MISSING and each.name not in values:
-            kind = each.metadata["kind"]
-            raise OptionError(f'option "{each.metadata["name"]}" is required, for example "{kind.example}"')
+            example, or_else = each.metadata["kind"].example, each.metadata["or_else"]
+            raise OptionError(f'option "{each.metadata["name"]}" is required, for example "{example}"{or_else}')
     return cls(**values)
 
 
-def _names(each: dataclasses.Field[Any]) -> tuple[str, ...]:
+def is_given(name: str, given: Iterable[str]) -> bool:
+    """Return whether the option `name` is one of the `given` keys, in any case."""
+    return name.lower() in {key.lower() for key in given}
+
+
+def names(each: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """Return the name of an option and its other names."""
     return (each.metadata["name"], *each.metadata["aliases"])
 
 
-def _unknown(key: str, names: list[str], elsewhere: Mapping[str, str]) -> str:
-    hint = elsewhere.get(key.lower()) or kafka.remedy(key, names)
-    if hint is None:
-        lowered = {name.lower(): name for name in names}
-        near = difflib.get_close_matches(key.lower(), lowered, n=1)
-        hint = f'did you mean "{lowered[near[0]]}"?' if near else f"known are: {', '.join(names)}"
+def _unknown(key: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
+    hint = elsewhere.get(key.lower()) or kafka.remedy(key, known) or _use_or_near(key, known)
     return f'unknown option "{key}"; {hint}'
+
+
+def _use_or_near(key: str, known: list[str]) -> str:
+    """Return the uses that have the option `key`, if any, and the most similar one of the known options."""
+    from pyspark_nsq.options.uses import uses  # its classes are made of the kinds of this module
+
+    name, found = uses(key)
+    lowered = {each.lower(): each for each in known}
+    near = [f'did you mean "{lowered[each]}"?' for each in difflib.get_close_matches(key.lower(), lowered, n=1)]
+    if found:
+        return "; ".join([f'"{name}" is for {" or ".join(found)}', *(near or ["leave it out"])])
+    return near[0] if near else f"known are: {', '.join(known)}"
 
 
 def is_name(name: str) -> bool:

@@ -49,14 +49,15 @@ from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options.kinds import (
     BATCH,
     HOUR_MS,
+    OF_WRITE_STREAM,
     STREAM,
-    Choice,
     HttpAddresses,
     Name,
     TopicNames,
     TopicPattern,
     WholeNumber,
     YesNo,
+    is_given,
     is_name,
     option,
     read_options,
@@ -84,19 +85,31 @@ _MANY = 1 << 62
 _MOST_FETCHED = 4 * 1024 * 1024
 _MOST_PREFETCHED = 64 * 1024 * 1024
 _EPHEMERAL = "#ephemeral"
+_LOG = "log"
 
-#: Options of a channel, in lower case, that a log does not have, with the remedy.
+#: Options, in lower case, that a log does not have, with the remedy.
 _OF_CHANNELS = {
     "channel": 'a log is read without a channel; leave it out, or leave out "replay" to read the channel',
     "nsqdtcpaddresses": 'a log is read over HTTP; here it is "nsqdHttpAddresses"',
     "spoolpath": "a stream from a log needs no spool; leave it out",
     "tls": 'a log is read over HTTP; write the address as "https://host:port"',
+    "path": 'topics are named by "topic", "subscribe" or "subscribePattern"',
+    "checkpointlocation": OF_WRITE_STREAM,
 }
 
 #: Positions by address.
 ByAddress = dict[str, int]
 #: Positions by address, by topic. The topic is "" as long as it is not known.
 ByTopic = dict[str, ByAddress]
+
+
+class Replay:
+    """The word ``log``."""
+
+    def read(self, name: str, text: str) -> str:
+        if text.lower() != _LOG:
+            raise OptionError(f'option "{name}" must be "{_LOG}", not "{text}"; leave it out to read a channel')
+        return _LOG
 
 
 class Offsets:
@@ -166,7 +179,7 @@ class Moment:
 class LogOptions(Security, Values):
     """The options of one read of logs. Use `parse`, which checks them."""
 
-    replay: str = option("replay", Choice(("log",)), "log")
+    replay: str = option("replay", Replay(), _LOG)
     addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
     topic: str | None = option("topic", Name("topic"), None)
@@ -211,6 +224,8 @@ class LogOptions(Security, Values):
         if options.sets_tls and not any(one.startswith("https") for one in options.addresses + options.lookupds):
             raise OptionError('options "tls." are set, but no address is https://host:port')
         options._check_range()
+        if is_given("timestampSlackMs", given) and not options.push_filters:
+            raise OptionError('option "timestampSlackMs" is of no use without "pushFilters"')
         if options.prefetch_bytes and options.prefetch_bytes < options.fetch_bytes:
             raise OptionError(
                 '"prefetchBytes" is less than "fetchBytes", so that nothing can be fetched ahead; 0 says so'

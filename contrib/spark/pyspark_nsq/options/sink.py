@@ -29,7 +29,17 @@ from dataclasses import dataclass
 from typing import Self
 
 from pyspark_nsq.errors import OptionError
-from pyspark_nsq.options.kinds import HOUR_MS, Choice, HttpAddresses, Name, WholeNumber, YesNo, option, read_options
+from pyspark_nsq.options.kinds import (
+    HOUR_MS,
+    Choice,
+    HttpAddresses,
+    Name,
+    WholeNumber,
+    YesNo,
+    is_given,
+    option,
+    read_options,
+)
 from pyspark_nsq.options.security import Security
 
 #: The defaults of nsqd's --max-msg-size and --max-body-size, in bytes.
@@ -42,19 +52,15 @@ _MANY = 1 << 40
 #: Spark's own options, which it passes to the sink of a stream.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 
-_FOR_READING = "it is for reading"
 _REMEDIES = {
     "nsqdtcpaddresses": 'messages are published over HTTP; use "nsqdHttpAddresses", usually with port 4151',
     "lookupdtcpaddresses": 'use "lookupdHttpAddresses", usually with port 4161',
     "tls": 'write https:// before the addresses in "nsqdHttpAddresses" instead',
-    "replay": _FOR_READING,
-    "spoolpath": _FOR_READING,
-    "startingoffsets": _FOR_READING,
-    "maxrowspertrigger": _FOR_READING,
-    "subscribe": _FOR_READING,
+    "mode": 'the mode is set by mode("append")',
     "path": 'a topic is named by the option "topic"',
     "numpartitions": "each partition of the DataFrame is a task; use repartition(n)",
     "includeheaders": 'the columns "headers", "key" and "id" become headers without it',
+    "defer": 'the column "defer" has the delay of each message',
     "key": 'the column "key" becomes the header "key" of a message',
     "authsecretconf": 'tasks do not see Spark\'s settings; use "authSecretFile" or "authSecretEnv"',
 }
@@ -99,7 +105,7 @@ class SinkOptions(Security):
             )
         if options.addresses and options.lookupds:
             raise OptionError('"nsqdHttpAddresses" and "lookupdHttpAddresses" exclude each other')
-        if options.addresses and "lookupdpollms" in {key.lower() for key in given}:
+        if options.addresses and is_given("lookupdPollMs", given):
             raise OptionError('option "lookupdPollMs" is of no use without "lookupdHttpAddresses"')
         if options.sets_tls and not any(one.startswith("https://") for one in options.addresses + options.lookupds):
             name = "nsqdHttpAddresses" if options.addresses else "lookupdHttpAddresses"

@@ -27,12 +27,15 @@ def etl(spark: SparkChoice, config: Path, check: bool, once: bool) -> None:
         declared = declared.until_caught_up()
     with spark.session() as session:
         from pyspark_nsq.jobs.etl.pipeline import ROWS, build
+        from pyspark_nsq.jobs.etl.source import unknown_topics
 
         with quiet_analysis():
             pipeline = build(session, declared)
         if check:
             click.echo(f"{config}: no mistake found; columns of the query: {pipeline.columns()}")
             return
+        for topic in unknown_topics(declared):
+            click.echo(f'warning: no nsqd has the topic "{topic}" yet; it is read once it exists', err=True)
         with stopping(pipeline.stop), quiet_callbacks():
             pipeline.run()
         totals = pipeline.totals[ROWS]

@@ -20,11 +20,26 @@ def messages(spark: SparkSession, config: Config, query: str, channel: str | Non
     """
     source = config.source
     if source.kind == LOG:
-        return parsing.union([_log(spark, config)])
+        return parsing.union([_loaded(spark, config, _log_options(config))])
     return parsing.union([_channel(spark, config, topic, query, str(channel)) for topic in source.topic])
 
 
-def _log(spark: SparkSession, config: Config) -> DataFrame:
+def unknown_topics(config: Config) -> list[str]:
+    """Return the topics of a pipeline on logs that no nsqd has. Raises ReadError."""
+    from pyspark_nsq.log.client import LogClient
+    from pyspark_nsq.log.discovery import Discovery
+    from pyspark_nsq.log.plan import unknown_topics
+    from pyspark_nsq.options.log import LogOptions
+
+    if config.source.kind != LOG:
+        return []
+    options = LogOptions.parse(_log_options(config) | config.source.options)
+    client = LogClient(options)
+    found = client.extents(Discovery(client, options).logs()[0])
+    return unknown_topics(options, [log for log, extent in found.items() if extent is not None])
+
+
+def _log_options(config: Config) -> dict[str, str]:
     source = config.source
     options = connection(config, "nsqdHttpAddresses") | {"replay": "log"}
     if source.topic_pattern is not None:
@@ -35,7 +50,7 @@ def _log(spark: SparkSession, config: Config) -> DataFrame:
         options["startingOffsets"] = "earliest"
     else:
         options["startingTimestamp"] = str(source.starting)
-    return _loaded(spark, config, options)
+    return options
 
 
 def _channel(spark: SparkSession, config: Config, topic: str, query: str, channel: str) -> DataFrame:
