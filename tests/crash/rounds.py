@@ -126,9 +126,11 @@ class Campaign:
 
     def close(self) -> None:
         """Leave no process and no thread behind."""
-        self.harness.close()
-        for client in self._clients:
-            client.join()
+        try:
+            self.harness.close()
+        finally:
+            for client in self._clients:
+                client.join()
 
     def _flags(self) -> list[str]:
         """Options that lead elsewhere in the code."""
