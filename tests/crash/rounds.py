@@ -126,9 +126,11 @@ class Campaign:
 
     def close(self) -> None:
         """Leave no process and no thread behind."""
-        self.harness.close()
-        for client in self._clients:
-            client.join()
+        try:
+            self.harness.close()
+        finally:
+            for client in self._clients:
+                client.join()
 
     def _flags(self) -> list[str]:
         """Options that lead elsewhere in the code."""
@@ -286,8 +288,9 @@ class Campaign:
         counts = self._count(START)
         if len(counts) != len(self._channels):
             raise Broken(f"channels are missing: there are {[count.channel for count in counts]}")
-        some = self._chance.choice(counts) if counts else None
-        if some is not None and some.waiting:
+        history = History(self.journal)
+        if certain := [one for one in counts if one.waiting and not history.may_have_lost(one.channel.topic)]:
+            some = self._chance.choice(certain)
             self._hold(some.channel, min(_MOST_HELD, some.waiting))
         self._raise_for(list(counters(History(self.journal))))
 

@@ -183,6 +183,9 @@ GOOD = {
         .leave()
         .count(DRAINED, 0)
     ),
+    "counts with what a kill has cost class memory": (
+        told(MEMORY).publish().die().count(START, 1).count(START, 0).count(DRAINED, 0)
+    ),
     "counts with what may be finished": told().publish().deliver().finish().die().count(START, 0),
     "counts with what may be stored": told().publish(good=None).die().count(START, 1).deliver().finish(),
 }
@@ -261,6 +264,11 @@ WRONG: dict[str, tuple[Callable[..., object], Story]] = {
     "one message counted too many": (counters, told().publish().deliver().finish().count(DRAINED, 0, total=2)),
     "one message not counted": (counters, told().publish().deliver().finish().count(DRAINED, 0, total=0)),
     "a refused message counted": (counters, told().publish(good=False).count(DRAINED, 0, total=1)),
+    "less delivered than waited": (counters, told().publish().die().count(START, 1).count(DRAINED, 0)),
+    "more delivered than waited in class memory": (
+        counters,
+        told(MEMORY).publish().die().count(START, 1).deliver().deliver(body=b"2", id=b"f" * 16).count(DRAINED, 0),
+    ),
     "more delivered than waited": (
         counters,
         told()

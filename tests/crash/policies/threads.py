@@ -106,11 +106,8 @@ class Consuming(Client):
         with self._lock:
             self._leaving = True
             if self._consumer is not None:
-                self._consumer.pause()
                 if self.row.requeues_at_end:
-                    for message in self._kept:
-                        self._requeue(self._consumer, message, 0)
-                    self._kept.clear()
+                    self._requeue_kept(self._consumer)
                 self._finish_kept()
                 self._consumer.leave()
 
@@ -157,6 +154,12 @@ class Consuming(Client):
         for message in self._kept if self._consumer is not None else ():
             assert self._consumer is not None
             self._finish(self._consumer, message)
+        self._kept.clear()
+
+    def _requeue_kept(self, consumer: Consumer) -> None:
+        consumer.pause()  # or they come back at once
+        for message in self._kept:
+            self._requeue(consumer, message, 0)
         self._kept.clear()
 
     def _requeue(self, consumer: Consumer, message: Got, delay_ms: int) -> None:
