@@ -94,13 +94,10 @@ class _Run:
         first = self.number & SEQUENCE_MASK
         return range(first, first + count)
 
-    def has_range(self, index: int, number: int, count: int) -> bool:
-        """Return whether the `count` ids from the index on are those from `number` on. Ids ascend."""
+    def is_consecutive(self, count: int) -> bool:
+        """Return whether each of the first `count` ids follows the one before it. Ids ascend."""
         ids = self.ids
-        if ids is None:
-            return number == self.number + index
-        index += self.taken
-        return int(ids[index], 16) == number and (count == 1 or int(ids[index + count - 1], 16) == number + count - 1)
+        return ids is None or count == 1 or int(ids[self.taken + count - 1], 16) == self.number + count - 1
 
     def joined(self, count: int, separator: bytes) -> bytes:
         """Return the first `count` ids as one text."""
@@ -194,26 +191,17 @@ class InFlight:
                 break
         return separator.join(parts)
 
-    def in_order(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """
-        Return how many ranges of ids, the first ones, are what `finish_next` would finish, and their messages. A range
-        is the first id as a number and a count.
-        """
-        runs = iter(self._runs)
-        run: _Run | None = None
-        at = messages = 0
-        for done, (number, count) in enumerate(ranges):
-            if count < 1:
-                return done, messages
-            left = count
-            while left:
-                if run is None or at == run.count:
-                    run, at = next(runs, None), 0
-                if run is None or not run.has_range(at, number, part := min(left, run.count - at)):
-                    return done, messages
-                number, at, left = number + part, at + part, left - part
-            messages += count
-        return len(ranges), messages
+    def begins_with(self, number: int, count: int) -> bool:
+        """Return whether `count` messages from the id `number` on are what `finish_next` would finish."""
+        for run in self._runs:
+            part = min(run.count, count)
+            if run.number != number or not run.is_consecutive(part):
+                return False
+            number += part
+            count -= part
+            if not count:
+                return True
+        return False
 
     def next_runs(self, limit: int) -> Iterator[Sequence[int]]:
         """Return the sequences of the same messages, as they were delivered together."""

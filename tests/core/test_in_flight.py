@@ -25,17 +25,6 @@ def ids(first: int, count: int) -> list[bytes]:
     return consecutive_ids(NODE + first, count)
 
 
-def ranges_of(numbers: list[int], cuts: set[int]) -> list[tuple[int, int]]:
-    """Neighbours in one range, but for those before whose index there is a cut."""
-    ranges: list[tuple[int, int]] = []
-    for index, number in enumerate(numbers):
-        if ranges and sum(ranges[-1]) == number and index not in cuts:
-            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
-        else:
-            ranges.append((number, 1))
-    return ranges
-
-
 def test_what_goes_on_without_a_gap_in_one_delivery_is_one_run() -> None:
     one, other, flight = delivery(), delivery(), InFlight()
     flight.add(NODE + FAR, 5, one)
@@ -101,6 +90,10 @@ class Table(RuleBasedStateMachine):
         assert len(told) <= most
         runs = [[*run] for run in self.flight.next_runs(len(told))] if told else []
         assert [sequence for run in runs for sequence in run] == [sequence_of(one) for one in told]
+        if told:
+            first, run = int(told[0], 16), runs[0]
+            begins = [self.flight.begins_with(first, count) for count in range(1, len(run) + 1)]
+            assert begins == [run[count - 1] - run[0] == count - 1 for count in range(1, len(run) + 1)]
         taken = [self.known.pop(message_id) for message_id in told]
         finished = self.flight.finish_next(len(told))
         assert [one for one, count in finished for _ in range(count)] == taken
@@ -155,21 +148,11 @@ class Table(RuleBasedStateMachine):
     def the_next_are_the_youngest_in_order(self) -> None:
         told = self.flight.next_ids(len(self.known), b" ").split()
         assert told == [*self.known][len(self.known) - len(told) :]
-
-    @rule(data=st.data())
-    def look_at_ranges(self, data: st.DataObject) -> None:
-        told = [int(one, 16) for one in self.flight.next_ids(len(self.known), b" ").split()]
-        ranges = ranges_of(told, data.draw(st.sets(st.integers(0, 20))))
-        if ranges and data.draw(st.booleans()):  # and one that may be wrong
-            at = data.draw(st.integers(0, len(ranges) - 1))
-            first, count = ranges[at]
-            ranges[at] = (first + data.draw(st.integers(-1, 1)), max(0, count + data.draw(st.integers(-1, 1))))
-        done = total = 0
-        for first, count in ranges:
-            if not count or [*range(first, first + count)] != told[total : total + count]:
-                break
-            done, total = done + 1, total + count
-        assert self.flight.in_order(ranges) == (done, total)
+        number = int(told[0], 16) if told else NODE
+        in_range = [at for at, message_id in enumerate(told) if int(message_id, 16) == number + at]
+        longest = next((count for count, at in enumerate(in_range) if count != at), len(in_range))
+        wanted = [count <= longest for count in range(1, len(told) + 2)]
+        assert [self.flight.begins_with(number, count) for count in range(1, len(told) + 2)] == wanted
 
 
 TestTable = Table.TestCase

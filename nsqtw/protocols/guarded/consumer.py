@@ -154,9 +154,12 @@ class ClientConsumer:
         messages = self._subscribed()
         inner = self.inner
         if not self._byte_credit.limit:
-            done, count = inner.in_flight.in_order(ranges)
-            if count:
+            done = 0
+            for first, count in ranges:
+                if not (count and inner.in_flight.begins_with(first, count)):
+                    break
                 messages.channel.finish_next(inner, count, now)
+                done += 1
             if done == len(ranges):
                 return None
             ranges = ranges[done:]
