@@ -52,10 +52,10 @@ _IN_FLIGHT, _DELIVERED, _NEW = range(3)
 """Unfinished messages of a key in the order in which they are delivered."""
 _MAX_GATHERED: Final = 1024
 """Ready messages that are sorted and gathered at once."""
-_MAX_TAKEN: Final = 1024
-"""Messages that are requeued, or were deferred and are due, and are taken in one turn: 10 us for each."""
 _MAX_SHORT: Final = 64
 """Messages in a line that is a list. A longer one is a deque, which takes half a kilobyte for the first message."""
+_MAX_TAKEN: Final = 1024
+"""Messages that are requeued, or were deferred and are due, and are taken in one turn: 10 us for each."""
 
 
 class OrderedPosition:
