@@ -486,13 +486,15 @@ class ICountedQueue(Interface):
 class IDirectedQueue(Interface):
     """
     An optional interface of an IBackendQueue: it finds the segments for one channel only without reading the others.
+    `nsqtw.testing.contracts.DirectedContract` tests it.
     """
 
     def directed(start: int) -> tuple[list[tuple[int, int, str]], int]:
         """
         Look through a part of the log, for about a millisecond, from the sequence `start` on. Return the first
         sequence, one past the last, and the channel of each segment in it that has a channel; and the end of this part,
-        which is `start` only at the end of the log. Called in the reactor thread, as `read` is. BackendError.
+        which is `start` at the end of the log, and where the caller has to read, because of damage. Called in the
+        reactor thread, as `read` is. BackendError.
         """
 
 

@@ -85,11 +85,11 @@ class Broker(TopicOwner):
 
     # -- topics
 
-    def _lost(self, topic: str, first: int, end: int) -> None:
+    def _lost(self, topic: str, first: int, end: int, only: str) -> None:
         """A read found that messages of a topic, from the sequence `first` up to `end`, are lost."""
         topic_object = self.topics.get(topic)
         if topic_object is not None:
-            topic_object.forget_lost(first, end)
+            topic_object.forget_lost(first, end, only)
 
     def topic(self, name: str) -> Topic:
         """

@@ -35,8 +35,11 @@ class DamageLedger:
     def __init__(self) -> None:
         self.files: list[str] = []
         """Quarantined files, by their path below the data path."""
-        self.on_lost: Callable[[str, int, int], None] | None = None
-        """Called in the reactor thread: a topic lost the messages from a sequence up to, not including, another."""
+        self.on_lost: Callable[[str, int, int, str], None] | None = None
+        """
+        Called in the reactor thread: a topic lost the messages from a sequence up to, not including, another, and the
+        only channel that gets them; "" if all do.
+        """
         self._total = DamageCounts()
         self._topics: dict[str, DamageCounts] = {}
         self._added: deque[tuple[str, int, int, int]] = deque()
@@ -50,10 +53,13 @@ class DamageLedger:
         """A file was set aside. From any thread."""
         self.files.append(path)
 
-    def add_lost(self, topic: str, first: int, end: int) -> None:
-        """Let the broker know of messages that were counted and will not be delivered. In the reactor thread."""
+    def add_lost(self, topic: str, first: int, end: int, channel: str = "") -> None:
+        """
+        Let the broker know of messages, for all channels or one, that were counted and will not be delivered. In the
+        reactor thread.
+        """
         if self.on_lost is not None:
-            self.on_lost(topic, first, end)
+            self.on_lost(topic, first, end, channel)
 
     # -- in the reactor thread
 

@@ -74,12 +74,15 @@ class ReleasingTopic(PolicyTopic):
                 keep.update(channel.cursor.pending_in_memory(), channel.first_deliveries())
         return below, sorted(keep)
 
-    def forget_lost(self, first: int, end: int) -> None:
-        """Messages that were released at once are not in the log any more: no channel is to wait for them."""
+    def forget_lost(self, first: int, end: int, only: str) -> None:
+        """
+        Messages that were released at once are not in the log any more: no channel is to wait for them. `only` is the
+        channel that they were for; "" if they were for all.
+        """
         end = min(end, self.released)
         for channel in self.channels.values():
             cursor = channel.cursor
-            if cursor is not None:
+            if cursor is not None and only in ("", channel.name):
                 start = max(first, cursor.next)
                 dropped = sum([stop - begin for begin, stop in self.dropped.between(start, end)])
                 count = min(end - start - dropped, self.released_total - cursor.taken_total)

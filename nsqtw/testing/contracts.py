@@ -7,9 +7,9 @@ Contract of storage backends, as tests. Run them like this, with pytest:
         def make_backend(self, directory):
             return MyBackend(directory)
 
-`HeaderContract` is for those that provide `IHeaderBackend`, `FailingCommitContract` for those that can be made to fail;
-`positions_contract` is for `IPositions`. For
-readable failures put `pytest.register_assert_rewrite("nsqtw.testing.contracts")` into a conftest.py.
+`HeaderContract` is for those that provide `IHeaderBackend`, `DirectedContract` for those whose queues provide
+`IDirectedQueue`, `FailingCommitContract` for those that can be made to fail; `positions_contract` is for `IPositions`.
+For readable failures put `pytest.register_assert_rewrite("nsqtw.testing.contracts")` into a conftest.py.
 docs/how-to/plugins.md shows a backend with its tests.
 """
 
@@ -347,27 +347,6 @@ class HeaderContract(OfBackend):
         assert messages(found) == messages(kept)
         assert headers(found) == headers(kept)
 
-    def test_segments_for_one_channel_are_found(self, backend: IBackend, segments: list[Segment]) -> None:
-        """`IDirectedQueue` finds those that a read finds, from any place on, in any number of steps."""
-        queue = backend.queue("topic")
-        if not IDirectedQueue.providedBy(queue):
-            return
-        assert verifyObject(IDirectedQueue, queue)
-        assert queue.directed(0) == ([], queue.end)
-        for segment in segments:
-            assert backend.commit([(queue, [segment])], False) == {}
-        for start in (0, 71, 73, 76, 600, queue.end):
-            expected = {n: s.channel for s in segments if s.channel for n in range(max(start, s.first), s.end)}
-            found: dict[int, str] = {}
-            place = start
-            while place < queue.end:
-                runs, reached = queue.directed(place)
-                assert reached > place
-                found |= {n: channel for first, end, channel in runs for n in range(max(first, start), end)}
-                place = reached
-            assert found == expected
-            assert queue.directed(queue.end) == ([], queue.end)
-
     def test_trim_keeps_headers_and_channels(self, backend: IBackend, segments: list[Segment]) -> None:
         """What is left of a segment has those that it had."""
         queue = backend.queue("topic")
@@ -380,6 +359,35 @@ class HeaderContract(OfBackend):
             assert headers(found).items() <= whole.items()
             assert messages(found).items() <= everything.items()
             assert messages(found).keys() >= {*keep}
+
+
+class DirectedContract(HeaderContract):
+    """The duties of a backend whose queues provide `IDirectedQueue`, too."""
+
+    @pytest.mark.parametrize("trimmed", [False, True])
+    def test_segments_for_one_channel_are_found(
+        self, backend: IBackend, segments: list[Segment], *, trimmed: bool
+    ) -> None:
+        """Those that a read finds, from any place on, in any number of steps, and none of another topic."""
+        queue, other = backend.queue("topic"), backend.queue("other")
+        assert IDirectedQueue.providedBy(queue) and verifyObject(IDirectedQueue, queue)
+        assert queue.directed(0) == ([], queue.end)
+        for segment in segments:
+            assert backend.commit([(queue, [segment]), (other, [segment])], False) == {}
+        if trimmed:
+            queue.trim(975, iter([1, 4, 71, 74, 80, 300]))
+        found = read_all(queue)
+        for start in (0, 71, 73, 76, 600, queue.end):
+            expected = {n: s.channel for s in found if s.channel for n in range(max(start, s.first), s.end)}
+            directed: dict[int, str] = {}
+            place = start
+            while place < queue.end:
+                runs, reached = queue.directed(place)
+                assert reached > place
+                directed |= {n: channel for first, end, channel in runs for n in range(max(first, start), end)}
+                place = reached
+            assert directed == expected
+            assert queue.directed(queue.end) == ([], queue.end)
 
 
 class FailingCommitContract(OnDirectory):

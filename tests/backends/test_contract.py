@@ -10,7 +10,7 @@ from nsqtw.backends.positions.store import Positions
 from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackend
-from nsqtw.testing.contracts import BackendContract, FailingCommitContract, HeaderContract
+from nsqtw.testing.contracts import BackendContract, DirectedContract, FailingCommitContract, HeaderContract
 from nsqtw.testing.files import FaultyFiles
 from nsqtw.testing.memory import MemoryBackend, MemoryPositions
 from nsqtw.testing.positions_contract import PositionsContract
@@ -20,21 +20,21 @@ def no_report(*damage: object) -> None:
     raise AssertionError(damage)
 
 
-class TestDisk(BackendContract, HeaderContract):
+class TestDisk(BackendContract, DirectedContract):
     """As it is by default: everything in these tests fits into one file."""
 
     def make_backend(self, directory: str) -> IBackend:
         return DiskBackend(directory, 100 << 20, no_report)
 
 
-class TestDiskOfSmallFiles(BackendContract, HeaderContract):
+class TestDiskOfSmallFiles(BackendContract, DirectedContract):
     """Every few segments a new file, which trim recycles or rewrites."""
 
     def make_backend(self, directory: str) -> IBackend:
         return DiskBackend(directory, 4000, no_report)
 
 
-class TestDiskOfTinyFiles(BackendContract, HeaderContract):
+class TestDiskOfTinyFiles(BackendContract, DirectedContract):
     """Every segment is larger than a file should be."""
 
     def make_backend(self, directory: str) -> IBackend:

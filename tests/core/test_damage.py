@@ -71,6 +71,8 @@ def test_a_channel_waits_for_no_message_that_a_read_found_lost() -> None:
     assert (behind.depth, ahead.depth) == (5, 3)
     harness.broker.damage.add_lost("gone", first, first + 9)
     assert (behind.depth, ahead.depth) == (5, 3)
+    harness.broker.damage.add_lost("t", first + 7, first + 8, "behind")
+    assert (behind.depth, ahead.depth) == (4, 3)
 
 
 def test_a_start_forgets_what_waits_of_messages_that_are_lost() -> None:

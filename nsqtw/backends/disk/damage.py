@@ -47,6 +47,8 @@ class Damage(NamedTuple):
     """Nothing that can be kept follows."""
     without_headers: int = 0
     """How many of the messages that can be kept have lost their headers."""
+    channel: str | None = ""
+    """The only channel that gets the messages, "" if all do; None: one does, and it is not known which."""
 
     @property
     def why(self) -> str:
@@ -84,6 +86,7 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
             salvaged.touched,
             stop >= scan.size or _next_record(descriptor, scan, stop, scan.above) is None,
             salvaged.without_headers,
+            salvaged.channel,
         )
     after = _next_known(scan, start, _next_record(descriptor, scan, position + 1, first), index)
     stop, end = (scan.size, scan.below) if after is None else after
@@ -110,8 +113,8 @@ def report(log: Log, file: LogFile, damage: Damage) -> None:
     where = f"{file.path} at {damage.position}"
     for first, end in damage.lost:
         log.report(log.topic, where, first, end - 1, damage.why)
-        if damage.head is not None and not damage.head.delay_ms:
-            log.ledger.add_lost(log.topic, first, end)
+        if damage.head is not None and not damage.head.delay_ms and damage.channel is not None:
+            log.ledger.add_lost(log.topic, first, end, damage.channel)
     if damage.lost and damage.without_headers:
         why = f"{damage.without_headers} of the messages that are kept have lost their headers"
         log.report(log.topic, where, damage.first, damage.first - 1, why)

@@ -62,6 +62,8 @@ class Salvaged(NamedTuple):
     """The number of messages in damaged bytes: those lost, those without headers, those with a corrected bit."""
     without_headers: int = 0
     """The number of messages in `segments` that have lost their headers."""
+    channel: str | None = ""
+    """The only channel that gets the messages, "" if all do; None: one does, and it is not known which."""
 
     @property
     def lost_count(self) -> int:
@@ -127,7 +129,7 @@ def _salvage_with_block(
         is_any_left = bool(bad) and not head.is_directed
         segments, lost = _what_is_left(head, payload, bad) if is_any_left else ([], [(head.first, head.end)])
         kept_count = sum(segment.count for segment in segments)
-        return Salvaged(head, segments, lost, head.messages, kept_count)
+        return Salvaged(head, segments, lost, head.messages, kept_count, None if head.is_directed else "")
     frames = payload[: trailer.frames_bytes]
     headers = checked_headers(payload, trailer, head.messages)
     if crc32(frames) == trailer.frames_crc:
@@ -147,7 +149,7 @@ def _salvage_with_block(
     touched = head.messages
     if not is_damaged:
         touched = lost_count + (without_headers or (len(bits) if bad else _touched(payload, bits)))
-    return Salvaged(head, kept, lost, touched, without_headers)
+    return Salvaged(head, kept, lost, touched, without_headers, trailer.channel)
 
 
 def _trailer(payload: bytearray, head: Head) -> Trailer | None:

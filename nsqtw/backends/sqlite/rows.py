@@ -42,6 +42,8 @@ _CRC_BITS = 32
 _HIGHEST_CRC = (1 << _CRC_BITS) - 1
 _WITH_HEADERS = 0x0F
 _DIRECTED = 0xF0
+LOWEST_DIRECTED_HEAD = _DIRECTED << _CRC_BITS
+"""The heads of rows with a channel are not below it, those of others are."""
 
 WRONG_FRAMES = "the checksum of the frames is wrong"
 UNKNOWN_CHANNEL = "the headers are damaged, and nothing tells the channel that gets the messages"
@@ -115,6 +117,12 @@ class Row(NamedTuple):
         headers = decode_block(self.headers, trailer, self._count) if trailer is not None else None
         assert trailer is not None and headers is not None, "the row was checked"
         return with_headers(self.first, self._count, self.delay, self.frames, headers, trailer.channel)
+
+    @property
+    def channel(self) -> str:
+        """The only channel that gets its messages; "" if all do, or that cannot be told."""
+        trailer = self._trailer()
+        return trailer.channel if trailer is not None else ""
 
     def bounds(self, low: int, high: int) -> tuple[int, int]:
         """The first and the last sequence of it; `low` and `high` for what cannot be told."""

@@ -48,6 +48,8 @@ class SalvagedRow:
     """The kind of damage."""
     messages: tuple[int, int] | None = None
     """The first and the last sequence that are lost, if it is known."""
+    channel: str = ""
+    """The only channel that gets the lost messages, if it is known."""
 
 
 @define
@@ -135,7 +137,7 @@ class Salvage:
             return SalvagedRow(row_id, None, None)
         is_valid = type(row.first) is int and type(row.last) is int and 0 <= row.first <= row.last < _HIGHEST
         lost = (row.first, row.last) if is_valid else None
-        return SalvagedRow(row_id, topic_id, None, why or "it belongs to no topic", lost)
+        return SalvagedRow(row_id, topic_id, None, why or "it belongs to no topic", lost, row.channel)
 
     def _unreadable(self, row_id: int, why: str) -> SalvagedRow:
         position = None

@@ -73,12 +73,17 @@ def _print(findings: Sequence[Finding]) -> None:
 
 
 def _print_newer(check: DataPathCheck) -> None:
-    """Say what an nsqtw that knows no headers or no policies refuses to open."""
+    """Say what an nsqtw that knows no headers, no messages for one channel, or no policies refuses to open."""
+    content = "headers or messages for one channel"
     topics = [log.topic for log in check.logs.values() if log.has_headers]
     if topics:
-        print(f"log files of format version {HEADERS_VERSION}, which has headers: {', '.join(topics)}")
+        print(f"log files of format version {HEADERS_VERSION}, which has {content}: {', '.join(topics)}")
     if check.messages is not None and check.messages.has_headers:
-        print(f"{check.messages.path} has version {DATABASE_VERSION}, which has headers")
+        print(f"{check.messages.path} has version {DATABASE_VERSION}, which has {content}")
+    for log in check.every_log:
+        if log.directed:
+            counts = ", ".join(f"{count} for {channel}" for channel, count in log.directed.items())
+            print(f"topic {log.topic} has messages for one channel only: {counts}")
     saved = check.positions.saved
     owners = list(_owners_of_policies(saved)) if saved is not None else []
     if owners:

@@ -74,6 +74,11 @@ class DataPathCheck:
     messages: MessagesCheck | None = None
     """The messages of the backend sqlite."""
 
+    @property
+    def every_log(self) -> list[TopicLog]:
+        """The logs of both backends."""
+        return [*self.logs.values(), *(self.messages.logs.values() if self.messages is not None else ())]
+
     def findings(self) -> list[Finding]:
         """Everything that is wrong, topic by topic, then the rest."""
         findings_ = [finding for log in self.logs.values() for finding in log.findings()]

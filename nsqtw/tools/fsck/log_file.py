@@ -33,7 +33,7 @@ from nsqtw.backends.disk.open_files import Descriptor
 from nsqtw.backends.disk.scan import Scan
 from nsqtw.backends.files import FILE_MODE, Files
 from nsqtw.core.segment import Segment
-from nsqtw.tools.fsck.sequences import Sequences
+from nsqtw.tools.fsck.sequences import ChannelSequences
 
 _BLOCK_BYTES = 1 << 20
 
@@ -61,6 +61,8 @@ class Damage:
     """The messages that can be kept."""
     without_headers: int = 0
     """How many of these have lost their headers."""
+    channel: str | None = ""
+    """The only channel that gets the messages, "" if all do; None: one does, and it is not known which."""
 
 
 @define
@@ -83,8 +85,8 @@ class LogFileCheck:
     records: int = 0
     end: int = 0
     """One past its highest sequence."""
-    at_once: Sequences = field(factory=Sequences)
-    deferred: Sequences = field(factory=Sequences)
+    at_once: ChannelSequences = field(factory=ChannelSequences)
+    deferred: ChannelSequences = field(factory=ChannelSequences)
     """Messages that were published with a delay."""
     index: list[Entry] = field(factory=list)
     wrong_index: bool = False
@@ -140,7 +142,9 @@ def _take(check: LogFileCheck, scan: Scan, head: Head, sequence_at: dict[int, in
     if sequence_at.get(start) == head.first:
         del sequence_at[start]
     if not head.is_tombstone:
-        (check.deferred if head.delay_ms else check.at_once).add(head.first, head.end)
+        segment = scan.segment(head) if head.is_directed else None
+        channel = segment.channel if segment is not None else ""
+        (check.deferred if head.delay_ms else check.at_once).add(head.first, head.end, channel)
         check.records += 1
     scan.skip(head)
     check.end = head.end
@@ -169,13 +173,14 @@ def _pass_damage(descriptor: Descriptor, scan: Scan, check: LogFileCheck, known_
         damage.lost_count,
         list(damage.segments),
         damage.without_headers,
+        damage.channel,
     )
     if messages is None and damage.is_end and damage.head is None:
         check.tail = damage_
         return False
     check.damage.append(damage_)
     for segment in damage.segments:
-        (check.deferred if segment.delay_ms else check.at_once).add(segment.first, segment.end)
+        (check.deferred if segment.delay_ms else check.at_once).add(segment.first, segment.end, segment.channel)
     if damage.head is not None:
         check.end = damage.head.end
     return not damage.is_end or scan.position < scan.size

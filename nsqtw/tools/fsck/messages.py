@@ -44,7 +44,7 @@ class MessagesCheck:
     has_headers: bool = False
     """Its version says that there are messages with headers."""
     is_foreign: bool = False
-    """It is no database: nothing can be read of it."""
+    """It is no database, or one of a newer version: nothing can be read of it."""
 
     @property
     def can_be_repaired(self) -> bool:
@@ -68,6 +68,7 @@ def check_messages(directory: str) -> MessagesCheck | None:
             problems = _problems(connection)
             _check_rows(check, salvage(connection))
         except BackendError as refusal:
+            check.is_foreign = True
             check.findings.append(Finding("newer format", check.path, f"{refusal}: a start fails"))
             return check
         except sqlite3.DatabaseError as error:
@@ -101,7 +102,7 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
     segment = row.segment
     if segment is not None and name is not None:
         log = check.logs[name]
-        (log.deferred if segment.delay_ms else log.at_once).add(segment.first, segment.end)
+        (log.deferred if segment.delay_ms else log.at_once).add(segment.first, segment.end, segment.channel)
         log.database_end = max(log.database_end, segment.end)
         check.records += 1
     if row.why:
@@ -116,7 +117,8 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
             costs += "; the broker passes them over"
         messages = row.messages if segment is None else (segment.first, segment.end - 1)
         remedy = _TAKES_OUT if segment is None else _PUTS_RIGHT
-        check.findings.append(Finding("damaged record", check.path, costs, remedy, name, messages=messages))
+        only = (row.channel if segment is None else segment.channel) or None
+        check.findings.append(Finding("damaged record", check.path, costs, remedy, name, only, messages=messages))
 
 
 def _problems(connection: sqlite3.Connection) -> list[str]:

@@ -153,7 +153,7 @@ def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: Top
         costs = f"not in the log: {lost_count} of those it has not come to; its depth is right when it has passed them"
         yield Finding("missing messages", path, costs, None, topic.name, cursor.name)
     unfinished = {*cursor.first_deliveries, *(row.sequence for row in cursor.pending)}
-    lost = sorted(sequence for sequence in unfinished if not log.has(sequence))
+    lost = sorted(sequence for sequence in unfinished if not log.has(sequence, cursor.name))
     if lost:
         costs = f"not in the log: {len(lost)} of those in flight, requeued or deferred; it passes them over"
         yield Finding("held without a record", path, costs, None, topic.name, cursor.name, messages=(lost[0], lost[-1]))
@@ -165,14 +165,19 @@ def _count(log: TopicLog, low: int, high: int) -> int:
 
 def _unread(topic: TopicState, cursor: CursorState, log: TopicLog) -> int:
     """
-    Released messages a cursor has not come to: dropped ones count as taken, and deferred ones but in a replay. With
-    priorities these are too many, by those that were delivered ahead of others.
+    Released messages a cursor has not come to: dropped ones count as taken, as do those for other channels, and
+    deferred ones but in a replay. With priorities these are too many, by those that were delivered ahead of others.
     """
-    unread = log.at_once.count(cursor.next, topic.released) + log.deferred.count(cursor.next, cursor.replays)
-    for first, stop in topic.dropped:
-        unread -= log.at_once.count(max(first, cursor.next), min(stop, topic.released))
-        unread -= log.deferred.count(max(first, cursor.next), min(stop, cursor.replays))
-    return unread
+    return _between(log, topic, cursor, cursor.next, topic.released) - sum(
+        [_between(log, topic, cursor, max(first, cursor.next), stop) for first, stop in topic.dropped]
+    )
+
+
+def _between(log: TopicLog, topic: TopicState, cursor: CursorState, low: int, high: int) -> int:
+    """Return how many messages between two places a cursor reads from the log."""
+    return log.at_once.count_for(cursor.name, low, min(high, topic.released)) + log.deferred.count_for(
+        cursor.name, low, min(high, cursor.replays)
+    )
 
 
 def _problems(path: str) -> list[str]:

@@ -1,9 +1,11 @@
-"""Sequences of a log: runs of consecutive ones, a few numbers for a million messages."""
+"""Sequences of a log: runs of consecutive ones, a few numbers for a million messages of the same channels."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+
+from attrs import define, field
 
 
 class Sequences:
@@ -41,3 +43,35 @@ class Sequences:
     def _below(self, sequence: int) -> int:
         run = bisect_left(self._firsts, sequence) - 1
         return self._before[run] + min(sequence, self._ends[run]) - self._firsts[run] if run >= 0 else 0
+
+
+@define
+class ChannelSequences:
+    """Sequences of messages, apart by the channel that gets them; "" for all channels."""
+
+    of: dict[str, Sequences] = field(factory=dict)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.of.values()))
+
+    def add(self, first: int, end: int, channel: str) -> None:
+        """Add those from `first` up to `end`, which is not one of them."""
+        self.of.setdefault(channel, Sequences()).add(first, end)
+
+    def update(self, other: ChannelSequences) -> None:
+        """Add all of another, which are behind these."""
+        for channel, sequences in other.of.items():
+            for first, end in sequences.runs():
+                self.add(first, end, channel)
+
+    def count(self, low: int, high: int) -> int:
+        """Return how many are at least `low` and below `high`."""
+        return sum(sequences.count(low, high) for sequences in self.of.values())
+
+    def count_for(self, channel: str, low: int, high: int) -> int:
+        """Return how many of these a channel gets."""
+        return sum(self.of[name].count(low, high) for name in ("", channel) if name in self.of)
+
+    def has(self, sequence: int, channel: str) -> bool:
+        """Return whether a channel gets a message."""
+        return self.count_for(channel, sequence, sequence + 1) == 1

@@ -24,7 +24,7 @@ from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.files import Files
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.log_file import Damage, LogFileCheck, check_log_file
-from nsqtw.tools.fsck.sequences import Sequences
+from nsqtw.tools.fsck.sequences import ChannelSequences
 
 
 @define
@@ -41,9 +41,9 @@ class TopicLog:
     """Paths of files that do not count."""
     unreadable: list[Finding] = field(factory=list)
     """Why some of its files cannot be told, if so: then nothing of it is touched."""
-    at_once: Sequences = field(factory=Sequences)
+    at_once: ChannelSequences = field(factory=ChannelSequences)
     """All good messages that were published without a delay."""
-    deferred: Sequences = field(factory=Sequences)
+    deferred: ChannelSequences = field(factory=ChannelSequences)
     database_end: int = 0
     """The `end` of a topic in a database."""
 
@@ -66,9 +66,15 @@ class TopicLog:
     def every_file(self) -> list[LogFileCheck]:
         return self.log_files + self.without_records
 
-    def has(self, sequence: int) -> bool:
-        """Return whether a message can be read."""
-        return self.at_once.has(sequence) or self.deferred.has(sequence)
+    @property
+    def directed(self) -> dict[str, int]:
+        """How many messages are for one channel only, by the channel."""
+        channels = sorted({*self.at_once.of, *self.deferred.of} - {""})
+        return {name: sum(len(kind.of.get(name, ())) for kind in (self.at_once, self.deferred)) for name in channels}
+
+    def has(self, sequence: int, channel: str) -> bool:
+        """Return whether a message can be read that a channel gets."""
+        return self.at_once.has(sequence, channel) or self.deferred.has(sequence, channel)
 
     def findings(self) -> list[Finding]:
         """The findings."""
@@ -110,10 +116,8 @@ def check_topic(files: Files, topic: str, directory: str, known_end: int = 0) ->
     except OSError as failure:
         log.unreadable.append(_cannot_read(topic, failure.filename or directory, failure))
     for file in log.log_files:
-        for first, end in file.at_once.runs():
-            log.at_once.add(first, end)
-        for first, end in file.deferred.runs():
-            log.deferred.add(first, end)
+        log.at_once.update(file.at_once)
+        log.deferred.update(file.deferred)
     return log
 
 
@@ -171,6 +175,7 @@ def _findings_of(topic: str, file: LogFileCheck) -> Iterator[Finding]:
             f"{_costs(damage)}; the broker takes it out of the file when it comes by",
             "takes it out of the file, which is set aside as it was",
             topic,
+            damage.channel or None,
             offset=damage.position,
             messages=damage.messages,
         )
@@ -190,6 +195,8 @@ def _costs(damage: Damage) -> str:
         return "nothing, one flipped bit can be put right"
     if damage.in_head:
         return "these messages, at most"
+    if damage.channel is None:
+        return "these messages, of one channel, and nothing tells which"
     kept = sum(segment.count for segment in damage.kept)
     if not kept:
         return "these messages"

@@ -20,8 +20,8 @@ from nsqtw.errors import BackendError, BackendFull, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueueFactory
 from nsqtw.testing.contracts import (
     BackendContract,
+    DirectedContract,
     FailingCommitContract,
-    HeaderContract,
     make_segment,
     messages,
     read_all,
@@ -30,7 +30,7 @@ from nsqtw.testing.contracts import (
 RECORDS = 100
 
 
-class TestSqliteContract(BackendContract, HeaderContract):
+class TestSqliteContract(BackendContract, DirectedContract):
     def make_backend(self, directory: str) -> IBackend:
         return SqliteBackend(directory, no_report)
 

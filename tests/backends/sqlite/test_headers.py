@@ -189,3 +189,73 @@ def test_a_database_that_is_written_anew_keeps_headers(tmp_path: Path) -> None:
     assert headers(read_all(opened.queue)) == headers(segments)
     assert (opened.version, said, opened.reports) == (3, [], [])
     opened.backend.close()
+
+
+def directed(opened: Opened, place: int = 0) -> dict[int, str]:
+    """What `directed` finds up to where the caller has to read."""
+    found: dict[int, str] = {}
+    while place < opened.queue.end:
+        runs, reached = opened.queue.directed(place)
+        found |= {number: channel for first, end, channel in runs for number in range(first, end)}
+        if reached == place:
+            break
+        place = reached
+    return found
+
+
+def test_what_is_for_one_channel_is_found_in_several_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a read of the other rows."""
+    monkeypatch.setattr("nsqtw.backends.sqlite.backend._LOOKED_AT_BYTES", 1)
+    opened = Opened(tmp_path)
+    for first in range(0, 60, 6):
+        opened.commit(make_segment(first, 2), make_segment_with_headers(first + 2, 2, channel="ab"[first % 4 // 2]))
+        opened.commit(make_segment_with_headers(first + 4, 2))
+    expected = {number: "ab"[first % 4 // 2] for first in range(0, 60, 6) for number in (first + 2, first + 3)}
+    assert len(opened.queue.directed(0)[0]) == 1
+    opened.asked("UPDATE segment SET frames = x'00' WHERE head < 1 << 39")
+    assert directed(opened) == expected
+    opened.backend.close()
+    assert opened.reports == []
+
+
+@pytest.mark.parametrize("change", ["frames = x'00'", "headers = NULL", "last = last - 1", "crc = crc + 1"])
+def test_a_damaged_row_is_left_to_a_read(tmp_path: Path, change: str) -> None:
+    opened = Opened(tmp_path)
+    opened.commit(*[make_segment_with_headers(first, 2, channel="c") for first in (0, 2, 4)])
+    opened.asked(f"UPDATE segment SET {change} WHERE first = 2")
+    assert directed(opened) == {0: "c", 1: "c"}
+    assert opened.queue.directed(2) == ([], 2)
+    assert opened.reports == []
+    assert directed(opened, 4) == {4: "c", 5: "c"}
+    opened.backend.close()
+
+
+def test_a_damaged_index_of_what_is_for_one_channel_is_left_to_a_read(tmp_path: Path) -> None:
+    opened = Opened(tmp_path)
+    opened.commit(make_segment_with_headers(0, 2, channel="c"))
+    opened.backend.close()
+    spoil_index(tmp_path / "messages.db", "directed")
+    opened = Opened(tmp_path)
+    assert opened.queue.directed(0) == ([], 0)
+    assert headers(read_all(opened.queue)).keys() == {0, 1}
+    opened.backend.close()
+
+
+def spoil_index(path: Path, name: str) -> None:
+    with sqlite3.connect(path) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"x" * size)
+
+
+def test_a_database_without_the_index_gets_it(tmp_path: Path) -> None:
+    opened = Opened(tmp_path)
+    opened.commit(make_segment(0, 2), make_segment_with_headers(2, 2, channel="c"))
+    opened.backend.close()
+    opened.asked("DROP INDEX directed")
+    opened = Opened(tmp_path)
+    assert directed(opened) == {2: "c", 3: "c"}
+    opened.backend.close()

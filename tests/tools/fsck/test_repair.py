@@ -26,6 +26,7 @@ OPTIONS = {"max_bytes_per_file": 700, "mem_queue_size": 10}
 STEP = st.one_of(
     st.tuples(st.just("put"), st.integers(1, 6), st.integers(0, 200)),
     st.tuples(st.just("defer"), st.integers(1, 3), st.integers(0, 50)),
+    st.tuples(st.just("direct"), st.sampled_from(CHANNELS), st.sampled_from([0, 60_000])),
     st.tuples(st.just("finish"), st.sampled_from(CHANNELS), st.integers(1, 8)),
     st.tuples(st.just("hold"), st.sampled_from(CHANNELS), st.integers(1, 4)),
     st.tuples(st.just("save")),
@@ -52,6 +53,10 @@ def live(directory: Path, steps: list[tuple], *, clean: bool) -> Path:
                 broker.put(b"%d " % number + b"." * step[2], delay_ms=60_000 if step[0] == "defer" else 0)
                 broker.turn()
                 number += 1
+        elif step[0] == "direct":
+            broker.topic().put([b"%d to one" % number], step[2], lambda error: None, None, step[1])
+            broker.turn()
+            number += 1
         elif step[0] == "save":
             broker.save()
         elif step[0] == "empty":
@@ -107,6 +112,8 @@ MANY_FILES = [("put", 6, 100), ("finish", "c", 4), ("hold", "c", 2), ("defer", 2
 @given(steps=st.lists(STEP, max_size=12), damages=st.lists(DAMAGE, max_size=4), clean=st.booleans())
 @example(steps=[], damages=[("flip", 1, 0.5, 0), ("flip", 4, 0.9, 0)], clean=False)
 @example(steps=[], damages=[("remove", 4, 0, 0), ("cut", 5, 0.0, 0)], clean=True)
+@example(steps=[("direct", "c", 0), ("direct", "d", 60_000), ("put", 1, 9), ("save",)], damages=[], clean=False)
+@example(steps=[("direct", "c", 0), ("put", 3, 9), ("save",)], damages=[("flip", 10, 0.6, 3)] * 2, clean=False)
 def test_a_repair_loses_nothing_that_would_have_been_delivered(steps, damages, clean) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "data").mkdir()
