@@ -136,7 +136,7 @@ class V3Session(Session):
             self._last_read = now
             self._reader.feed(chunk)
         self._run(now)
-        if self._subscriptions and (self._answered_count or self._fin_coalescing.min_read_bytes > 1):
+        if self._answered_count or (self._subscriptions and self._fin_coalescing.min_read_bytes > 1):
             self._fin_coalescing.record(self._answered_count, self._in_flight(), now)
             self._answered_count = 0
 
