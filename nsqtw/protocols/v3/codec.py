@@ -93,7 +93,7 @@ _U32: Final = struct.Struct(">I")
 _U16: Final = struct.Struct(">H")
 unpack_head: Final[Callable[[bytes, int], tuple[int, int, int, int, int]]] = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
-unpack_range: Final[Callable[[bytes, int], tuple[int, int]]] = _RANGE.unpack_from
+unpack_range: Final = _RANGE.unpack_from
 unpack_u32: Final = _U32.unpack_from
 unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
@@ -265,10 +265,10 @@ class FrameReader:
             if left > 1:
                 low = number & 0xFFFF
                 run = min(left, 0x10000 - low, self._fin_window)
-                wanted = bytearray(buffer[offset : offset + FIN_BYTES] * run)
+                wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * run
                 wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + run]
                 wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + run]
-                if buffer[offset : offset + run * FIN_BYTES] != wanted:
+                if not buffer.startswith(wanted, offset):
                     run = _equal_fins(buffer, offset, wanted)
                     self._fin_window = max(2 * run, _MIN_WINDOW)
             ranges.append((number, run))
