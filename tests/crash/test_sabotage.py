@@ -72,8 +72,8 @@ OF_POLICIES = {
 """The row that finds it, and when the broker dies."""
 FAULTS = {"deliver_by_counts": (Fault(SYNC, "EIO", ".log"),)}
 """The failed calls that show it, where not every kind does."""
-MESSAGES = {"deliver_by_counts": 600}
-"""Where more messages in a round show it sooner: more calls fail meanwhile."""
+MESSAGES = {"deliver_by_counts": 600, "time_out_at_once": 300, "disconnect_at_once": 300}
+"""Where longer rounds show it sooner: more calls fail meanwhile, or more messages time out."""
 FLAGS = {"disconnect_at_once": ("--requeue-on-disconnect",)}
 """The options with which it shows."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from tests.crash.checks import SLACK_SECONDS
 from tests.crash.checks import name as shown
-from tests.crash.policies.clients import CONSUMERS, Got
+from tests.crash.policies.clients import CONSUMERS, Got, Publisher
 from tests.crash.policies.notes import Abandoned, Delivered, Requeued, Saved
 from tests.crash.policies.row import Row
 from tests.crash.policies.threads import Consuming, Publishing
@@ -25,7 +25,9 @@ _LONGEST_SHARE = 1.8
 """The longest delay, in first ones."""
 _SHORTEST_SHARE = 0.8
 """Delays are varied by a fifth."""
-_DELAY_OF_STARTS = 3
+_DELAY_OF_STARTS = 2
+_PAUSE_SECONDS = 0.005
+"""Between two publishes: a round ends after some messages, and shall last longer than a timeout."""
 _HELD = 2
 _OK = 200
 
@@ -51,6 +53,10 @@ class Delay(Row):
     def clients(self) -> tuple[list[Publishing], list[Consuming]]:
         publishing, consuming = super().clients()
         return publishing, [*consuming, Silent(self.house, self, self.channels[0], f"{self._seed}.{self.house.life}")]
+
+    def publish_next(self, client: Publishing, publisher: Publisher) -> None:
+        client.stopping.wait(_PAUSE_SECONDS)
+        super().publish_next(client, publisher)
 
     def broken(self) -> Iterator[str]:
         saved = {event.life: number for number, event in self.notes.all(Saved)}
