@@ -128,10 +128,10 @@ COMPILED = """
     core/consumer core/context core/cursor core/delivery core/dropped_ranges core/ephemeral_queue core/group_commit
     core/histogram core/in_flight core/log core/log_reader core/metadata_sync core/packed_messages core/pending_clock
     core/policy/choice core/policy/dead_letters core/policy/gathered core/policy/order core/policy/undelivered
-    core/position core/publish_buffer core/publish_counts core/quotas core/retention core/segment core/sequence_ranges
-    core/sequences core/storage_health core/timers core/topic core/topic_listener core/topic_log core/topic_policy
-    core/topic_release core/wall_clock core/write_behind net/partial_input net/tcp protocols/access protocols/body_rate
-    protocols/fin_coalescing protocols/frames protocols/guarded/broker protocols/guarded/byte_credit
+    core/position core/publish_buffer core/publish_counts core/quotas core/redelivery_queue core/retention core/segment
+    core/sequence_ranges core/sequences core/storage_health core/timers core/topic core/topic_listener core/topic_log
+    core/topic_policy core/topic_release core/wall_clock core/write_behind net/partial_input net/tcp protocols/access
+    protocols/body_rate protocols/fin_coalescing protocols/frames protocols/guarded/broker protocols/guarded/byte_credit
     protocols/guarded/commands protocols/guarded/consumer protocols/guarded/messages protocols/guarded/publish
     protocols/guarded/subscribe protocols/idle_commands protocols/mpub protocols/replies protocols/session protocols/v2
     protocols/v2_codec protocols/v2_command protocols/v2_publish protocols/v2_session protocols/v2_subscription

@@ -7,11 +7,7 @@ requeued, deferred, or in flight again. Everything else below `next` is finished
 
 With priorities some messages above `next` were delivered, too (`core.policy.priority`).
 
-A requeued message waits in `_requeued` with a mark, a sequence that `next` has to reach first: min(released, next +
-mem_queue_size). So a message that fails again and again does not keep a consumer with RDY 1 busy alone, and does not
-wait behind ten million others either. Marks never fall, so the queue in order of arrival is in order of marks. With
-priorities `next` may stand still for long, and marks are counts of messages, which `taken_total` has to reach. Deferred
-messages join the queue when they become due; when it already has a page of them, as they are needed.
+Requeued messages, and deferred ones that are due, wait in the redelivery queue (`core.redelivery_queue`).
 
 Depth is counted, not subtracted from sequences, which have gaps: `taken_total` counts the messages of the topic's
 `released_total` that this cursor has passed. Deferred messages count as taken when they are released, and dropped ones
@@ -35,9 +31,7 @@ trace in it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
 from nsqtw.core.checkpoint import CursorState, PendingRow
 from nsqtw.core.for_others import ForOthers
@@ -45,6 +39,7 @@ from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.pending import Pages, PendingStore
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.position import Redelivery
+from nsqtw.core.redelivery_queue import RedeliveryQueue
 from nsqtw.core.segment import Segment, Span
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
@@ -52,9 +47,6 @@ from nsqtw.errors import BackendError
 RETRY_READ_SECONDS = 1.0
 _MAX_PASSED_AT_ONCE = 1000
 """Deferred messages of a replay that get pending rows, and segments for other channels, in one turn, about."""
-
-_OLDEST_OF = 1000
-"""Requeued messages that are looked at for the oldest one."""
 
 
 class Cursor:
@@ -70,16 +62,13 @@ class Cursor:
         self._channel = channel
         self._schedule = look_at
         self._clock = topic.context.pending_clock
-        self._page_rows = topic.context.page_rows
         self.next = topic.released
         self.taken_total = topic.released_total
         self.touched = True
         """Whether anything changed since the last checkpoint."""
         self._ahead: list[Segment] = []
-        self._pending = PendingStore(pages, self._page_rows)
-        self._requeued: deque[tuple[int, int]] = deque()  # mark, sequence
-        self._is_restored = False  # and has not looked yet at what has become due since it was saved
-        self._restored_count = 0  # how many of the oldest requeued ones nsqd would have read from disk
+        self._pending = PendingStore(pages, topic.context.page_rows)
+        self._redeliveries = RedeliveryQueue(topic, self._pending)
         self._replays = 0
         self._uncounted = (0, 0)
         """The part of a replay in which messages for other channels count as unread."""
@@ -90,20 +79,21 @@ class Cursor:
 
     @property
     def depth(self) -> int:
-        return max(0, self._topic.released_total - self.taken_total) + self.redelivery_count
+        return max(0, self._topic.released_total - self.taken_total) + self._redeliveries.count
 
     @property
     def available(self) -> int:
-        return max(self.depth, int(self.next < self._topic.released))
+        return self.depth or int(self.next < self._topic.released)
 
     @property
     def backend_depth(self) -> int:
-        unread = self._topic.released_total - self.taken_total
-        if unread <= self._topic.released_in_memory and not self.redelivery_count:
+        topic, redeliveries = self._topic, self._redeliveries
+        unread = topic.released_total - self.taken_total
+        if unread <= topic.released_in_memory and not redeliveries.count:
             return 0
-        in_memory = min(unread, self._topic.released_in_memory)
-        room = self._topic.mem_queue_size - in_memory
-        in_memory += max(0, min(self.redelivery_count - self._restored_count, room))
+        in_memory = min(unread, topic.released_in_memory)
+        room = topic.mem_queue_size - in_memory
+        in_memory += max(0, min(redeliveries.count - redeliveries.restored_count, room))
         return max(0, self.depth - in_memory)
 
     @property
@@ -126,14 +116,12 @@ class Cursor:
 
     def is_waiting_for_save(self, *, reads_log: bool) -> bool:
         """`is_being_saved`, for a reader of the log or one that reads no further in it now."""
-        if not self._pending.is_blocked or self._requeued:
-            return False
-        return not reads_log or self.next >= self._topic.released
+        return self._redeliveries.is_being_saved and (not reads_log or self.next >= self._topic.released)
 
     @property
     def redelivery_count(self) -> int:
         """Messages that are ready and are not unread ones."""
-        return len(self._requeued) + self._pending.due_behind_count
+        return self._redeliveries.count
 
     @property
     def row_count(self) -> int:
@@ -146,12 +134,12 @@ class Cursor:
         return self._topic.released_total > self.taken_total
 
     def oldest_requeued(self) -> int | None:
-        """Return the lowest sequence of the first _OLDEST_OF messages that wait for another delivery."""
+        """Return the lowest of `requeued_sequences`."""
         return min(self.requeued_sequences(), default=None)
 
     def requeued_sequences(self) -> list[int]:
-        """Return the sequences of the first _OLDEST_OF messages that wait for another delivery."""
-        return [sequence for _, sequence in islice(self._requeued, _OLDEST_OF)]
+        """Return the sequences of the first messages that wait for another delivery."""
+        return self._redeliveries.first_sequences()
 
     def release(self, segments: list[Segment], now: float) -> float | None:
         for segment in segments:
@@ -185,7 +173,7 @@ class Cursor:
         """Deliver by priority from now on, or in the order of the log."""
         if self.priorities is None and is_on:
             self.priorities = self._new_priorities()
-            self._serve_requeued_at_once()
+            self._redeliveries.serve_at_once(self._reached)
         if self.priorities is not None:
             self.priorities.switch(is_on=is_on)
         self._touch()
@@ -213,7 +201,7 @@ class Cursor:
         self.next = priorities.next
         if priorities.is_done:
             self._end_priorities()
-            self._serve_requeued_at_once()
+            self._redeliveries.serve_at_once(self._reached)
             return self._skip_to_span(now)
         if span is None and self.next >= self._topic.released:
             self._mend_count()
@@ -266,11 +254,11 @@ class Cursor:
         self.advance(count)
 
     def next_redelivery(self) -> Redelivery | None:
-        if not self._requeued and not self._pending.due_behind_count:  # mostly
+        if self._redeliveries.is_empty:  # mostly
             return None
-        while (sequence := self.first_requeued()) is not None:
+        while (sequence := self._redeliveries.first(self._reached)) is not None:
             record = self._topic.log.find(sequence)
-            self.take_requeued()
+            self._redeliveries.take()
             if record is not None:
                 return Redelivery(sequence, self._pending.attempts(sequence), *record)
             self._topic.lost(sequence)
@@ -282,23 +270,14 @@ class Cursor:
         Drop up to `count` messages that wait for another delivery, those first whose turn it is. Returns them.
         BackendError, and none is dropped.
         """
-        dropped: list[int] = []
-        try:
-            while len(dropped) < count:
-                self._read_due()
-                if not self._requeued:  # or they are being saved
-                    break
-                dropped.append(self._requeued.popleft()[1])
-                self.finish(dropped[-1])
-                self._count_dropped(1)
-        except BackendError:
-            if not dropped:
-                raise
+        dropped = self._redeliveries.drop(count, self._reached)
+        if dropped:
+            self._count_dropped(len(dropped))
         return dropped
 
     def drop_these(self, sequences: set[int]) -> None:
         """Drop messages that wait for another delivery."""
-        self._requeued = deque([entry for entry in self._requeued if entry[1] not in sequences])
+        self._redeliveries.remove(sequences)
         for sequence in sequences:
             self.finish(sequence)
         self._count_dropped(len(sequences))
@@ -329,16 +308,11 @@ class Cursor:
 
     def first_requeued(self, *, at_once: bool = False) -> int | None:
         """Return the requeued message whose turn has come; with `at_once` the first one there is. BackendError."""
-        self._read_due()
-        if self._requeued and (at_once or self._requeued[0][0] <= self._reached):
-            return self._requeued[0][1]
-        return None
+        return self._redeliveries.first(self._reached, at_once=at_once)
 
     def take_requeued(self) -> None:
         """Remove what `first_requeued` returned. It keeps its pending row."""
-        self._requeued.popleft()
-        if self._restored_count:
-            self._restored_count -= 1
+        self._redeliveries.take()
 
     def redelivered(self, redelivery: Redelivery) -> None:
         self._pending.hold(redelivery.sequence, redelivery.attempts + 1)
@@ -360,7 +334,7 @@ class Cursor:
 
     def take_back(self, sequences: list[int]) -> None:
         """Deliver next what waits outside of the cursor."""
-        self._requeued.extendleft([(self._reached, sequence) for sequence in reversed(sequences)])
+        self._redeliveries.take_back(sequences, self._reached)
 
     def entered_rows(self) -> Iterator[list[PendingRow]]:
         """
@@ -380,7 +354,7 @@ class Cursor:
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         sequence = delivered_sequence(message_id, delivery)
         self._pending.hold(sequence, delivery.attempts)
-        self._join_queue([sequence], self._mark())
+        self._redeliveries.add(sequence, self._reached, self._end)
         self._touch()
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
@@ -394,19 +368,11 @@ class Cursor:
         return is_cancelled
 
     def on_timer(self, now: float) -> float | None:
-        now_ms = self._clock.ms_at(now)
-        mark = self._reached if self._is_restored else self._mark()
-        self._join_queue(self._pending.take_due(now_ms), mark)
         try:
-            while self._pending.is_low and len(self._requeued) < self._page_rows and self._pending.read_on():
-                self._join_queue(self._pending.take_due(now_ms), mark)
-            self._pending.count_due(now_ms)
+            self._redeliveries.add_due(self._clock.ms_at(now), self._reached, self._end)
         except BackendError as error:
             self._topic.read_failed(error)
             return now + RETRY_READ_SECONDS
-        if self._is_restored:
-            self._is_restored = False
-            self._restored_count = self.redelivery_count
         return self.next_due(now)
 
     def next_due(self, now: float) -> float | None:
@@ -427,9 +393,7 @@ class Cursor:
     def forget_pending(self) -> None:
         """Finish all requeued and deferred messages."""
         self._pending.forget()
-        self._requeued.clear()
-        self._is_restored = False
-        self._restored_count = 0
+        self._redeliveries.forget()
         self._touch()
 
     def seek(self, sequence: int, unread: int, counted_to: int) -> None:
@@ -442,14 +406,13 @@ class Cursor:
             self.forget_pending()
         else:
             self._pending.forget_from(sequence)
-            self._requeued = deque((0, other) for _, other in self._requeued if other < sequence)
-            self._restored_count = min(self._restored_count, len(self._requeued))
+            self._redeliveries.forget_from(sequence)
         self.next, self._replays = sequence, topic.released
         self._uncounted = (counted_to, topic.released) if counted_to < topic.released else (0, 0)
         self.taken_total = topic.released_total - unread
         self._ahead.clear()
         self._move_priorities()
-        self._serve_requeued_at_once()  # marks far ahead would have it wait for all that is replayed
+        self._redeliveries.serve_at_once(self._reached)  # marks far ahead would have it wait for all that is replayed
         self._touch()
 
     def count_others(self, others: ForOthers) -> int:
@@ -470,7 +433,7 @@ class Cursor:
         BackendError. Between two checkpoints.
         """
         due, deferred = self._pending.waiting_below(sequence)
-        return due + sum(other < sequence for _, other in self._requeued), deferred
+        return due + self._redeliveries.count_below(sequence), deferred
 
     def pending_rows(self, now: float, *, deferred: bool, limit: int) -> list[PendingRow]:
         """
@@ -533,10 +496,10 @@ class Cursor:
                 self.priorities.depths.restore(counts, counted_to)
             self.priorities.switch(is_on=is_on)
         self._pending.restore(state)
-        for sequence in sorted(state.first_deliveries):
+        in_flight = sorted(state.first_deliveries)
+        for sequence in in_flight:
             self._pending.hold(sequence, 1)
-            self._requeued.append((self._reached, sequence))
-        self._is_restored = True
+        self._redeliveries.restore(in_flight, self._reached)
         self._touch()
 
     def _segment(self) -> Segment | None:
@@ -581,33 +544,21 @@ class Cursor:
             self._schedule(due)
         return due <= now
 
-    def _read_due(self) -> None:
-        """Read due rows behind the border when there are few in the queue. BackendError."""
-        if self._pending.due_behind_count and len(self._requeued) < -(-self._page_rows // 2):
-            self._pending.read_on()
-            self._join_queue(self._pending.take_counted(), self._requeued[-1][0] if self._requeued else self._reached)
-
     def _count_dropped(self, count: int) -> None:
         """Messages that wait again, or are deferred, are dropped."""
         self.dropped_count += count
-        self._restored_count = min(self._restored_count, self.redelivery_count)
+        self._redeliveries.limit_restored_count()
         self._touch()
-
-    def _join_queue(self, sequences: list[int], mark: int) -> None:
-        self._requeued.extend([(mark, sequence) for sequence in sequences])
 
     @property
     def _reached(self) -> int:
         """The mark up to which requeued messages are served. `next` may stand still while priorities are served."""
         return self.next if self.priorities is None else self.taken_total
 
-    def _mark(self) -> int:
-        topic = self._topic
-        end = topic.released if self.priorities is None else topic.released_total
-        return min(end, self._reached + max(1, topic.mem_queue_size))
-
-    def _serve_requeued_at_once(self) -> None:
-        self._requeued = deque((self._reached, sequence) for _, sequence in self._requeued)
+    @property
+    def _end(self) -> int:
+        """What `_reached` is when all that is released was taken."""
+        return self._topic.released if self.priorities is None else self._topic.released_total
 
     def _end_priorities(self) -> None:
         if self.priorities is not None:

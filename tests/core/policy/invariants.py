@@ -14,11 +14,11 @@ def check_position(channel: Channel) -> None:
     """Check that what counts as ready can be delivered, and that each key that is busy has one head."""
     cursor = channel.cursor
     assert cursor is not None
-    requeued = [sequence for _, sequence in cursor._requeued]
+    requeued = [sequence for _, sequence in cursor._redeliveries._queue]
     assert len({*requeued}) == len(requeued)
     assert cursor.taken_total <= channel.topic.released_total
     end = channel.topic.released if cursor.priorities is None else channel.topic.released_total
-    assert all(mark <= end for mark, _ in cursor._requeued)
+    assert all(mark <= end for mark, _ in cursor._redeliveries._queue)
     check_rows(cursor._pending)
     if channel.ordered is not None and channel.ordered.is_grouped:
         held = {row.sequence for page in cursor._pending.row_pages() for row in page}
