@@ -1,6 +1,7 @@
 """
 ``python -m tests.bench.instructions``: what the hot paths cost in instructions of the interpreter, which no other load
-on the machine changes. With ``--write`` the figures become the ones that the test compares with.
+on the machine changes. With ``--write`` the figures become the ones that the test compares with, with ``--json`` they
+are printed as JSON.
 
 Counted are the bytecode instructions run outside of the tests' own code, while one of `fixed_work.WORKS` is done. C
 code counts as the one instruction that calls it: this notices work that is done once more than before, which is how hot
@@ -75,7 +76,11 @@ def main(argv: list[str]) -> int:
     """Print the table, and keep it if asked. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.instructions", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"keep the figures in {BASELINE.name}")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args(argv)
+    if options.json:
+        print(json.dumps({work.name: measure(work) for work in WORKS}))
+        return 0
     known = recorded()
     before = known.get(version(), {})
     now = {}
