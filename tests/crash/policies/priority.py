@@ -12,7 +12,7 @@ from typing import Any
 from tests.crash.history import Channel
 from tests.crash.policies.clients import HttpPublisher, V2Consumer
 from tests.crash.policies.row import Row
-from tests.process import wait_until
+from tests.crash.promises import await_promised
 
 _CLASSES = ("high", "normal", "low")
 _PRIORITY = "priority"
@@ -71,7 +71,7 @@ class DroppingByPriority(Priority):
     def started(self) -> Iterator[str]:
         channel = self.channels[0]
         # What was in flight waits again. It is dropped when its rows are saved.
-        wait_until(lambda: self.stats(channel)["depth"] <= _MAX_DEPTH, "a channel is within its bound")
+        await_promised(lambda: self.stats(channel)["depth"] <= _MAX_DEPTH, "dropping down to the bound")
         stats = self.stats(channel)
         if sum(_depths(stats)) > stats["depth"]:
             yield f"priority: {_depths(stats)} messages of the classes wait, and {stats['depth']} in all"

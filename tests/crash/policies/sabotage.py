@@ -243,10 +243,14 @@ def drop_in_order() -> None:
 
 
 def _drop_next(cursor: Cursor, count: int, now: float) -> bool:
-    found = cursor.priorities
-    assert found is not None
+    found, depths = cursor.priorities, cursor.class_depths
+    if cursor.drop_requeued(count):
+        return True
+    if found is None or depths is None or not any(depths):
+        return bool(cursor.drop_deferred(count))
     found.next_span(now)
-    cursor.drop_of_class(min(range(3), key=found.at.__getitem__), min(1, count), now)
+    waiting = [number for number, depth in enumerate(depths) if depth]
+    cursor.drop_of_class(min(waiting, key=found.at.__getitem__), min(1, count), now)
     return True
 
 
