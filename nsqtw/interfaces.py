@@ -328,6 +328,12 @@ class IConsumer(Interface):
         those for which it failed, after one log line. Version 2, as the next two.
         """
 
+    def next_ranges(limit: int) -> Sequence[Range]:
+        """
+        The messages in flight that were delivered first, at most `limit`, in the order of delivery, as far as they are
+        known as ranges: a client that finishes in that order finishes these next. Version 2.
+        """
+
     def requeue_ranges(ranges: Sequence[Range], delay: float, now: float, reason: str = "") -> Failed | None:
         """`requeue` for many messages."""
 

@@ -195,6 +195,17 @@ class InFlight:
                 break
         return separator.join(parts)
 
+    def next_ranges(self, limit: int) -> list[Range]:
+        """Return the same messages as `next_ids` as ranges; without an order of the channel, as it delivers others."""
+        ranges: list[Range] = []
+        for run in self._runs:
+            if not limit or run.ids is not None:
+                break
+            count = min(run.count, limit)
+            ranges.append((run.number, count))
+            limit -= count
+        return ranges
+
     def split_in_order(self, ranges: Sequence[Range]) -> tuple[int, Sequence[Range]]:
         """
         Return how many messages the first of these ranges have that are what `finish_next` would finish, and the other

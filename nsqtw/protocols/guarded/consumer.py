@@ -170,6 +170,10 @@ class ClientConsumer:
         self._answered(ids)
         return self._failed("FIN", failed) if failed else None
 
+    def next_ranges(self, limit: int) -> Sequence[Range]:
+        """IConsumer API."""
+        return self.inner.in_flight.next_ranges(limit)
+
     def requeue_ranges(self, ranges: Sequence[Range], delay: float, now: float, reason: str = "") -> Failed | None:
         """IConsumer API."""
         messages = self._subscribed()

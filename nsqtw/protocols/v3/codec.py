@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from nsqtw.errors import ClientError
+from nsqtw.interfaces import Range
 from nsqtw.protocols.mpub import equal_messages_in, messages_in
 
 HELLO: Final = 1
@@ -147,6 +148,7 @@ class FrameReader:
         self.fin_number = 0
         """The subscription of the FINs of `next_fins`, whose header is `fin_head`; without one it looks for none."""
         self.fin_head = b""
+        self._next_ranges: Callable[[int], Sequence[Range]] = _none_expected
         self._fin_window = _MAX_FINS
         """FINs that are compared at once: after a jump, twice as many as came since the one before."""
 
@@ -240,23 +242,34 @@ class FrameReader:
         self.has_more = self._offset < len(buffer)
         return fields[0::2], fields[1::2]
 
-    def expect_fins(self, number: int) -> None:
-        """Have `next_fins` look for FINs of one message for the subscription `number`."""
+    def expect_fins(self, number: int, next_ranges: Callable[[int], Sequence[Range]]) -> None:
+        """
+        Have `next_fins` look for FINs of one message for the subscription `number`. `next_ranges` is that of its
+        consumer.
+        """
         self.fin_number = number
+        self._next_ranges = next_ranges
         self.fin_head = pack_head(FIN_BYTES - _SIZE_BYTES, FIN, 0, 0, number)
 
-    def next_fins(self) -> list[tuple[int, int]]:
+    def next_fins(self) -> Sequence[Range]:
         """
         Return the ranges of the expected FINs from here on, and take them out; empty if the next frame is none of them.
         Most clients that answer each message by itself do so in the order of delivery: what they send is known then,
-        and compared as it is. The numbers of a consumer among others jump now and then.
+        and compared as it is. Of others each range of consecutive numbers is looked for.
         """
         buffer, offset = self.buffer, self._offset
         if buffer[offset : offset + HEAD_BYTES] != self.fin_head:
             return []
-        ranges: list[tuple[int, int]] = []
         end = len(buffer)
         left = count = min((end - offset) // FIN_BYTES, _MAX_FINS)
+        if count > 1:
+            expected = self._next_ranges(count)
+            wanted = _single_fins(buffer, offset, expected)
+            if wanted and buffer.startswith(wanted, offset):
+                self._offset = offset + len(wanted)
+                self.has_more = self._offset < end
+                return expected
+        ranges: list[Range] = []
         while left:
             number, one = unpack_range(buffer, offset + HEAD_BYTES)
             if one != 1 or number >= _MAX_ID:
@@ -293,6 +306,7 @@ class FrameReader:
     def forget(self) -> None:
         """Nothing more is read."""
         self.buffer, self._offset, self._missing, self.has_more = b"", 0, 0, False
+        self._next_ranges = _none_expected
         self._pieces.clear()
         self._piece_bytes = 0
 
@@ -306,6 +320,34 @@ def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> 
         if buffer[index:end:stride] != buffer[index : index + 1] * (count + 1):
             return False
     return True
+
+
+def _single_fins(buffer: bytes, offset: int, ranges: Sequence[Range]) -> bytearray:
+    """
+    Return FINs like the one at `offset`, one for each message of these ranges, whose first one it is for; nothing if it
+    is for another one, or if the numbers differ in more than the lowest two bytes.
+    """
+    if not ranges or unpack_range(buffer, offset + HEAD_BYTES) != (ranges[0][0], 1):
+        return bytearray()
+    base = ranges[0][0] & ~0xFFFF
+    lows: list[bytes] = []
+    highs: list[bytes] = []
+    total = 0
+    for number, count in ranges:
+        low = number - base
+        if not 0 <= low <= 0x10000 - count:
+            return bytearray()
+        lows.append(_LOWS[low : low + count])
+        highs.append(_HIGHS[low : low + count])
+        total += count
+    wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * total
+    wanted[_LOW_AT - 1 :: FIN_BYTES] = b"".join(highs)
+    wanted[_LOW_AT::FIN_BYTES] = b"".join(lows)
+    return wanted
+
+
+def _none_expected(limit: int) -> Sequence[Range]:
+    return ()
 
 
 def _equal_fins(buffer: bytes, offset: int, wanted: bytearray) -> int:
