@@ -75,10 +75,8 @@ _ONE: Final = b"\0\0\0\1"
 """The count of a CONFIRM of one PUBLISH."""
 _SHORT_RUN: Final = 8
 """FINs in order that are not worth a look for more."""
-_LOWS: Final = bytes(range(0x100)) * 0x100
-"""The lowest byte of all numbers of two bytes, in order,"""
-_HIGHS: Final = b"".join([_LOWS[high : high + 1] * 0x100 for high in range(0x100)])
-"""and their highest one."""
+_U16S: Final = struct.pack(">65536H", *range(0x10000))
+"""All numbers of two bytes, in order."""
 _LOW_AT: Final = HEAD_BYTES + 7
 """The place of the lowest byte of the id in a FIN of one message."""
 _STEPS: Final = (256, 64, 16, 4, 1)
@@ -95,6 +93,7 @@ _U16: Final = struct.Struct(">H")
 unpack_head: Final[Callable[[bytes, int], tuple[int, int, int, int, int]]] = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
 unpack_range: Final = _RANGE.unpack_from
+_pack_range: Final = _RANGE.pack
 unpack_u32: Final = _U32.unpack_from
 unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
@@ -264,10 +263,10 @@ class FrameReader:
         left = count = min((end - offset) // FIN_BYTES, _MAX_FINS)
         if count > 1:
             expected = self._next_ranges(count)
-            wanted = _single_fins(buffer, offset, expected)
+            wanted = _single_fins(self.fin_head, expected, count) if expected else b""
             if wanted and buffer.startswith(wanted, offset):
-                self._offset = offset + len(wanted)
-                self.has_more = self._offset < end
+                self._offset = offset = offset + count * FIN_BYTES
+                self.has_more = offset < end
                 return expected
         ranges: list[Range] = []
         while left:
@@ -278,9 +277,7 @@ class FrameReader:
             if left > 1:
                 low = number & 0xFFFF
                 run = min(left, 0x10000 - low, self._fin_window)
-                wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * run
-                wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + run]
-                wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + run]
+                wanted = _single_fins(self.fin_head, ((number, run),), run)
                 if not buffer.startswith(wanted, offset):
                     run = _equal_fins(buffer, offset, wanted)
                     self._fin_window = max(2 * run, _MIN_WINDOW)
@@ -322,28 +319,19 @@ def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> 
     return True
 
 
-def _single_fins(buffer: bytes, offset: int, ranges: Sequence[Range]) -> bytearray:
+def _single_fins(head: bytes, ranges: Sequence[Range], count: int) -> bytearray:
     """
-    Return FINs like the one at `offset`, one for each message of these ranges, whose first one it is for; nothing if it
-    is for another one, or if the numbers differ in more than the lowest two bytes.
+    Return the FINs with this header for each of the `count` messages of these ranges; nothing if they are not so many,
+    or if their numbers differ in more than the lowest two bytes.
     """
-    if not ranges or unpack_range(buffer, offset + HEAD_BYTES) != (ranges[0][0], 1):
-        return bytearray()
     base = ranges[0][0] & ~0xFFFF
-    lows: list[bytes] = []
-    highs: list[bytes] = []
-    total = 0
-    for number, count in ranges:
-        low = number - base
-        if not 0 <= low <= 0x10000 - count:
-            return bytearray()
-        lows.append(_LOWS[low : low + count])
-        highs.append(_HIGHS[low : low + count])
-        total += count
-    wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * total
-    wanted[_LOW_AT - 1 :: FIN_BYTES] = b"".join(highs)
-    wanted[_LOW_AT::FIN_BYTES] = b"".join(lows)
-    return wanted
+    lowest = b"".join([_U16S[(first ^ base) * 2 : ((first ^ base) + size) * 2] for first, size in ranges])
+    if len(lowest) != 2 * count:
+        return bytearray()
+    fins = bytearray(head + _pack_range(base, 1)) * count
+    fins[_LOW_AT - 1 :: FIN_BYTES] = lowest[::2]
+    fins[_LOW_AT::FIN_BYTES] = lowest[1::2]
+    return fins
 
 
 def _none_expected(limit: int) -> Sequence[Range]:

@@ -438,9 +438,10 @@ class V3Session(Session):
         else:
             first, count = codec.unpack_range(frame.buffer, frame.start)
             ranges = [(first, count)]
-            subscription = self._subscriptions.get(frame.id)
-            if count == 1 and subscription is not None and subscription.consumer is not None:
-                self._reader.expect_fins(frame.id, subscription.consumer.next_ranges)
+            if count == 1:
+                subscription = self._subscriptions.get(frame.id)
+                if subscription is not None and subscription.consumer is not None:
+                    self._reader.expect_fins(frame.id, subscription.consumer.next_ranges)
         self._answer(codec.FIN, frame.id, ranges, 0.0, "", now)
 
     def _answer(
