@@ -330,8 +330,8 @@ class IConsumer(Interface):
 
     def next_ranges(limit: int) -> Sequence[Range]:
         """
-        The messages in flight that were delivered first, at most `limit`, in the order of delivery, as far as they are
-        known as ranges: a client that finishes in that order finishes these next. Version 2.
+        Return the ranges of the messages that a client finishes next if it does so in the order of delivery: `limit`
+        of them (at least 1), or fewer if no more are known as ranges. Version 2.
         """
 
     def requeue_ranges(ranges: Sequence[Range], delay: float, now: float, reason: str = "") -> Failed | None:

@@ -196,7 +196,7 @@ class InFlight:
         return separator.join(parts)
 
     def next_ranges(self, limit: int) -> list[Range]:
-        """Return the same messages as `next_ids` as ranges; without an order of the channel, as it delivers others."""
+        """Return the messages of `next_ids` as ranges, up to the first run that has its ids in a list."""
         ranges: list[Range] = []
         for run in self._runs:
             if run.ids is not None:

@@ -444,9 +444,7 @@ class V3Session(Session):
                     self._reader.expect_fins(frame.id, subscription.consumer.next_ranges)
         self._answer(codec.FIN, frame.id, ranges, 0.0, "", now)
 
-    def _answer(
-        self, kind: int, number: int, ranges: Sequence[Range], delay: float, reason: str, now: float
-    ) -> None:
+    def _answer(self, kind: int, number: int, ranges: Sequence[Range], delay: float, reason: str, now: float) -> None:
         """Execute a FIN, REQ, NACK or TOUCH of the subscription `number`. ClientError."""
         subscription = self._subscriptions.get(number)
         failed: Failed | None
