@@ -243,7 +243,7 @@ class FrameReader:
 
     def expect_fins(self, number: int, next_ranges: Callable[[int], Sequence[Range]]) -> None:
         """
-        Have `next_fins` look for FINs of one message for the subscription `number`. `next_ranges` is that of its
+        Have `next_fins` look for FINs of one range for the subscription `number`. `next_ranges` is that of its
         consumer.
         """
         self.fin_number = number
@@ -254,20 +254,28 @@ class FrameReader:
         """
         Return the ranges of the expected FINs from here on, and take them out; empty if the next frame is none of them.
         Most clients that answer each message by itself do so in the order of delivery: what they send is known then,
-        and compared as it is. Of others each range of consecutive numbers is looked for.
+        and compared as it is. Of others each range of consecutive numbers is looked for. FINs of longer ranges are
+        taken one by one, those of _MAX_FINS messages together.
         """
         buffer, offset = self.buffer, self._offset
         if buffer[offset : offset + HEAD_BYTES] != self.fin_head:
             return []
         end = len(buffer)
         left = count = min((end - offset) // FIN_BYTES, _MAX_FINS)
-        if count > 1:
-            expected = self._next_ranges(count)
-            wanted = _single_fins(self.fin_head, expected, count) if expected else b""
-            if wanted and buffer.startswith(wanted, offset):
-                self._offset = offset = offset + count * FIN_BYTES
-                self.has_more = offset < end
-                return expected
+        if not count:
+            return []
+        first = unpack_range(buffer, offset + HEAD_BYTES)
+        if count == 1:
+            self._offset = offset = offset + FIN_BYTES
+            self.has_more = offset < end
+            return [first]
+        if first[1] != 1:
+            return self._next_fin_ranges(count)
+        expected = self._next_ranges(count)
+        if expected and buffer.startswith(wanted := _single_fins(self.fin_head, expected, count), offset) and wanted:
+            self._offset = offset = offset + count * FIN_BYTES
+            self.has_more = offset < end
+            return expected
         ranges: list[Range] = []
         while left:
             number, one = unpack_range(buffer, offset + HEAD_BYTES)
@@ -298,6 +306,22 @@ class FrameReader:
                 offset = self._offset + count * FIN_BYTES
         self._offset = offset
         self.has_more = offset < end
+        return ranges
+
+    def _next_fin_ranges(self, count: int) -> list[Range]:
+        """Return the ranges of at most `count` FINs."""
+        buffer, offset, total = self.buffer, self._offset, 0
+        ranges: list[Range] = []
+        while count and buffer[offset : offset + HEAD_BYTES] == self.fin_head:
+            first, size = unpack_range(buffer, offset + HEAD_BYTES)
+            total += size
+            if ranges and (total > _MAX_FINS or first >= _MAX_ID):
+                break
+            ranges.append((first, size))
+            offset += FIN_BYTES
+            count -= 1
+        self._offset = offset
+        self.has_more = offset < len(buffer)
         return ranges
 
     def forget(self) -> None:

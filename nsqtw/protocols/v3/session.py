@@ -436,12 +436,10 @@ class V3Session(Session):
         if frame.stop - frame.start != codec.RANGE_BYTES:
             ranges, _, _ = codec.read_ranges(frame, self._broker.max_range)
         else:
-            first, count = codec.unpack_range(frame.buffer, frame.start)
-            ranges = [(first, count)]
-            if count == 1:
-                subscription = self._subscriptions.get(frame.id)
-                if subscription is not None and subscription.consumer is not None:
-                    self._reader.expect_fins(frame.id, subscription.consumer.next_ranges)
+            ranges = [codec.unpack_range(frame.buffer, frame.start)]
+            subscription = self._subscriptions.get(frame.id)
+            if subscription is not None and subscription.consumer is not None:
+                self._reader.expect_fins(frame.id, subscription.consumer.next_ranges)
         self._answer(codec.FIN, frame.id, ranges, 0.0, "", now)
 
     def _answer(self, kind: int, number: int, ranges: Sequence[Range], delay: float, reason: str, now: float) -> None:
