@@ -202,8 +202,7 @@ class InFlight:
             if run.ids is not None:
                 break
             if limit <= run.count:
-                ranges.append((run.number, limit))
-                break
+                return [*ranges, (run.number, limit)]
             ranges.append((run.number, run.count))
             limit -= run.count
         return ranges

@@ -77,8 +77,11 @@ _SHORT_RUN: Final = 8
 """FINs in order that are not worth a look for more."""
 _U16S: Final = struct.pack(">65536H", *range(0x10000))
 """All numbers of two bytes, in order."""
+_HIGH_AT: Final = HEAD_BYTES + 6
 _LOW_AT: Final = HEAD_BYTES + 7
-"""The place of the lowest byte of the id in a FIN of one message."""
+"""The places of the lowest two bytes of the id in a FIN of one message."""
+_COUNT_AT: Final = FIN_BYTES - 1
+"""The place of the lowest byte of the count."""
 _STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
@@ -262,14 +265,13 @@ class FrameReader:
             return []
         end = len(buffer)
         left = count = min((end - offset) // FIN_BYTES, _MAX_FINS)
-        if not count:
-            return []
-        first = unpack_range(buffer, offset + HEAD_BYTES)
-        if count == 1:
-            self._offset = offset = offset + FIN_BYTES
-            self.has_more = offset < end
-            return [first]
-        if first[1] != 1:
+        if count < 2:
+            if not count:
+                return []
+            self._offset = stop = offset + FIN_BYTES
+            self.has_more = stop < end
+            return [unpack_range(buffer, offset + HEAD_BYTES)]
+        if buffer[offset + _COUNT_AT] != 1:
             return self._next_fin_ranges(count)
         expected = self._next_ranges(count)
         if expected and buffer.startswith(wanted := _single_fins(self.fin_head, expected, count), offset) and wanted:
@@ -348,12 +350,16 @@ def _single_fins(head: bytes, ranges: Sequence[Range], count: int) -> bytearray:
     Return the FINs with this header for each of the `count` messages of these ranges; nothing if they are not so many,
     or if their numbers differ in more than the lowest two bytes.
     """
-    base = ranges[0][0] & ~0xFFFF
-    lowest = b"".join([_U16S[(first ^ base) * 2 : ((first ^ base) + size) * 2] for first, size in ranges])
+    first, size = ranges[0]
+    low = first & 0xFFFF
+    base = first - low
+    lowest = _U16S[low * 2 : (low + size) * 2]
+    if len(ranges) > 1:
+        lowest = b"".join([_U16S[(first ^ base) * 2 : ((first ^ base) + size) * 2] for first, size in ranges])
     if len(lowest) != 2 * count:
         return bytearray()
     fins = bytearray(head + _pack_range(base, 1)) * count
-    fins[_LOW_AT - 1 :: FIN_BYTES] = lowest[::2]
+    fins[_HIGH_AT::FIN_BYTES] = lowest[::2]
     fins[_LOW_AT::FIN_BYTES] = lowest[1::2]
     return fins
 
