@@ -261,10 +261,10 @@ class FrameReader:
         taken one by one, those of _MAX_FINS messages together.
         """
         buffer, offset = self.buffer, self._offset
-        if buffer[offset : offset + HEAD_BYTES] != self.fin_head:
+        if not buffer.startswith(self.fin_head, offset):
             return []
         end = len(buffer)
-        left = count = min((end - offset) // FIN_BYTES, _MAX_FINS)
+        count = min((end - offset) // FIN_BYTES, _MAX_FINS)
         if count < 2:
             if not count:
                 return []
@@ -279,6 +279,7 @@ class FrameReader:
             self.has_more = offset < end
             return expected
         ranges: list[Range] = []
+        left = count
         while left:
             number, one = unpack_range(buffer, offset + HEAD_BYTES)
             if one != 1 or number >= _MAX_ID:
@@ -352,13 +353,13 @@ def _single_fins(head: bytes, ranges: Sequence[Range], count: int) -> bytearray:
     """
     first, size = ranges[0]
     low = first & 0xFFFF
-    base = first - low
     lowest = _U16S[low * 2 : (low + size) * 2]
     if len(ranges) > 1:
+        base = first - low
         lowest = b"".join([_U16S[(first ^ base) * 2 : ((first ^ base) + size) * 2] for first, size in ranges])
     if len(lowest) != 2 * count:
         return bytearray()
-    fins = bytearray(head + _pack_range(base, 1)) * count
+    fins = bytearray(head + _pack_range(first, 1)) * count
     fins[_HIGH_AT::FIN_BYTES] = lowest[::2]
     fins[_LOW_AT::FIN_BYTES] = lowest[1::2]
     return fins
