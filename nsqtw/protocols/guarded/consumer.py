@@ -63,6 +63,8 @@ class ClientConsumer:
         self._client = client
         self._receiver: IReceiver | None = receiver
         self.inner = Consumer(client, broker.timers, self._deliver, self._end, msg_timeout)
+        self.next_ranges: Callable[[int], Sequence[Range]] = self.inner.in_flight.next_ranges
+        """IConsumer API. Without a method of this class between, which would be called once per run of FINs."""
         self.inner.deliver_with_headers = self._deliver_with_headers
         self.inner.on_pause = self._on_pause
         self.inner.on_removed = self._on_removed
@@ -169,10 +171,6 @@ class ClientConsumer:
         failed = messages.channel.finish(inner, ids, now)
         self._answered(ids)
         return self._failed("FIN", failed) if failed else None
-
-    def next_ranges(self, limit: int) -> Sequence[Range]:
-        """IConsumer API."""
-        return self.inner.in_flight.next_ranges(limit)
 
     def requeue_ranges(self, ranges: Sequence[Range], delay: float, now: float, reason: str = "") -> Failed | None:
         """IConsumer API."""
