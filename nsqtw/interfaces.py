@@ -328,6 +328,12 @@ class IConsumer(Interface):
         those for which it failed, after one log line. Version 2, as the next two.
         """
 
+    def next_ranges(limit: int) -> Sequence[Range]:
+        """
+        Return the ranges of the messages that a client finishes next if it does so in the order of delivery: `limit`
+        of them (at least 1), or fewer if no more are known as ranges. Version 2.
+        """
+
     def requeue_ranges(ranges: Sequence[Range], delay: float, now: float, reason: str = "") -> Failed | None:
         """`requeue` for many messages."""
 

@@ -195,6 +195,18 @@ class InFlight:
                 break
         return separator.join(parts)
 
+    def next_ranges(self, limit: int) -> list[Range]:
+        """Return the messages of `next_ids` as ranges, up to the first run that has its ids in a list."""
+        ranges: list[Range] = []
+        for run in self._runs:
+            if run.ids is not None:
+                break
+            if limit <= run.count:
+                return [*ranges, (run.number, limit)]
+            ranges.append((run.number, run.count))
+            limit -= run.count
+        return ranges
+
     def split_in_order(self, ranges: Sequence[Range]) -> tuple[int, Sequence[Range]]:
         """
         Return how many messages the first of these ranges have that are what `finish_next` would finish, and the other
@@ -204,21 +216,30 @@ class InFlight:
             first, (number, count) = self._runs[0], ranges[0]
             if first.number == number and first.ids is None and 0 < count <= first.count:
                 return count, ()
+        total = left = 0
+        for run, (number, count) in zip(self._runs, ranges, strict=False):  # most often, too: runs, and a part of one
+            if left or run.number != number or run.ids is not None or not 0 < count <= run.count:
+                break
+            left = run.count - count
+            total += count
+        else:
+            if len(ranges) <= len(self._runs):
+                return total, ()
         total = at = 0
         runs = iter(self._runs)
-        run = next(runs, None)
+        next_run = next(runs, None)
         for index, (number, count) in enumerate(ranges):
             left = max(count, 1)
             while left:
-                if run is None or count <= 0:
+                if next_run is None or count <= 0:
                     return total, ranges[index:]
-                part = min(run.count - at, left)
-                if not run.has(number + count - left, at, part):
+                part = min(next_run.count - at, left)
+                if not next_run.has(number + count - left, at, part):
                     return total, ranges[index:]
                 left -= part
                 at += part
-                if at == run.count:
-                    run, at = next(runs, None), 0
+                if at == next_run.count:
+                    next_run, at = next(runs, None), 0
             total += count
         return total, ()
 

@@ -67,6 +67,7 @@ class Table(RuleBasedStateMachine):
         super().__init__()
         self.flight = InFlight()
         self.known: dict[bytes, Delivery] = {}
+        self.gathered: set[bytes] = set()
         self.end = FAR
         self.last = delivery()
 
@@ -86,6 +87,7 @@ class Table(RuleBasedStateMachine):
         gathered, self.last = [ids(sequence - NODE, 1)[0] for sequence in sequences], delivery(deadline)
         self.flight.add_gathered(gathered, [sequence - NODE for sequence in sequences], self.last)
         self.known.update(dict.fromkeys(gathered, self.last))
+        self.gathered.update(gathered)
 
     @rule(back=st.integers(1, 30), deadline=st.integers(0, 3))
     def hand_out_again(self, back: int, deadline: int) -> None:
@@ -102,6 +104,11 @@ class Table(RuleBasedStateMachine):
         runs = [[*run] for run in self.flight.next_runs(len(told))] if told else []
         assert [sequence for run in runs for sequence in run] == [sequence_of(one) for one in told]
         assert self.flight.split_in_order([(int(one, 16), 1) for one in told]) == (len(told), ())
+        ranges = self.flight.next_ranges(most) if most else []
+        in_ranges = [one for number, count in ranges for one in consecutive_ids(number, count)]
+        assert in_ranges == told[: len(in_ranges)]
+        assert in_ranges == told or told[len(in_ranges)] in self.gathered
+        assert self.flight.split_in_order(ranges) == (len(in_ranges), ())
         taken = [self.known.pop(message_id) for message_id in told]
         finished = self.flight.finish_next(len(told))
         assert [one for one, count in finished for _ in range(count)] == taken

@@ -272,7 +272,7 @@ def test_single_fins_of_two_subscriptions_alternate(client: Client, cut: int) ->
 @pytest.mark.parametrize("first", [0xFE, 0xFFFE, 0xFFFFFE, 2**40 - 2])
 def test_single_fins_are_one_run_whatever_their_numbers(first: int) -> None:
     reader = codec.FrameReader()
-    reader.expect_fins(9)
+    reader.expect_fins(9, lambda limit: [])
     reader.feed(b"".join([v3.fin(9, (first + number, 1)) for number in range(5)]))
     ranges = reader.next_fins()
     assert ranges[0][0] == first and sum(count for _, count in ranges) == 5
@@ -280,20 +280,54 @@ def test_single_fins_are_one_run_whatever_their_numbers(first: int) -> None:
     assert not reader.has_more and reader.unfinished_bytes == 0
 
 
+def next_of(ranges: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+    """The first of so many messages."""
+    told: list[tuple[int, int]] = []
+    for first, count in ranges:
+        if limit:
+            told.append((first, min(count, limit)))
+            limit -= told[-1][1]
+    return told
+
+
+def test_the_next_messages_in_flight_are_one_look_whatever_the_order() -> None:
+    runs = [(40, 3), (20, 1), (0xFFF0, 16)]
+    reader = codec.FrameReader()
+    reader.expect_fins(9, lambda limit: next_of(runs, limit))
+    fins = [v3.fin(9, (first + number, 1)) for first, count in runs for number in range(count)]
+    reader.feed(b"".join(fins[:-1]))
+    assert reader.next_fins() == [(40, 3), (20, 1), (0xFFF0, 15)]
+    assert not reader.has_more and reader.unfinished_bytes == 0
+
+
+def test_fins_of_ranges_are_taken_together_up_to_a_limit() -> None:
+    reader = codec.FrameReader()
+    reader.expect_fins(9, lambda limit: [])
+    sent = [(7, 2000), (5000, 1), (9000, 47), (1, 2), (2**63, 2), (3, 9000)]
+    reader.feed(b"".join([v3.fin(9, one) for one in sent]) + v3.fin(8, (1, 2)))
+    assert reader.next_fins() == sent[:3]
+    assert reader.next_fins() == sent[3:4]
+    assert reader.next_fins() == sent[4:5]
+    assert reader.next_fins() == sent[5:]
+    assert reader.next_fins() == [] and reader.unfinished_bytes == len(v3.fin(8, (1, 2)))
+
+
 @given(st.data())
 def test_ranges_of_single_fins_are_what_was_sent(data: st.DataObject) -> None:
     runs = data.draw(st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(1, 300)), min_size=1, max_size=6))
     sent = [first + number for first, count in runs for number in range(count)]
     other = data.draw(st.sampled_from([b"", v3.ping(1), v3.fin(8, (5, 1)), v3.fin(9, (5, 2)), v3.fin(9, (2**63, 1))]))
+    known = data.draw(st.sampled_from([runs, runs[1:], [(first ^ 1 << 16, count) for first, count in runs]]))
     reader = codec.FrameReader()
-    reader.expect_fins(9)
+    reader.expect_fins(9, lambda limit: next_of(known, limit))
     reader.feed(b"".join([v3.fin(9, (one, 1)) for one in sent]) + other)
     found: list[int] = []
     while ranges := reader.next_fins():
         found += [first + number for first, count in ranges for number in range(count)]
-    if found[len(sent) :]:  # of a number that is none of an id, which the broker refuses
-        assert (found.pop(), other) == (2**63, v3.fin(9, (2**63, 1)))
+    if found[len(sent) :]:  # which is no FIN of one message, or one for a number that the broker refuses
+        assert v3.fin(9, (found[len(sent)], len(found) - len(sent))) == other
         other = b""
+        del found[len(sent) :]
     assert found == sent and reader.unfinished_bytes == len(other)
     assert reader.has_more == (other != b"")
 

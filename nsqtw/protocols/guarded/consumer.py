@@ -63,6 +63,8 @@ class ClientConsumer:
         self._client = client
         self._receiver: IReceiver | None = receiver
         self.inner = Consumer(client, broker.timers, self._deliver, self._end, msg_timeout)
+        self.next_ranges: Callable[[int], Sequence[Range]] = self.inner.in_flight.next_ranges
+        """IConsumer API. Without a method of this class between, which would be called once per run of FINs."""
         self.inner.deliver_with_headers = self._deliver_with_headers
         self.inner.on_pause = self._on_pause
         self.inner.on_removed = self._on_removed

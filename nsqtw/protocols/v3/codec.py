@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from nsqtw.errors import ClientError
+from nsqtw.interfaces import Range
 from nsqtw.protocols.mpub import equal_messages_in, messages_in
 
 HELLO: Final = 1
@@ -74,12 +75,13 @@ _ONE: Final = b"\0\0\0\1"
 """The count of a CONFIRM of one PUBLISH."""
 _SHORT_RUN: Final = 8
 """FINs in order that are not worth a look for more."""
-_LOWS: Final = bytes(range(0x100)) * 0x100
-"""The lowest byte of all numbers of two bytes, in order,"""
-_HIGHS: Final = b"".join([_LOWS[high : high + 1] * 0x100 for high in range(0x100)])
-"""and their highest one."""
+_U16S: Final = struct.pack(">65536H", *range(0x10000))
+"""All numbers of two bytes, in order."""
+_HIGH_AT: Final = HEAD_BYTES + 6
 _LOW_AT: Final = HEAD_BYTES + 7
-"""The place of the lowest byte of the id in a FIN of one message."""
+"""The places of the lowest two bytes of the id in a FIN of one message."""
+_COUNT_AT: Final = FIN_BYTES - 1
+"""The place of the lowest byte of the count."""
 _STEPS: Final = (256, 64, 16, 4, 1)
 """The numbers of structures that formats are made for."""
 _HEAD: Final = struct.Struct(">IBBHI")
@@ -94,6 +96,7 @@ _U16: Final = struct.Struct(">H")
 unpack_head: Final[Callable[[bytes, int], tuple[int, int, int, int, int]]] = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
 unpack_range: Final = _RANGE.unpack_from
+_pack_range: Final = _RANGE.pack
 unpack_u32: Final = _U32.unpack_from
 unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
@@ -147,6 +150,7 @@ class FrameReader:
         self.fin_number = 0
         """The subscription of the FINs of `next_fins`, whose header is `fin_head`; without one it looks for none."""
         self.fin_head = b""
+        self._next_ranges: Callable[[int], Sequence[Range]] = _none_expected
         self._fin_window = _MAX_FINS
         """FINs that are compared at once: after a jump, twice as many as came since the one before."""
 
@@ -240,23 +244,42 @@ class FrameReader:
         self.has_more = self._offset < len(buffer)
         return fields[0::2], fields[1::2]
 
-    def expect_fins(self, number: int) -> None:
-        """Have `next_fins` look for FINs of one message for the subscription `number`."""
+    def expect_fins(self, number: int, next_ranges: Callable[[int], Sequence[Range]]) -> None:
+        """
+        Have `next_fins` look for FINs of one range for the subscription `number`. `next_ranges` is that of its
+        consumer.
+        """
         self.fin_number = number
+        self._next_ranges = next_ranges
         self.fin_head = pack_head(FIN_BYTES - _SIZE_BYTES, FIN, 0, 0, number)
 
-    def next_fins(self) -> list[tuple[int, int]]:
+    def next_fins(self) -> Sequence[Range]:
         """
         Return the ranges of the expected FINs from here on, and take them out; empty if the next frame is none of them.
         Most clients that answer each message by itself do so in the order of delivery: what they send is known then,
-        and compared as it is. The numbers of a consumer among others jump now and then.
+        and compared as it is. Of others each range of consecutive numbers is looked for. FINs of longer ranges are
+        taken one by one, those of _MAX_FINS messages together.
         """
         buffer, offset = self.buffer, self._offset
-        if buffer[offset : offset + HEAD_BYTES] != self.fin_head:
+        if not buffer.startswith(self.fin_head, offset):
             return []
-        ranges: list[tuple[int, int]] = []
         end = len(buffer)
-        left = count = min((end - offset) // FIN_BYTES, _MAX_FINS)
+        count = min((end - offset) // FIN_BYTES, _MAX_FINS)
+        if count < 2:
+            if not count:
+                return []
+            self._offset = stop = offset + FIN_BYTES
+            self.has_more = stop < end
+            return [unpack_range(buffer, offset + HEAD_BYTES)]
+        if buffer[offset + _COUNT_AT] != 1:
+            return self._next_fin_ranges(count)
+        expected = self._next_ranges(count)
+        if expected and buffer.startswith(wanted := _single_fins(self.fin_head, expected, count), offset) and wanted:
+            self._offset = offset = offset + count * FIN_BYTES
+            self.has_more = offset < end
+            return expected
+        ranges: list[Range] = []
+        left = count
         while left:
             number, one = unpack_range(buffer, offset + HEAD_BYTES)
             if one != 1 or number >= _MAX_ID:
@@ -265,9 +288,7 @@ class FrameReader:
             if left > 1:
                 low = number & 0xFFFF
                 run = min(left, 0x10000 - low, self._fin_window)
-                wanted = bytearray(buffer[offset : offset + FIN_BYTES]) * run
-                wanted[_LOW_AT - 1 :: FIN_BYTES] = _HIGHS[low : low + run]
-                wanted[_LOW_AT::FIN_BYTES] = _LOWS[low : low + run]
+                wanted = _single_fins(self.fin_head, ((number, run),), run)
                 if not buffer.startswith(wanted, offset):
                     run = _equal_fins(buffer, offset, wanted)
                     self._fin_window = max(2 * run, _MIN_WINDOW)
@@ -290,9 +311,26 @@ class FrameReader:
         self.has_more = offset < end
         return ranges
 
+    def _next_fin_ranges(self, count: int) -> list[Range]:
+        """Return the ranges of at most `count` FINs."""
+        buffer, offset, total = self.buffer, self._offset, 0
+        ranges: list[Range] = []
+        while count and buffer[offset : offset + HEAD_BYTES] == self.fin_head:
+            first, size = unpack_range(buffer, offset + HEAD_BYTES)
+            total += size
+            if ranges and (total > _MAX_FINS or first >= _MAX_ID):
+                break
+            ranges.append((first, size))
+            offset += FIN_BYTES
+            count -= 1
+        self._offset = offset
+        self.has_more = offset < len(buffer)
+        return ranges
+
     def forget(self) -> None:
         """Nothing more is read."""
         self.buffer, self._offset, self._missing, self.has_more = b"", 0, 0, False
+        self._next_ranges = _none_expected
         self._pieces.clear()
         self._piece_bytes = 0
 
@@ -306,6 +344,29 @@ def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> 
         if buffer[index:end:stride] != buffer[index : index + 1] * (count + 1):
             return False
     return True
+
+
+def _single_fins(head: bytes, ranges: Sequence[Range], count: int) -> bytearray:
+    """
+    Return the FINs with this header for each of the `count` messages of these ranges; nothing if they are not so many,
+    or if their numbers differ in more than the lowest two bytes.
+    """
+    first, size = ranges[0]
+    low = first & 0xFFFF
+    lowest = _U16S[low * 2 : (low + size) * 2]
+    if len(ranges) > 1:
+        base = first - low
+        lowest = b"".join([_U16S[(first ^ base) * 2 : ((first ^ base) + size) * 2] for first, size in ranges])
+    if len(lowest) != 2 * count:
+        return bytearray()
+    fins = bytearray(head + _pack_range(first, 1)) * count
+    fins[_HIGH_AT::FIN_BYTES] = lowest[::2]
+    fins[_LOW_AT::FIN_BYTES] = lowest[1::2]
+    return fins
+
+
+def _none_expected(limit: int) -> Sequence[Range]:
+    return ()
 
 
 def _equal_fins(buffer: bytes, offset: int, wanted: bytearray) -> int:

@@ -13,14 +13,14 @@ Performance: called once per frame and turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from zope.interface import classImplements
 
 from nsqtw.errors import ClientError
-from nsqtw.interfaces import Failed, IBroker, ICountedProtocol, ISteppedProtocol
+from nsqtw.interfaces import Failed, IBroker, ICountedProtocol, ISteppedProtocol, Range
 from nsqtw.protocols.fin_coalescing import FinCoalescing
 from nsqtw.protocols.session import Session, session_broker
 from nsqtw.protocols.v3 import codec
@@ -406,6 +406,7 @@ class V3Session(Session):
         self._commands.had_no_effect(now)
         subscription = Subscription(number, messages, size, self._write, self._write_messages, self._over)
         self._subscriptions[number] = subscription
+        self._reader.fin_head = b""  # FINs are expected for the consumer that they are for
         seconds = timeout / 1000 if timeout else None
         consumer = self._broker.consume(_name(topic), _name(channel), subscription, now, seconds)
         if self._is_paused:
@@ -435,15 +436,13 @@ class V3Session(Session):
         if frame.stop - frame.start != codec.RANGE_BYTES:
             ranges, _, _ = codec.read_ranges(frame, self._broker.max_range)
         else:
-            first, count = codec.unpack_range(frame.buffer, frame.start)
-            ranges = [(first, count)]
-            if count == 1:
-                self._reader.expect_fins(frame.id)
+            ranges = [codec.unpack_range(frame.buffer, frame.start)]
+            subscription = self._subscriptions.get(frame.id)
+            if subscription is not None and subscription.consumer is not None:
+                self._reader.expect_fins(frame.id, subscription.consumer.next_ranges)
         self._answer(codec.FIN, frame.id, ranges, 0.0, "", now)
 
-    def _answer(
-        self, kind: int, number: int, ranges: list[tuple[int, int]], delay: float, reason: str, now: float
-    ) -> None:
+    def _answer(self, kind: int, number: int, ranges: Sequence[Range], delay: float, reason: str, now: float) -> None:
         """Execute a FIN, REQ, NACK or TOUCH of the subscription `number`. ClientError."""
         subscription = self._subscriptions.get(number)
         failed: Failed | None
