@@ -141,19 +141,28 @@ def damage_disk(data_path: Path, chance: random.Random) -> frozenset[StoredMessa
 
 
 def damage_sqlite(data_path: Path, chance: random.Random) -> frozenset[StoredMessage]:
-    """Cut off or flip something in the write-ahead log. The messages that SQLite then has not got any more."""
+    """
+    Cut off or flip something in the write-ahead log. The messages that SQLite then has not got any more. Nothing is
+    done if the database had pages from behind that place, and is malformed with older ones: nothing tells then which
+    messages a repair can find.
+    """
     log = data_path / "messages.db-wal"
     if not log.exists() or not log.stat().st_size:
         return frozenset()
     before = _in_database(data_path)
-    content = bytearray(log.read_bytes())
+    whole = log.read_bytes()
+    content = bytearray(whole)
     place = chance.randrange(len(content) // 2, len(content))
     if chance.random() < 0.5:
         os.truncate(log, place)
     else:
         content[place] ^= 1 << chance.randrange(8)
         log.write_bytes(content)
-    return before - _in_database(data_path)
+    try:
+        return before - _in_database(data_path)
+    except sqlite3.DatabaseError:
+        log.write_bytes(whole)
+        return frozenset()
 
 
 @contextmanager

@@ -162,6 +162,7 @@ def test_a_crash_reads_no_more_than_what_was_not_saved(core: BrokerHarness) -> N
     assert by_priority(core).class_depths == [1, LONG, 1]
 
 
+@pytest.mark.plain  # a method of a log is replaced
 def test_a_long_log_is_looked_through_in_steps(core: BrokerHarness) -> None:
     core.channel()
     put_long(core)
@@ -175,6 +176,7 @@ def test_a_long_log_is_looked_through_in_steps(core: BrokerHarness) -> None:
     assert channel.class_depths == [1, LONG - 1, 1]
 
 
+@pytest.mark.plain  # a method of a log is replaced
 def test_what_a_read_finds_to_be_lost_is_counted_anew(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     core.channel()
     put(core, "h")
@@ -198,6 +200,7 @@ def test_what_a_read_finds_to_be_lost_is_counted_anew(core: BrokerHarness, monke
     assert (sum(depths), depths[LOW]) == (channel.depth, 2)
 
 
+@pytest.mark.plain  # a method of a log is replaced
 def test_a_deleted_channel_is_not_counted_on(core: BrokerHarness) -> None:
     core.channel()
     put_long(core)
@@ -223,6 +226,7 @@ def test_more_messages_than_were_counted(core: BrokerHarness) -> None:
     assert channel.class_depths == [0, 1, 0]
 
 
+@pytest.mark.plain  # a method of a log is replaced
 def test_what_cannot_be_read_is_not_known(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     core.channel()
     put_long(core)
