@@ -136,7 +136,7 @@ COMPILED = """
     protocols/guarded/subscribe protocols/idle_commands protocols/mpub protocols/replies protocols/session protocols/v2
     protocols/v2_codec protocols/v2_command protocols/v2_publish protocols/v2_session protocols/v2_subscription
     protocols/v2_timeout protocols/v2_upgrade protocols/v3/codec protocols/v3/publishes protocols/v3/session
-    protocols/v3/subscription runtime/events runtime/flushable runtime/pump
+    protocols/v3/single_fins protocols/v3/subscription runtime/events runtime/flushable runtime/pump
 """.split()
 
 

@@ -9,6 +9,7 @@ core.
     subscription   one subscription
     frame_timeout  the time limit of a frame that has come in part
     codec          frames to fields and back
+    single_fins    FINs of one message each, many at once
 
 Specification: docs/protocol-v3.md.
 """

@@ -18,6 +18,7 @@ from typing import Any, Final
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Range
 from nsqtw.protocols.mpub import equal_messages_in, messages_in
+from nsqtw.protocols.v3.single_fins import FIN_BYTES, equal_fins, single_fins
 
 HELLO: Final = 1
 AUTH: Final = 2
@@ -55,8 +56,6 @@ SET: Final = 1
 
 HEAD_BYTES: Final = 12
 RANGE_BYTES: Final = 12
-FIN_BYTES: Final = 24
-"""A FIN of one message."""
 HELLO_BYTES: Final = 70_000
 """The largest frame before WELCOME."""
 MAX_TEXT: Final = 0xFFFF
@@ -75,11 +74,6 @@ _ONE: Final = b"\0\0\0\1"
 """The count of a CONFIRM of one PUBLISH."""
 _SHORT_RUN: Final = 8
 """FINs in order that are not worth a look for more."""
-_U16S: Final = struct.pack(">65536H", *range(0x10000))
-"""All numbers of two bytes, in order."""
-_HIGH_AT: Final = HEAD_BYTES + 6
-_LOW_AT: Final = HEAD_BYTES + 7
-"""The places of the lowest two bytes of the id in a FIN of one message."""
 _COUNT_AT: Final = FIN_BYTES - 1
 """The place of the lowest byte of the count."""
 _STEPS: Final = (256, 64, 16, 4, 1)
@@ -96,7 +90,6 @@ _U16: Final = struct.Struct(">H")
 unpack_head: Final[Callable[[bytes, int], tuple[int, int, int, int, int]]] = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
 unpack_range: Final = _RANGE.unpack_from
-_pack_range: Final = _RANGE.pack
 unpack_u32: Final = _U32.unpack_from
 unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
@@ -274,7 +267,7 @@ class FrameReader:
         if buffer[offset + _COUNT_AT] != 1:
             return self._next_fin_ranges(count)
         expected = self._next_ranges(count)
-        if expected and buffer.startswith(wanted := _single_fins(self.fin_head, expected, count), offset) and wanted:
+        if expected and buffer.startswith(wanted := single_fins(self.fin_head, expected, count), offset) and wanted:
             self._offset = offset = offset + count * FIN_BYTES
             self.has_more = offset < end
             return expected
@@ -288,9 +281,9 @@ class FrameReader:
             if left > 1:
                 low = number & 0xFFFF
                 run = min(left, 0x10000 - low, self._fin_window)
-                wanted = _single_fins(self.fin_head, ((number, run),), run)
+                wanted = single_fins(self.fin_head, ((number, run),), run)
                 if not buffer.startswith(wanted, offset):
-                    run = _equal_fins(buffer, offset, wanted)
+                    run = equal_fins(buffer, offset, wanted)
                     self._fin_window = max(2 * run, _MIN_WINDOW)
             ranges.append((number, run))
             offset += run * FIN_BYTES
@@ -346,40 +339,8 @@ def _repeats(buffer: bytes, start: int, width: int, stride: int, count: int) -> 
     return True
 
 
-def _single_fins(head: bytes, ranges: Sequence[Range], count: int) -> bytearray:
-    """
-    Return the FINs with this header for each of the `count` messages of these ranges; nothing if they are not so many,
-    or if their numbers differ in more than the lowest two bytes.
-    """
-    first, size = ranges[0]
-    low = first & 0xFFFF
-    lowest = _U16S[low * 2 : (low + size) * 2]
-    if len(ranges) > 1:
-        base = first - low
-        lowest = b"".join([_U16S[(first ^ base) * 2 : ((first ^ base) + size) * 2] for first, size in ranges])
-    if len(lowest) != 2 * count:
-        return bytearray()
-    fins = bytearray(head + _pack_range(first, 1)) * count
-    fins[_HIGH_AT::FIN_BYTES] = lowest[::2]
-    fins[_LOW_AT::FIN_BYTES] = lowest[1::2]
-    return fins
-
-
 def _none_expected(limit: int) -> Sequence[Range]:
     return ()
-
-
-def _equal_fins(buffer: bytes, offset: int, wanted: bytearray) -> int:
-    """Return how many FINs from `offset` on are as in `wanted`, whose first one is there, and not all."""
-    equal, unequal = 1, len(wanted) // FIN_BYTES
-    while unequal - equal > 1:
-        middle = (equal + unequal) // 2
-        start, stop = equal * FIN_BYTES, middle * FIN_BYTES
-        if buffer[offset + start : offset + stop] == wanted[start:stop]:
-            equal = middle
-        else:
-            unequal = middle
-    return equal
 
 
 def _repeated(form: str, count: int, size: int, buffer: bytes, offset: int) -> list[Any]:

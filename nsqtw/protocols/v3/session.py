@@ -28,6 +28,7 @@ from nsqtw.protocols.v3.codec import Frame
 from nsqtw.protocols.v3.frame_timeout import FrameTimeout
 from nsqtw.protocols.v3.handshake import DEFAULT_HEARTBEAT, read_hello, welcome_payload
 from nsqtw.protocols.v3.publishes import Confirms, Publish, PublishRun, PublishWithIds
+from nsqtw.protocols.v3.single_fins import FIN_BYTES
 from nsqtw.protocols.v3.subscription import Subscription
 from nsqtw.upgrades import Upgrade
 
@@ -67,7 +68,7 @@ class V3Session(Session):
         self._pending = 0
         """The PUBLISH frames whose outcome is not known."""
         self._subscriptions: dict[int, Subscription] = {}
-        self._fin_coalescing = FinCoalescing(codec.FIN_BYTES)
+        self._fin_coalescing = FinCoalescing(FIN_BYTES)
         self._answered_count = 0
         """Messages that FIN, REQ and NACK of this read were about."""
         self._topic = b""
