@@ -1,5 +1,5 @@
 """
-One consuming connection over protocol V3: cut what arrives, answer with one FIN of a range.
+One consuming connection over protocol V3: cut what arrives, answer with one FIN of ranges.
 
 Theory of operation. Messages of a DELIVER are taken as they arrive, before the frame is whole, as a consumer of V2
 does. All have one size, so the ids of the first and the last of them tell those between.
@@ -80,12 +80,13 @@ class V3Consumer:
             raise BrokerFailed("the broker closed a consuming connection")
         end, position = self._end + count, 0
         kinds: list[int] = []
+        ranges: list[tuple[int, int]] = []
         while True:
             if self._left:
                 messages = min(self._left, end - position) // self._frame_bytes
                 if not messages:
                     break
-                self._answer(position, messages)
+                ranges += self._taken(position, messages)
                 position += messages * self._frame_bytes
                 self._left -= messages * self._frame_bytes
                 continue
@@ -106,11 +107,16 @@ class V3Consumer:
                 self.socket.sendall(v3_wire.frame(v3_wire.PONG, number))
             kinds.append(kind)
             position += 4 + size
+        if ranges:
+            self._answer(ranges)
         self._end = end - position
         self._buffer[: self._end] = self._buffer[position:end]
         return kinds
 
-    def _answer(self, start: int, messages: int) -> None:
+    def _taken(self, start: int, messages: int) -> list[tuple[int, int]]:
+        """
+        Return the ranges of ids of so many messages.
+        """
         buffer, step = self._buffer, self._frame_bytes
         stop = start + messages * step
         if buffer[start + 7 : stop : step] != b"\2" * messages:
@@ -118,9 +124,13 @@ class V3Consumer:
         first = int(buffer[start + 18 : start + 34], 16)
         last = int(buffer[stop - step + 18 : stop - step + 34], 16)
         if last - first == messages - 1:
-            ranges = [(first, messages)]
-        else:
-            ranges = [(int(buffer[at + 18 : at + 34], 16), 1) for at in range(start, stop, step)]
+            return [(first, messages)]
+        return [(int(buffer[at + 18 : at + 34], 16), 1) for at in range(start, stop, step)]
+
+    def _answer(self, ranges: list[tuple[int, int]]) -> None:
+        """
+        Answer all that came with one read together, as a consumer of V2 does.
+        """
         if self._consuming.single_fins:
             for first, count in ranges:
                 fins = v3_wire.single_fins(first, count)
@@ -130,5 +140,6 @@ class V3Consumer:
             self.socket.sendall(v3_wire.fin(ranges))
         if self._keep_ids:
             self._ranges += ranges
+        messages = sum([count for _, count in ranges])
         self.received += messages
         self._traffic.received[self.channel] += messages
