@@ -51,10 +51,17 @@ NOTHING = Counts(0, 0, 0)
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = ANSWER_SECONDS) -> None:
     """Return when the condition holds; the test fails when it does not in so many seconds."""
+    assert comes_true(condition, seconds), f"not in {seconds:.0f} s: {what}"
+
+
+def comes_true(condition: Callable[[], object], seconds: float = ANSWER_SECONDS) -> bool:
+    """Return whether the condition holds within so many seconds, as soon as it does."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {what}"
-        time.sleep(_LOOK_AGAIN_SECONDS)
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_AGAIN_SECONDS)  # a process of its own tells nobody when its state changes
+    return True
 
 
 class ReservedPort:

@@ -6,12 +6,10 @@ A client that raises Broken has found something wrong with the broker. All else 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from tests.process import comes_true
 from tests.wire import ANSWER_SECONDS
-
-_LOOK_AGAIN_SECONDS = 0.005
 
 
 class Broken(Exception):
@@ -26,8 +24,5 @@ def expect(is_allowed: bool, asked: str, answer: object) -> None:
 
 def await_promised(condition: Callable[[], object], what: str) -> None:
     """Return when the condition holds. Broken when it never does."""
-    deadline = time.monotonic() + ANSWER_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Broken(f"stuck: {what} did not happen in {ANSWER_SECONDS:.0f} s")
-        time.sleep(_LOOK_AGAIN_SECONDS)
+    if not comes_true(condition):
+        raise Broken(f"stuck: {what} did not happen in {ANSWER_SECONDS:.0f} s")

@@ -103,16 +103,8 @@ def store_refused() -> None:
     """A publish that is refused because of a bound is stored."""
     admit = TopicBounds.admit
 
-    def wrong(
-        self: TopicBounds,
-        bodies: Sequence[bytes],
-        headers: Sequence[bytes] | None,
-        waiter: Waiter,
-        channel: str,
-        *,
-        is_first: bool,
-    ) -> Waiter | None:
-        return admit(self, bodies, headers, waiter, channel, is_first=is_first) or (lambda error: None)
+    def wrong(*arguments: Any, **options: Any) -> Waiter | None:
+        return admit(*arguments, **options) or (lambda error: None)
 
     TopicBounds.admit = wrong
 
