@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -281,19 +281,25 @@ def test_what_is_for_one_channel_is_found_by_the_heads(
     assert {51, 80, 111, 170} <= directed(path).keys()
 
 
+def damaged_copies(whole: DataPath, damage: Callable[[Path, int], None]) -> Iterator[DataPath]:
+    """Copies of a path, which is closed, each with damage at another place of its second log file."""
+    whole.close()
+    log = whole.logs()[1]
+    for position in range(HEADER_BYTES, log.stat().st_size, 37):
+        directory = whole.directory.parent / str(position)
+        shutil.copytree(whole.directory, directory)
+        damage(directory / "t" / log.name, position)
+        path = DataPath(directory, 900)
+        yield path
+        path.close()
+
+
 @pytest.mark.parametrize("damage", [flip, spoil])
 def test_what_is_for_one_channel_is_found_beside_damage(tmp_path: Path, damage: Callable[[Path, int], None]) -> None:
     whole = DataPath(tmp_path / "whole", 900)
     whole.commit_each(*SMALL, make_segment_with_headers(100, 1, size=2000), make_segment_with_headers(101, channel="d"))
-    whole.close()
-    log = whole.logs()[1]
-    for position in range(HEADER_BYTES, log.stat().st_size, 37):
-        directory = tmp_path / str(position)
-        shutil.copytree(whole.directory, directory)
-        damage(directory / "t" / log.name, position)
-        path = DataPath(directory, 900)
+    for path in damaged_copies(whole, damage):
         assert directed(path) == read_directed(path)
-        path.close()
 
 
 @pytest.mark.parametrize("damage", [flip, spoil])
@@ -301,14 +307,8 @@ def test_a_repair_keeps_what_a_read_found(tmp_path: Path, damage: Callable[[Path
     """Some places of a file that is the last or is followed by another one."""
     whole = DataPath(tmp_path / "whole", 900)
     whole.commit_each(*SMALL, make_segment(100, 1, size=2000), make_segment(101))
-    whole.close()
     assert versions(whole) == [2, 3, 3, 3]
-    log = whole.logs()[1]
-    for position in range(HEADER_BYTES, log.stat().st_size, 37):
-        directory = tmp_path / str(position)
-        shutil.copytree(whole.directory, directory)
-        damage(directory / "t" / log.name, position)
-        path = DataPath(directory, 900)
+    for path in damaged_copies(whole, damage):
         found = read_all(path.queue)
         path.queue.trim(0, [])
         assert headers(read_all(path.queue)) == headers(found)
@@ -316,7 +316,6 @@ def test_a_repair_keeps_what_a_read_found(tmp_path: Path, damage: Callable[[Path
         assert headers(read_all(path.queue)) == headers(found)
         assert messages(read_all(path.queue)) == messages(found)
         assert versions(path) == [2, 3, 3, 3]
-        path.close()
 
 
 def test_a_damaged_page_of_a_batch_with_headers(tmp_path: Path) -> None:
