@@ -275,8 +275,10 @@ def test_single_fins_are_one_run_whatever_their_numbers(first: int) -> None:
     reader.expect_fins(9, lambda limit: [])
     reader.feed(b"".join([v3.fin(9, (first + number, 1)) for number in range(5)]))
     ranges = reader.next_fins()
-    assert ranges[0][0] == first and sum(count for _, count in ranges) == 5
-    assert len(ranges) == 1 or ranges[1][0] & 0xFFFF == 0
+    assert [number for begin, count in ranges for number in range(begin, begin + count)] == [*range(first, first + 5)]
+    assert len(ranges) == 1 or [begin & 0xFFFF for begin, _ in ranges[1:]] == [
+        0
+    ]  # where the lowest two bytes begin anew
     assert not reader.has_more and reader.unfinished_bytes == 0
 
 
