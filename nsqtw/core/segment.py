@@ -17,7 +17,7 @@ that did not ask for them gets the frames alone.
 
 An id is one number: node id (10 bits) . sequence (53 bits), printed as 16 hex digits.
 
-Performance: every hot path; see docs/explanation/performance.md before and after a change.
+Performance: every hot path; see docs/explanation/performance-internals.md before and after a change.
 """
 
 from __future__ import annotations
