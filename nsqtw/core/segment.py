@@ -6,7 +6,7 @@ slices of the same bytes go to the consumers of every channel. All messages of a
 sequences (so their ids) are consecutive. The offsets of single messages are computed when they are first needed: a
 segment that is only stored does not pay for them.
 
-One frame, big-endian (nsqd specification 1.2):
+One frame, big-endian:
 
     offset 0     4       8               16      18                  34
            size  type=2  timestamp (ns)  attempts  id, 16 hex digits  body ...

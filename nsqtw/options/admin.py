@@ -1,7 +1,7 @@
 """
-Every option of nsqadmin, said once: `AdminOptions`.
+The options of nsqadmin: `AdminOptions`, the only declaration of each.
 
-Names, defaults and meanings of the first groups are nsqadmin's (suite specification 2.1), those of logs and
+Names, defaults and meanings of the first groups are nsqadmin's, those of logs and
 authorization are our nsqd's (`nsqtw.options.broker`); the rest is ours alone. Durations are seconds, as floats.
 """
 

@@ -1,8 +1,8 @@
 """
-Every option of the broker, said once: `Options`.
+The options of the broker: `Options`, the only declaration of each.
 
 Flags, environment variables, config keys, defaults, bounds, help, pages of documentation and what GET /config
-answers all come from this table. Names, defaults and meanings are nsqd's (nsqd specification 4.2); the last
+answers all come from this table. Names, defaults and meanings are nsqd's; the last
 group is ours. Durations are seconds, as floats.
 
 The first options are in `broker_address` and `broker_limits`; a class has those of the one before it and its own, so
@@ -366,8 +366,8 @@ BY_FLAG, BY_KEY = NSQD.by_flag, NSQD.by_key
 
 def check(options: Options, steps: Container[int] = EVERY_STEP) -> None:
     """
-    Raise OptionError, one line, for the first option a broker cannot run with, in nsqd's order; `steps` names the
-    checks of nsqd specification 4.3 to be made.
+    Raise OptionError, one line, for the first option a broker cannot run with, in nsqd's order; `steps` has the
+    numbers of nsqd's checks that are made.
     """
     NSQD.check(options, steps)
 
@@ -375,7 +375,7 @@ def check(options: Options, steps: Container[int] = EVERY_STEP) -> None:
 def config_value(options: Options, key: str) -> Any:
     """
     Return the response to GET /config/`key`: text as str, anything else to be sent as JSON; durations are whole
-    nanoseconds (nsqd specification 3.9). KeyError when no option has this config key.
+    nanoseconds. KeyError when no option has this config key.
     """
     option = BY_KEY[key]
     return option.kind.config(getattr(options, option.name))

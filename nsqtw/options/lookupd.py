@@ -1,7 +1,7 @@
 """
-Every option of nsqlookupd, said once: `LookupdOptions`.
+The options of nsqlookupd: `LookupdOptions`, the only declaration of each.
 
-Names, defaults and meanings of the first group are nsqlookupd's (suite specification 1.1), those of limits and TLS are
+Names, defaults and meanings of the first group are nsqlookupd's, those of limits and TLS are
 our nsqd's (`nsqtw.options.broker`); the rest is ours alone. Durations are seconds, as floats.
 """
 
