@@ -38,7 +38,7 @@ class AdminOptions:
 
     # Log and listener
     log_level: int = same(Options, "log_level")
-    log_prefix: str = option(TEXT, "[nsqadmin] ", "what every log line starts with", reload=live)
+    log_prefix: str = option(TEXT, "[nsqadmin] ", "prefix of every log line", reload=live)
     log_format: str = same(Options, "log_format")
     http_address: str = option(TEXT, "0.0.0.0:4171", "address for browsers and HTTP clients", limit=LISTEN_ADDRESS)
     base_path: str = option(TEXT, "/", "path that the path of each URL begins with")

@@ -225,7 +225,7 @@ class Options(LimitOptions):
     retention_time: float = option(
         DURATION,
         0.0,
-        "how long a topic keeps messages that are finished, for channels that are moved back and readers of its log; "
+        "time that a topic keeps finished messages, for channels that are moved back and readers of its log; "
         "0 for no limit by time, and with --retention-bytes 0 too, not at all",
         limit=NOT_NEGATIVE,
         reload=live,
@@ -233,14 +233,14 @@ class Options(LimitOptions):
     retention_bytes: int = option(
         SIZE,
         0,
-        "how many bytes of finished messages a topic keeps; 0 for no limit by size",
+        "bytes of finished messages that a topic keeps; 0 for no limit by size",
         limit=NOT_NEGATIVE,
         reload=live,
     )
     channel_start: str = option(
         choice(*STARTS),
         LATEST,
-        "where a new channel starts: at what no channel was given yet (latest), or at the oldest kept (earliest)",
+        "where a new channel starts: at messages that no channel has got yet (latest), or at the oldest kept (earliest)",
         reload=live,
     )
     keep_deferred: bool = option(
@@ -267,7 +267,7 @@ class Options(LimitOptions):
     requeue_on_disconnect: bool = option(
         BOOLEAN,
         False,
-        "what a consumer has in flight goes back to its channel at once when its connection ends",
+        "requeue the messages in flight of a consumer at once when its connection ends",
         reload=live,
     )
     nsq_compat: bool = option(
