@@ -240,7 +240,7 @@ class Options(LimitOptions):
     channel_start: str = option(
         choice(*STARTS),
         LATEST,
-        "where a new channel starts: at messages that no channel has got yet (latest), or at the oldest kept (earliest)",
+        "where a new channel starts: at messages that no channel has got (latest), or at the oldest kept (earliest)",
         reload=live,
     )
     keep_deferred: bool = option(
