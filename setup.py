@@ -2,7 +2,7 @@
 Packaging of nsqtw. Settings of the tools are in pyproject.toml.
 
 `NSQTW_COMPILE=1 pip install .` also compiles the hot modules, unchanged, with mypyc; that takes a C compiler
-(docs/explanation/performance.md). Everybody else gets the same modules as they are.
+(docs/explanation/performance-python.md). Everybody else gets the same modules as they are.
 """
 
 import os

@@ -1,5 +1,5 @@
 """
-``python -m contrib.wheels [--out DIR] [PYTHON ...]``: what a release uploads.
+``python -m contrib.wheels [--out DIR] [PYTHON ...]``: the files of a release.
 
     nsqtw-V.tar.gz                                       the source
     nsqtw-V-py3-none-any.whl                             every module as it is, for every Python and machine

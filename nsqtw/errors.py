@@ -65,7 +65,7 @@ class NsqtwError(Exception):
 class ClientError(NsqtwError):
     """
     A peer's mistake. `code` and `description` are the error frame; `fatal` says that the connection
-    ends after it (nsqd specification 1.4: only failed FIN, REQ and TOUCH do not end it). `logged` is the
+    ends after it (only failed FIN, REQ and TOUCH do not end it). `logged` is the
     description for the log, where the frame echoes bytes that may be a piece of a message.
     """
 
@@ -95,7 +95,7 @@ class ClientError(NsqtwError):
 
 
 class LineTooLong(NsqtwError):
-    """A peer sends a command line that does not end (nsqd specification 1.3)."""
+    """A peer sends a command line that does not end."""
 
 
 class BrokenStream(NsqtwError):

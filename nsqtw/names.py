@@ -15,7 +15,7 @@ _NAME = re.compile(r"[.a-zA-Z0-9_-]+(?:#ephemeral)?")
 def is_valid_name(name: str) -> bool:
     """
     Return whether `name` may name a topic or a channel: 1 to 64 of the letters `.a-zA-Z0-9_-`, the suffix
-    `#ephemeral` allowed and counted (nsqd specification 0.4).
+    `#ephemeral` allowed and counted.
     """
     return len(name) <= MAX_NAME_BYTES and _NAME.fullmatch(name) is not None
 

@@ -84,7 +84,7 @@ class ProtocolPlugin:
         if made_for not in SERVED_APIS and self.dotted != _V2:
             raise PluginError(
                 f"{_PROTOCOL} {self.name!r} ({self.dotted}) is not made for this nsqtw: its factory needs "
-                f"broker_api = {BROKER_API} and sessions that use IBroker, see docs/how-to/plugins.md"
+                f"broker_api = {BROKER_API} and sessions that use IBroker, see docs/how-to/plugin-protocol.md"
             )
 
     @cached_property

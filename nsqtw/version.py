@@ -18,6 +18,6 @@ def version_line(program: str = "nsqd") -> str:
 
 
 def is_compiled() -> bool:
-    """Return whether mypyc compiled the hot modules (docs/explanation/performance.md). Loads none of them."""
+    """Return whether mypyc compiled the hot modules (docs/explanation/performance-python.md). Loads none of them."""
     spec = find_spec("nsqtw.core.broker")
     return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))

@@ -1,4 +1,4 @@
-"""The backend and the protocol shown in docs/how-to/plugins.md: their code is taken from the page."""
+"""The backend and the protocol of docs/how-to/plugin-*.md: their code is taken from the pages."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ BODIES = [b"%05d" % number for number in range(100)]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A distribution of what the page shows, file by file."""
+    """The distribution that the pages show, file by file."""
     directory = tmp_path / "project"
-    for name, code in CODE.findall((ROOT / "docs/how-to/plugins.md").read_text("utf-8")):
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(code, "utf-8")
+    for page in ("plugins", "plugin-backend", "plugin-protocol"):
+        for name, code in CODE.findall((ROOT / f"docs/how-to/{page}.md").read_text("utf-8")):
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code, "utf-8")
     return directory
 
 

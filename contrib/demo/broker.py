@@ -1,4 +1,4 @@
-"""The broker as a process of its own, and the little of its HTTP API that the show needs."""
+"""The broker of the demo, a process of its own, and the requests of the demo to its HTTP API."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Processes of the demo. What they print goes to a log file; who dies early is reported with its end."""
+"""Processes of the demo. Their output goes to a log file. The end of the output of one that fails is reported."""
 
 import os
 import signal

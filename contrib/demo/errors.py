@@ -1,4 +1,4 @@
-"""The demo's one error: something that ends it, with a line for the one who watches."""
+"""The error that ends the demo, with one line for the user."""
 
 
 class DemoError(Exception):

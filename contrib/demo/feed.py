@@ -1,4 +1,4 @@
-"""Paces the Spark job, which would be done with a few thousand records before anybody could interfere.
+"""The feed of the Spark job: records in parts, so that the broker can be killed in between.
 
 Each task lets its rows pass at a steady rate, and holds the last part back until the broker has been
 killed: so the kill falls into the middle of the publishing on a slow machine as on a fast one.

@@ -1,4 +1,4 @@
-"""What the show asks of the Spark job."""
+"""The interface between the demo and the Spark job."""
 
 import json
 from dataclasses import asdict, dataclass

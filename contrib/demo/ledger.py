@@ -1,4 +1,4 @@
-"""What a consumer notes down: the identity of each delivery, one line each, before it finishes the message.
+"""The ledger of a consumer: the identity of each delivery, a line each, written before the message is finished.
 
 The order matters. A message that is finished has been noted, so what is missing in the ledger at the end
 is missing indeed; one that is noted and not finished comes again and shows up as a repeat.

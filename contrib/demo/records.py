@@ -1,4 +1,4 @@
-"""Which records the demo runs on: they exist for another purpose, nothing is made up.
+"""The records of the demo: existing data of the machine and of this repository.
 
 Without a file of the user's these are the machine's package database (dpkg's status file: one record for
 each installed package and one for each dependency) and the history of this project (one for each commit

@@ -1,4 +1,4 @@
-"""The table at the end: what went in, what came out, and what is missing."""
+"""The table at the end of the demo: records published, received and lost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

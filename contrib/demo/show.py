@@ -1,4 +1,4 @@
-"""The course of events: publish, kill the broker half-way, start it again, archive, SQL, replay, count."""
+"""The steps of the demo: publish, kill the broker half-way, start it again, archive, SQL, replay, count."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The consumer nobody here wrote: gnsq from PyPI. It connects again by itself.
+"""The consumer of another project: gnsq from PyPI. It connects again by itself.
 
 python -m contrib.demo.stranger HOST:PORT TOPIC CHANNEL LEDGER
 """

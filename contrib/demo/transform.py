@@ -1,4 +1,4 @@
-"""What Spark makes of the records: DataFrames with the columns id and value.
+"""The transformation of the records in Spark: DataFrames with the columns id and value.
 
 `id` tells a record from all others. `value` is the message, a JSON object that has the id too.
 """

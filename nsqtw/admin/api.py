@@ -1,4 +1,4 @@
-"""The JSON API of the original (suite specification 2.5): queries, and actions on all nodes."""
+"""The JSON API of the original: queries, and actions on all nodes."""
 
 from __future__ import annotations
 

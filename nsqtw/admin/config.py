@@ -1,5 +1,5 @@
 """
-GET and PUT /config/:opt: the options of the running nsqadmin by their config keys (suite specification 2.6).
+GET and PUT /config/:opt: the options of the running nsqadmin by their config keys.
 
 They are for the addresses of --allow-config-from-cidr; where there are users, a change needs the role admin, and with
 --auth so does a look. The original never asks for a user here: behind a proxy on the same machine, whose address is one

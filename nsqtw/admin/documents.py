@@ -1,5 +1,5 @@
 """
-JSON documents of nsqadmin's API, with the fields of the original in its order (suite specification 2.5).
+JSON documents of nsqadmin's API, with the fields of the original in its order.
 
 As in the original, lists that would be empty are null, except where nsqd itself sends an empty list, and a number
 without a fraction has no point.

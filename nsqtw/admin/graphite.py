@@ -1,6 +1,5 @@
 """
-Graphite behind nsqadmin: /api/graphite, the rate of a metric, and with --proxy-graphite /render (suite specification
-2.3, 2.5).
+Graphite behind nsqadmin: /api/graphite, the rate of a metric, and with --proxy-graphite /render.
 """
 
 from __future__ import annotations

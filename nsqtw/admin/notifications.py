@@ -1,6 +1,5 @@
 """
-Notifications of actions: a POST of a JSON document to --notification-http-endpoint, in the background and one at a time
-(suite specification 2.7).
+Notifications of actions: a POST of a JSON document to --notification-http-endpoint, in the background, one at a time.
 
 `user` is the user of the request; where there are no users, it is that of HTTP's Basic authentication, as in the
 original. Unlike the original, an endpoint that cannot be reached is only logged.

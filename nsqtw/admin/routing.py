@@ -1,6 +1,6 @@
 """
 Routes of nsqadmin: their declaration beside their handlers, their mount in a Klein application, and answers in the form
-of the original's API (suite specification 0.3).
+of the original's API.
 
     class Api:
         @route("GET", "/api/topics")

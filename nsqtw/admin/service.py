@@ -1,7 +1,7 @@
 """
 A whole nsqadmin as a Twisted service: checks its options, binds, serves, and stops cleanly.
 
-The texts are nsqadmin's (suite specification 2.1).
+The texts are nsqadmin's.
 """
 
 from __future__ import annotations

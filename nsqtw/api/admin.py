@@ -1,5 +1,5 @@
 """
-POST /topic/... and /channel/...: create, delete, empty, pause and unpause; and what nsqd has not got, under /v2.
+POST /topic/... and /channel/...: create, delete, empty, pause and unpause; and additions to nsqd's API, under /v2.
 
 What is answered with success survives a crash: it is answered when the broker has saved it. What is ephemeral is
 never saved and answered at once.

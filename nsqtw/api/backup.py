@@ -1,5 +1,5 @@
 """
-POST /v2/backup/hold and /v2/backup/release: letting `nsqtw backup` copy the files of a running broker.
+POST /v2/backup/hold and /v2/backup/release: holds on the files of a running broker, for `nsqtw backup`.
 
     /v2/backup/hold?time=60s            {"hold": 1, "data_path", "identity", "backend"}, when everything up to now is
                                         saved; nothing is deleted until its end

@@ -1,5 +1,5 @@
 """
-GET and PUT /config/:opt: the options of the running broker, by their config keys (nsqd specification 3.9).
+GET and PUT /config/:opt: the options of the running broker, by their config keys.
 
 Every option can be read, in its effective value. Two can be changed until the broker stops: their users read them each
 time, or are told.

@@ -1,5 +1,5 @@
 """
-POST and GET /v2/drain: the end of a broker that has delivered what it has.
+POST and GET /v2/drain: a stop after all waiting messages are delivered, and its progress.
 
     POST /v2/drain?timeout=30s     refuse publishes, deliver for so long, then stop; without `timeout`, --drain-timeout
     GET /v2/drain                  how far that is: {"draining", "depth", "in_flight", "deferred", "staying", ...}

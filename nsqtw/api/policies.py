@@ -1,5 +1,5 @@
 """
-GET and PUT /v2/topic/policy and /v2/channel/policy: what a topic or channel promises beyond NSQ.
+GET and PUT /v2/topic/policy and /v2/channel/policy: the policies of topics and channels.
 
     GET /v2/channel/policy?topic=orders&channel=archive
 

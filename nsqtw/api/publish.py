@@ -11,7 +11,7 @@ They are read once for each head that is cached, and choose the handler of the r
 nothing more.
 
 A publish is answered when its messages are as safe as the broker's durability class says. The order of the checks is
-nsqd's (nsqd specification 3.6, 3.7), with one difference: a chunked binary body whose messages do not end within
+nsqd's, with one difference: a chunked binary body whose messages do not end within
 max-body-size is refused for its size, where nsqd continues to read as long as there are messages in it.
 
 Performance: called once per request.

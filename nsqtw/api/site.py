@@ -1,5 +1,5 @@
 """
-The HTTP API of a broker: nsqd's, and the paths under /v2 (nsqd specification 3).
+The HTTP API of a broker: nsqd's, and the paths under /v2.
 
 Each section declares its endpoints beside their handlers (`http.endpoints`).
 

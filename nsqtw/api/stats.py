@@ -1,8 +1,7 @@
 """
 GET /ping, /info and /stats: the state of a broker.
 
-The text of /stats is made from the same document as its JSON. Users read it, and tools split it by its columns (nsqd
-specification 3.11).
+The text of /stats is made from the same document as its JSON. Users read it, and tools split it by its columns.
 """
 
 from __future__ import annotations

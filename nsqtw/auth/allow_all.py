@@ -1,4 +1,4 @@
-"""The authorizer that knows no wrong secret: for trying out, and for clients that insist on AUTH."""
+"""The authorizer `allow_all`, which accepts any secret: for trials, and for clients that require AUTH."""
 
 from __future__ import annotations
 

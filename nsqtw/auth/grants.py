@@ -1,5 +1,5 @@
 """
-Permissions as lists of patterns, as nsqd's auth servers return them (nsqd specification 1.11).
+Permissions as lists of patterns, as nsqd's auth servers return them.
 
     Grant(topic="^orders", channels=(".*",), permissions=("publish", "subscribe"))
 

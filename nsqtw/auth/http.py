@@ -1,5 +1,5 @@
 """
-The authorizer `http`, which asks auth servers over HTTP as nsqd does (nsqd specification 1.11).
+The authorizer `http`, which asks auth servers over HTTP as nsqd does.
 
     GET /auth?common_name=&remote_ip=10.0.0.1&secret=...&tls=false          or POST, the same as JSON
 

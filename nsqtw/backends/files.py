@@ -1,5 +1,5 @@
 """
-The operating system's calls that storage on disk makes, and what their errors become.
+System calls of storage on disk, and the conversion of their errors.
 
 They go through one object so that a test can stand in between: `nsqtw.testing.files` makes them fail, and
 keeps a record from which any crash can be played again.

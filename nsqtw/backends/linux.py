@@ -1,5 +1,5 @@
 """
-Calls of Linux that Python does not have. Where they are missing, as on other systems, these do nothing or say so.
+Calls of Linux that Python does not have. On other systems they do nothing, or report that they are missing.
 """
 
 from __future__ import annotations

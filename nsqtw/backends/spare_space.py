@@ -1,5 +1,5 @@
 """
-A file that only takes up space, given back when the disk is full.
+A file that reserves disk space, which is freed when the disk is full.
 
 A database on a full disk cannot store that messages are finished, so nothing is trimmed and the disk stays full. The
 space of this file is enough for the transactions that lead to the next trim. It is taken again when the disk has room.

@@ -1,4 +1,4 @@
-"""Addresses of nsqd and nsqlookupd that were confused: what to say after a command has failed because of it."""
+"""Addresses of nsqd and nsqlookupd that were confused: the error message when a command has failed because of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """
-Backoff of a consumer: after a failure all connections get no messages for a time, then one message as a test (suite
-specification 4.4).
+Backoff of a consumer: after a failure all connections get no messages for a time, then one message as a test.
 
     level 0    normal
     level L    failures raise it, successes lower it; every signal but the last success pauses for `duration(L)`

@@ -1,5 +1,5 @@
 """
-Commands of NSQ's V2 protocol as a client writes them (suite specification 4.2).
+Commands of NSQ's V2 protocol as a client writes them.
 
     command   NAME parameter ...\\n          PUB, DPUB, IDENTIFY and AUTH: then size u32 | body
     MPUB      MPUB topic\\n                  then size u32 | count u32 | (size u32 | body) ...

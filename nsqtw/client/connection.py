@@ -2,7 +2,7 @@
 One client connection to an nsqd without IO: bytes in, messages and frames out.
 
 Theory of operation. The handshake is a list of steps, each of which expects one frame: IDENTIFY, then what its answer
-names of TLS, deflate or snappy, then AUTH (suite specification 4.2). A step that is answered may insert TLS or a
+names of TLS, deflate or snappy, then AUTH. A step that is answered may insert TLS or a
 compression below the frames, so during the handshake frames are read one at a time, and the data behind a frame goes
 through the new stage. After the last step the connection is READY and reads whole chunks.
 

@@ -1,6 +1,5 @@
 """
-A consumer without IO: which nsqds it connects to, how many messages each may send, and what happens to a message
-(suite specification 4.3 to 4.7).
+A consumer without IO: which nsqds it connects to, how many messages each may send, and what happens to a message.
 
 Theory of operation. The edge reports events (`connected`, `received`, `lost`, `found`, `on_timer`) with the time, and
 afterwards carries out `take_actions`. Commands are put into the connections' buffers; `changed` tells the edge once

@@ -1,5 +1,5 @@
 """
-Frames of NSQ's V2 protocol as a client reads them (suite specification 4.2).
+Frames of NSQ's V2 protocol as a client reads them.
 
     frame     size u32 | type u32 | data                    size counts type and data
     type      0 response   1 error   2 message   3 message with headers, for clients that asked for them

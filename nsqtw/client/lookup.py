@@ -1,6 +1,5 @@
 """
-Discovery of the nsqds of a topic through nsqlookupds: addresses, answers, and when to ask which (suite specification
-4.6).
+Discovery of the nsqds of a topic through nsqlookupds: addresses, answers, and when to ask which.
 
 The first poll asks all nsqlookupds, so a topic that only one of them knows is found at once. Later polls ask one each,
 in turn, and the next one when it fails, three in all.

@@ -1,5 +1,5 @@
 """
-Options of consumers and producers, with the names, defaults and bounds of NSQ's Go client (suite specification 4.1).
+Options of consumers and producers, with the names, defaults and bounds of NSQ's Go client.
 
 Durations are seconds. `ClientOptions.from_texts` reads the texts of `--consumer-opt` and `--producer-opt`.
 """

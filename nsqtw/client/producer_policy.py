@@ -1,6 +1,5 @@
 """
-A producer without IO: the order of publishes and answers, batches, and which of several nsqds is used (suite
-specification 4.8).
+A producer without IO: the order of publishes and answers, batches, and which of several nsqds is used.
 
 Theory of operation. nsqd answers in order, so the publishes without an answer are a queue: each response belongs to its
 oldest entry, over protocol V3 to the one that it names. A lost connection fails exactly the entries of the queue.

@@ -1,5 +1,5 @@
 """
-Distribution of a consumer's max_in_flight over its connections (suite specification 4.3).
+Distribution of a consumer's max_in_flight over its connections.
 
 Each connection gets an equal share as its RDY count. With more connections than `max_in_flight` only some get RDY 1,
 and `redistribute` moves it: a connection without messages for a while gives it up, a random other one gets it.

@@ -1,5 +1,5 @@
 """
-Changes of a cluster as nsqadmin makes them: at all nsqlookupds, then on all nodes of a topic (suite specification 2.5).
+Changes of a cluster as nsqadmin makes them: at all nsqlookupds, then on all nodes of a topic.
 
 A result names the servers that made the change. A server that does not make it becomes a warning, also when it is the
 only one; a change fails when it is not known which nodes have the topic.

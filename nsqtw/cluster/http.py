@@ -1,5 +1,5 @@
 """
-Requests to nsqds and nsqlookupds over HTTP (suite specification 2.8).
+Requests to nsqds and nsqlookupds over HTTP.
 
 A server that takes HTTPS only answers 403 with its port; the request is repeated there, and later requests go there at
 once. A server that may have the secret (`nsqtw.cluster.trust`) gets it with each request over HTTPS; over plain HTTP

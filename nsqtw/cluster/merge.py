@@ -1,5 +1,5 @@
 """
-Merges of topics, channels and latencies over nodes (suite specification 2.8).
+Merges of topics, channels and latencies over nodes.
 
 Two results of nsqadmin are corrected: the minimum of a latency is the lowest one, where nsqadmin shows that of the last
 node, and the channels of the first node stay its own, where nsqadmin shows the merged ones in their place.

@@ -2,7 +2,7 @@
 Models of a cluster: nodes, topics, channels, clients, latencies and messages.
 
 Counts are those of nsqd's /stats. An object of one node has its address in `node`; an object merged over nodes has
-`MERGED` there and those of the single nodes in `nodes` (suite specification 2.5, 2.8). A field that only our nsqd has
+`MERGED` there and those of the single nodes in `nodes`. A field that only our nsqd has
 is None when the node lacks it. Durations are seconds.
 """
 

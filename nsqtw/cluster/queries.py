@@ -1,5 +1,5 @@
 """
-Queries of a cluster: its nodes, topics and channels, merged over all nodes (suite specification 2.8).
+Queries of a cluster: its nodes, topics and channels, merged over all nodes.
 
 With nsqlookupds they name the nodes; without, the nodes are the nsqds at given addresses. A server that gives no answer
 becomes a warning; when none of a kind does, the query fails.

@@ -1,1 +1,1 @@
-"""The broker's heart: segments, logs, cursors, channels, topics. No IO, no clock, no Twisted."""
+"""The core of the broker: segments, logs, cursors, channels, topics. No IO, no clock, no Twisted."""

@@ -118,7 +118,7 @@ class Backlog:
 
     def forgets_delays(self, collected: int) -> bool:
         """
-        Return whether nsqd would write what is put now to disk, and with it forget its delay (nsqd specification 2.3).
+        Return whether nsqd would write what is put now to disk, and with it forget its delay.
         `collected`: how many were put before it in this turn.
         """
         topic = self._topic

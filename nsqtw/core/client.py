@@ -14,7 +14,7 @@ class Client:
     """
     One live connection of a client. The protocol fills in its identity; protocol and core count.
 
-    Field names are those of /stats (nsqd specification 3.11).
+    Field names are those of /stats.
     """
 
     remote_address: str

@@ -31,7 +31,7 @@ class Consumer(Timer):
 
     `deliver` takes frames to write to the client, `disconnect` ends its connection. `msg_timeout` is in
     seconds; `touch_timeout` is what TOUCH grants, which a client may change after its deliveries'
-    timeout is fixed (nsqd specification 1.6, repeated IDENTIFY).
+    timeout is fixed (repeated IDENTIFY).
     """
 
     __slots__ = (

@@ -223,7 +223,7 @@ class DeliveringChannel(ChannelBase):
     def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:
         """
         Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have read
-        from disk, which is what `backend_depth` fell by since it was `on_disk` (nsqd specification 2.10). It falls
+        from disk, which is what `backend_depth` fell by since it was `on_disk`. It falls
         without them, too, when some are lost or wait again.
         """
         if self.rate_limit is not None:

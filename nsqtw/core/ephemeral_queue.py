@@ -4,7 +4,7 @@ An ephemeral channel's position: a short queue in memory, filled at each release
 It keeps nothing in the log and is never saved: waiting, deferred and in-flight messages refer to their segments. At
 most `mem_queue_size` messages wait, first in, first out; a requeued one waits behind all others. A message for which
 there is no room, also a requeued one, is dropped and counted. Size 0 is a rendezvous: only as many messages enter as
-ready consumers can take at that instant (nsqd specification 2.3).
+ready consumers can take at that instant.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ End-to-end latencies of a channel: the time of its messages from publish to fini
 
 Theory of operation. A channel keeps two sketches, each of half a window: one that is filled, and the one filled before.
 At the end of its half the newer becomes the older one, and the older is dropped. So the percentiles cover between half
-a window and a whole one, and nothing is kept of a single message (nsqd specification 6.2).
+a window and a whole one, and nothing is kept of a single message.
 
 The sketches come from a library (docs/decisions/0005-latencies-in-a-ddsketch.md), by way of `new_sketch`: a broker that
 measures nothing does not import it. A sketch is made with its first value.

@@ -39,7 +39,7 @@ class Position(Protocol):
 
     @property
     def backend_depth(self) -> int:
-        """How many of them nsqd would have on disk (nsqd specification 2.5)."""
+        """How many of them nsqd would have on disk."""
 
     @property
     def deferred_count(self) -> int:

@@ -1,5 +1,5 @@
 """
-Changes of the options while topics and channels are there.
+Changes of options, applied to existing topics and channels.
 
 Theory of operation. A topic or channel that is created has the new options at once. The others follow one after the
 other, each topic before its channels, in the order of their creation: the first of them within `begin`, the rest in the

@@ -1,5 +1,5 @@
 """
-From the stored state back to a running broker.
+Recovery of a broker from its stored state.
 
 The saved checkpoint may be behind the log (a crash between two checkpoints: what is beyond it is released again) or
 ahead of it (power loss: the newest messages are lost, and the counts are taken again). A topic with a log and without

@@ -6,7 +6,7 @@ slices of the same bytes go to the consumers of every channel. All messages of a
 sequences (so their ids) are consecutive. The offsets of single messages are computed when they are first needed: a
 segment that is only stored does not pay for them.
 
-One frame, big-endian (nsqd specification 1.2):
+One frame, big-endian:
 
     offset 0     4       8               16      18                  34
            size  type=2  timestamp (ns)  attempts  id, 16 hex digits  body ...
@@ -17,7 +17,7 @@ that did not ask for them gets the frames alone.
 
 An id is one number: node id (10 bits) . sequence (53 bits), printed as 16 hex digits.
 
-Performance: every hot path; see docs/explanation/performance.md before and after a change.
+Performance: every hot path; see docs/explanation/performance-internals.md before and after a change.
 """
 
 from __future__ import annotations

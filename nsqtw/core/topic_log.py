@@ -1,5 +1,5 @@
 """
-The part of a topic that cursors and readers work on: its log, and how far that may be read.
+The part of a topic that cursors and readers use: its log, and the end of the part that may be read.
 
 `released` is the sequence up to which channels read, and where a new channel starts. It stands still while the topic is
 paused, waits for its channels or has none. Topic depth is what lies above it.
@@ -46,7 +46,7 @@ class TopicLog:
 
     @property
     def backend_depth(self) -> int:
-        """How many of them nsqd would have on disk (nsqd specification 2.5)."""
+        """How many of them nsqd would have on disk."""
         return 0 if self.ephemeral else max(0, self.depth - min(self.message_count, self.mem_queue_size))
 
     @property

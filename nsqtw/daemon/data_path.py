@@ -1,4 +1,4 @@
-"""The data path belongs to one process."""
+"""The lock on a data path: one process at a time uses it."""
 
 from __future__ import annotations
 

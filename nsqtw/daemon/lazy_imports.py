@@ -1,5 +1,5 @@
 """
-Modules that a start does not import: client test suites start a broker hundreds of times and wait for it.
+Modules that are imported on first use, so that a start is fast: test suites start a broker hundreds of times.
 
 Twisted imports two large modules that few users need. Importing this module, before Twisted, delays the first one until
 it is used: `http.cookiejar`, for a name in `twisted.python.compat`. The second is OpenSSL, which every TCP transport

@@ -4,7 +4,7 @@ Log lines, as NSQ's daemons print them or as JSON.
     [nsqd] 2026/11/21 09:00:00.000123 INFO: TCP: new client(127.0.0.1:50000)
     {"time":"2026-11-21T08:00:00.000123+00:00","level":"info","text":"TCP: new ...","client":"127.0.0.1:50000"}
 
-Events come from `twisted.logger`. Client test suites and operators search these lines (nsqd specification 6.4), so one
+Events come from `twisted.logger`. Client test suites and operators search these lines, so one
 event is one line; as text, an unexpected failure is followed by its traceback.
 
 A format is what `twisted.logger.FileLogObserver` asks for: a function from an event to a line, or None for nothing.

@@ -1,4 +1,4 @@
-"""The operator's log for those that know no Twisted: see OperatorLog."""
+"""The operator's log, for modules that do not import Twisted: see OperatorLog."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """
-The process of a daemon, `nsqd` or another: its log, its signals (`daemon.signals`), its exit codes (nsqd specification
-6.5).
+The process of a daemon, `nsqd` or another: its log, its signals (`daemon.signals`), its exit codes.
 """
 
 from __future__ import annotations

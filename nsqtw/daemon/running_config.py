@@ -1,5 +1,5 @@
 """
-The options of a running daemon, and what another look at their sources would change.
+The options of a running daemon, and the changes that a reload would make.
 
 A reload resolves the command line, the environment and the config file as a start does, and compares the result with
 what the last start or reload found there. So an option that was changed over HTTP keeps that value until its source

@@ -1,5 +1,5 @@
 """
-Addresses of nsqlookupds: the values of --lookupd-tcp-address, and the nsqlookupds they stand for.
+Addresses of nsqlookupds: the values of --lookupd-tcp-address, and the nsqlookupds that they name.
 
     10.0.0.1:4160, lookupd.example:4160     one nsqlookupd; the name is looked up at each connect
     dns://lookupd.example:4160              one at each address that the name has

@@ -1,5 +1,5 @@
 """
-Asks an nsqlookupd over HTTP which channels of a topic it knows: `GET /channels?topic=` (nsqd specification 2.1).
+A request to an nsqlookupd for the channels of a topic: `GET /channels?topic=`.
 
 With TLS towards nsqlookupd it is HTTPS, and with a secret that is shown as `Authorization: Bearer`: nsqlookupds of ours
 take both, and the originals have neither.

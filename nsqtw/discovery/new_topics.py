@@ -1,6 +1,5 @@
 """
-The channels that a new topic has on other brokers, created before its first message is released (nsqd specification
-2.1).
+The channels that a new topic has on other brokers, created before its first message is released.
 
     created ─▶ waiting ─▶ every nsqlookupd is asked ─▶ channels are created ─▶ start
                           at most --http-client-request-timeout, then with the answers so far

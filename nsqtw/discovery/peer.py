@@ -1,5 +1,5 @@
 """
-The connection to one nsqlookupd: made, kept, and made again.
+The connection to one nsqlookupd, which is made again when it is lost.
 
     connecting ─▶ introduced ─▶ known ──────┐
         ▲            │                      │  lost, or ended for a `failure`

@@ -1,5 +1,5 @@
 """
-Protocol between nsqd and nsqlookupd on one connection, without the connection (nsqd specification 6.1).
+Protocol between nsqd and nsqlookupd on one connection, without the connection.
 
     nsqd:         "  V1" | IDENTIFY\\n | size i32 | JSON | REGISTER topic [channel]\\n | UNREGISTER ... | PING\\n ...
     nsqlookupd:                   size i32 | JSON | size i32 | OK | ...      one answer to each, in order; big-endian

@@ -10,7 +10,7 @@ _JSON_ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def quoted(raw: bytes) -> str:
-    """A name in quotes, what cannot be printed escaped (nsqd specification 1.3)."""
+    """A name in quotes, what cannot be printed escaped."""
     return '"' + "".join(map(_quoted_character, raw.decode("utf-8", "surrogateescape"))) + '"'
 
 

@@ -10,7 +10,7 @@ _HOUR = 60 * _MINUTE
 
 
 def duration_text(ns: int) -> str:
-    """A duration in nanoseconds, 0 or more: largest unit first, no trailing zeros (nsqd specification 3.11)."""
+    """A duration in nanoseconds, 0 or more: largest unit first, no trailing zeros."""
     if ns == 0:
         return "0s"
     if ns < _US:

@@ -1,5 +1,5 @@
 """
-/debug/...: looking into a running broker, on the paths where nsqd has Go's profiles (nsqd specification 3.10).
+/debug/...: information about the process of a running broker, on the paths of Go's profiles in nsqd.
 
     /debug/pprof/               a page that lists the others
     /debug/pprof/goroutine      the stack of every thread, and the reactor's pending calls

@@ -1,4 +1,4 @@
-"""Accepts HTTP connections, of whichever daemon."""
+"""The factory of HTTP connections, for all daemons."""
 
 from __future__ import annotations
 

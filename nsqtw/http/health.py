@@ -1,5 +1,5 @@
 """
-GET /livez and /readyz: the state of a daemon for what starts, restarts and balances it.
+GET /livez and /readyz: the state of a daemon, for service managers and load balancers.
 
     /livez     200 OK                    the event loop turns; restart the daemon when no answer comes
     /readyz    200 or 503, as JSON       whether the daemon should get new clients:

@@ -1,5 +1,5 @@
 """
-GET /metrics: the figures of a daemon for Prometheus, or for what else reads its text.
+GET /metrics: the figures of a daemon, in the text format of Prometheus.
 
 The text is made in steps of SLICE_SECONDS, one in a turn, so a scrape of a large broker delays no client by more. A
 client that accepts OpenMetrics gets that.

@@ -1,6 +1,6 @@
 """
 Topic and channel of a request. Words and order of the refusals are nsqd's, also where /topic and /channel
-have different ones for the same mistake (nsqd specification 3.8).
+have different ones for the same mistake.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-GET /debug/pprof/profile: where the time goes, seen by looking at all threads' stacks many times a second.
+GET /debug/pprof/profile: a sampling profile of the stacks of all threads.
 
 The looking is done by a thread of its own, so the broker goes on with its work; it loses about a hundredth of its time
 to it. What is found is a line for each stack, outermost call first, and how often it was seen:

@@ -1,4 +1,4 @@
-"""Query strings, read as nsqd reads them (nsqd specification 3.1)."""
+"""Query strings, read as nsqd reads them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Responses of the HTTP server, as bytes.
 
     OK
 
-Every answer has its length, so a connection can always be kept. See nsqd specification 3.1.
+Every answer has its length, so a connection can always be kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 Routes: the handler of a method and a path, and the answer when there is none.
 
-The rules for paths that are almost right are those of the router nsqd uses (nsqd specification 3.1): an exact path
+The rules for paths that are almost right are those of the router nsqd uses: an exact path
 with another method is 405, one that only differs by slashes, dots or letter case is a redirect, the rest is 404.
 """
 

@@ -1,1 +1,1 @@
-"""nsqlookupd: where which topics are to be found (suite specification 1)."""
+"""nsqlookupd: the directory of topics, channels and nsqds."""

@@ -1,5 +1,5 @@
 """
-Changes of the registrations, as watchers are told them.
+Changes of the registrations, for watchers.
 
 Every change says how something is from now on, never by how much it changed: to be told one twice does no harm.
 """

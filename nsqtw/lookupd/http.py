@@ -1,5 +1,5 @@
 """
-The HTTP API of nsqlookupd (suite specification 1.5).
+The HTTP API of nsqlookupd.
 
     GET    /ping  /info  /topics  /channels?topic=  /lookup?topic=  /nodes  /debug
     POST   /topic/{create,delete}?topic=    /channel/{create,delete}?topic=&channel=

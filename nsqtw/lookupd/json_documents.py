@@ -1,5 +1,5 @@
 """
-The registrations as JSON: the bodies of /topics, /channels, /lookup, /nodes and /debug (suite specification 1.5).
+The registrations as JSON: the bodies of /topics, /channels, /lookup, /nodes and /debug.
 
     {"producers":[{"remote_address":...,"topology_region":...,"tombstones":[false,...],"topics":["t",...]},...]}
 

@@ -1,5 +1,5 @@
 """
-Producers, peers, topics and keys: the objects of the registrations, and of their answers (suite specification 1.2).
+Producers, peers, topics and keys: the objects of the registrations, and of their answers.
 
 There may be some 100,000 registrations, so none is an object: a producer that has a topic is a number in the topic's
 members and a key in the peer's dict.
@@ -36,7 +36,7 @@ class Producer:
     @property
     def node(self) -> str:
         """
-        The name of the node in a tombstone request. An IPv6 address has no brackets here (suite specification 6, 9).
+        The name of the node in a tombstone request. An IPv6 address has no brackets here.
         """
         return f"{self.broadcast_address}:{self.http_port}"
 
@@ -119,7 +119,7 @@ class Peer:
         return self.producer.peer_id >= 0
 
     def described(self, tombstoned_at: int | None = None) -> dict[str, Any]:
-        """Return its entry in /debug under one key (suite specification 1.5)."""
+        """Return its entry in /debug under one key."""
         producer = self.producer
         return {
             "broadcast_address": producer.broadcast_address,

@@ -1,5 +1,5 @@
 """
-Queries of the registrations: lookups, nodes, everything (suite specification 1.5). They change nothing.
+Queries of the registrations: lookups, nodes, everything. They change nothing.
 
 Queries over all registrations return one piece at a time, so that the caller can serve others in between; a piece is at
 most one producer, one key, or one topic. Each piece shows the state at its time, and names added meanwhile may be

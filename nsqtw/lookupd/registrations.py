@@ -1,5 +1,5 @@
 """
-The registrations: the topics and channels of each nsqd (suite specification 1.4).
+The registrations: the topics and channels of each nsqd.
 
 Theory of operation. NSQ describes a mapping of keys to producers; it is indexed from both sides.
 

@@ -1,7 +1,7 @@
 """
 A whole nsqlookupd as a Twisted service: binds, takes in its snapshot, serves, and stops cleanly.
 
-The texts are nsqlookupd's (suite specification 1.1), without the mistake in the one about an address that cannot be
+The texts are nsqlookupd's, without the mistake in the one about an address that cannot be
 had.
 """
 

@@ -1,5 +1,5 @@
 """
-The protocol V1 between an nsqd and nsqlookupd, without IO (suite specification 1.2).
+The protocol V1 between an nsqd and nsqlookupd, without IO.
 
     nsqd:        "  V1"                                                  once, before anything else
                  line "\\n"                                               words with single spaces between them

@@ -1,5 +1,5 @@
 """
-GET /v2/watch: a connection on which a client is told what happens, as server-sent events (`events`).
+GET /v2/watch: connections on which clients get changes as server-sent events (`events`).
 
 Theory of operation. A `Subscription` has the line of what a client is to be told; at the end of a turn a piece of it is
 written, as long as the client reads. What waits for one that does not is bounded by the line, which starts over when

@@ -1,1 +1,1 @@
-"""The edges: sockets, HTTP, the writer thread, the end of a turn."""
+"""Network connections: TCP, unix sockets, TLS, and limits on clients."""

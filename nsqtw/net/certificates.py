@@ -1,4 +1,4 @@
-"""Checks of the files that the TLS options name (nsqd specification 4.3, steps 5 to 7)."""
+"""Checks of the files that the TLS options name."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
-A look at every connection that something is expected of, every now and then: whether it takes longer than it may.
+Deadlines of connections, checked at intervals in parts.
 
-One timer for all of them. A connection that is busy pays nothing for it, in return for deadlines that are noticed up to
-a round later; one of which nothing is expected is not looked at until it joins again. Many are looked at in several
-turns.
+There is one timer for all connections. A busy connection has no cost, in return for deadlines that are noticed up to a
+round later. A connection without a deadline is not checked until it joins again. Many connections are checked in
+several turns.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Addresses a broker listens on: `host:port` for TCP, and the paths of unix sockets, which have a `/`.
 
 Binding and serving are two steps, because a broker binds first, then reads what it has stored, and only then
-accepts: clients that come in between wait in the backlog instead of being refused (nsqd specification 4.3).
+accepts: clients that come in between wait in the backlog instead of being refused.
 
 No host, `0.0.0.0` and `[::]` all mean every address of the machine, of IPv4 and IPv6, as they do for nsqd. One IPv6
 socket serves both; a client that comes over IPv4 has an address such as `::ffff:127.0.0.1` there.
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+")
 UNIX_MODE = 0o660
 """The mode of a unix socket: user and group of the broker may connect."""
 UNIX_PORT = -1
-"""The port number of a unix socket, where one is needed (nsqd specification 3.5)."""
+"""The port number of a unix socket, where one is needed."""
 
 
 class Listener:

@@ -1,5 +1,5 @@
 """
-Connections that are read from when so many bytes have arrived, or after a short time.
+Connections that are read when a number of bytes have arrived, or after a short time (SO_RCVLOWAT).
 
 The kernel is told how many bytes wake the process (SO_RCVLOWAT, the low-water mark of the receive buffer), so waiting
 for them costs nothing. The kernel has no time limit for it: here every waiting connection is checked periodically, and

@@ -1,8 +1,7 @@
 """
 Names of TLS versions and cipher suites: OpenSSL's in, nsqd's out, for /stats, error frames and the log.
 
-nsqd knows the names of thirteen cipher suites and shows the numbers of all others, those of TLS 1.3 among them (nsqd
-specification 3.11).
+nsqd knows the names of thirteen cipher suites and shows the numbers of all others, those of TLS 1.3 among them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The certificate, and what is asked of clients: what new TLS connections are made with, until the files are read again.
+The settings of new TLS connections: the certificate, and the requirements for clients, until the files are read again.
 
     --tls-client-auth-policy    ""              no certificate is asked for
                                 require         any will do

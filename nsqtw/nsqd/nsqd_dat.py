@@ -4,7 +4,7 @@ The names of all topics and channels, in the file and the format of nsqd: `nsqd.
     {"topics":[{"name":"a","paused":false,"channels":[{"name":"c","paused":true}]}],"version":"1.3.0"}
 
 Compact, without a line end, empty lists are `null`, in no particular order. The caller leaves ephemeral topics and
-channels out. The file is replaced as a whole: written under another name, synced, and renamed (nsqd specification 5.2).
+channels out. The file is replaced as a whole: written under another name, synced, and renamed.
 
 positions.db is authoritative for this broker. This file tells tools, and an nsqd that takes over, the names; read at
 the start it adds the topics and channels that an nsqd left, or that a lost positions.db had.

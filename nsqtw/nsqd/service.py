@@ -1,7 +1,7 @@
 """
 A whole broker as a Twisted service: locks its data path, binds, opens what is stored, serves, and stops cleanly.
 
-The order of the steps and the texts are nsqd's (nsqd specification 4.3, 6.5). Sockets are bound before what is
+The order of the steps and the texts are nsqd's. Sockets are bound before what is
 stored is read: clients that come in between wait.
 """
 

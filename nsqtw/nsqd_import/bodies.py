@@ -1,4 +1,4 @@
-"""The messages where they are, in the queue files: read one by one, at the place the first reading has noted."""
+"""The bodies of messages in the queue files, read one by one at the offsets that the first reading has recorded."""
 
 from __future__ import annotations
 

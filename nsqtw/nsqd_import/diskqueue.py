@@ -1,5 +1,5 @@
 """
-Queue files of an nsqd 1.x, read once for the import (nsqd specification 5.3, 5.4).
+Queue files of an nsqd 1.x, read once for the import.
 
     <name>.diskqueue.NNNNNN.dat            records; the number has at least six digits, the highest file grows
     <name>.diskqueue.meta.dat              the positions of reading and writing

@@ -1,5 +1,5 @@
 """
-An import from beginning to end, before the broker is loaded.
+The whole import, before the broker is loaded.
 
 Each topic is imported by itself, in this order; each step is on stable storage before the next one begins:
 

@@ -1,5 +1,5 @@
 """
-Messages into a topic's log, one after the other, each with its own publish time and under a new id.
+The copy of messages into a topic's log, each with its publish time and a new id.
 
 Sequences come from blocks of the broker's, as those of published messages do. They are collected to segments, the
 segments to commits; what `end_of_log` returns is on stable storage.

@@ -1,1 +1,1 @@
-"""Options of the daemons: what there are, where their values come from, and how they are shown."""
+"""Options of the daemons: declarations, sources of values, and documentation."""

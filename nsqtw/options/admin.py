@@ -1,7 +1,7 @@
 """
-Every option of nsqadmin, said once: `AdminOptions`.
+The options of nsqadmin: `AdminOptions`, the only declaration of each.
 
-Names, defaults and meanings of the first groups are nsqadmin's (suite specification 2.1), those of logs and
+Names, defaults and meanings of the first groups are nsqadmin's, those of logs and
 authorization are our nsqd's (`nsqtw.options.broker`); the rest is ours alone. Durations are seconds, as floats.
 """
 
@@ -38,7 +38,7 @@ class AdminOptions:
 
     # Log and listener
     log_level: int = same(Options, "log_level")
-    log_prefix: str = option(TEXT, "[nsqadmin] ", "what every log line starts with", reload=live)
+    log_prefix: str = option(TEXT, "[nsqadmin] ", "prefix of every log line", reload=live)
     log_format: str = same(Options, "log_format")
     http_address: str = option(TEXT, "0.0.0.0:4171", "address for browsers and HTTP clients", limit=LISTEN_ADDRESS)
     base_path: str = option(TEXT, "/", "path that the path of each URL begins with")

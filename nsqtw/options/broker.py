@@ -1,8 +1,8 @@
 """
-Every option of the broker, said once: `Options`.
+The options of the broker: `Options`, the only declaration of each.
 
 Flags, environment variables, config keys, defaults, bounds, help, pages of documentation and what GET /config
-answers all come from this table. Names, defaults and meanings are nsqd's (nsqd specification 4.2); the last
+answers all come from this table. Names, defaults and meanings are nsqd's; the last
 group is ours. Durations are seconds, as floats.
 
 The first options are in `broker_address` and `broker_limits`; a class has those of the one before it and its own, so
@@ -225,7 +225,7 @@ class Options(LimitOptions):
     retention_time: float = option(
         DURATION,
         0.0,
-        "how long a topic keeps messages that are finished, for channels that are moved back and readers of its log; "
+        "time that a topic keeps finished messages, for channels that are moved back and readers of its log; "
         "0 for no limit by time, and with --retention-bytes 0 too, not at all",
         limit=NOT_NEGATIVE,
         reload=live,
@@ -233,14 +233,14 @@ class Options(LimitOptions):
     retention_bytes: int = option(
         SIZE,
         0,
-        "how many bytes of finished messages a topic keeps; 0 for no limit by size",
+        "bytes of finished messages that a topic keeps; 0 for no limit by size",
         limit=NOT_NEGATIVE,
         reload=live,
     )
     channel_start: str = option(
         choice(*STARTS),
         LATEST,
-        "where a new channel starts: at what no channel was given yet (latest), or at the oldest kept (earliest)",
+        "where a new channel starts: at messages that no channel has got (latest), or at the oldest kept (earliest)",
         reload=live,
     )
     keep_deferred: bool = option(
@@ -267,7 +267,7 @@ class Options(LimitOptions):
     requeue_on_disconnect: bool = option(
         BOOLEAN,
         False,
-        "what a consumer has in flight goes back to its channel at once when its connection ends",
+        "requeue the messages in flight of a consumer at once when its connection ends",
         reload=live,
     )
     nsq_compat: bool = option(
@@ -366,8 +366,8 @@ BY_FLAG, BY_KEY = NSQD.by_flag, NSQD.by_key
 
 def check(options: Options, steps: Container[int] = EVERY_STEP) -> None:
     """
-    Raise OptionError, one line, for the first option a broker cannot run with, in nsqd's order; `steps` names the
-    checks of nsqd specification 4.3 to be made.
+    Raise OptionError, one line, for the first option a broker cannot run with, in nsqd's order; `steps` has the
+    numbers of nsqd's checks that are made.
     """
     NSQD.check(options, steps)
 
@@ -375,7 +375,7 @@ def check(options: Options, steps: Container[int] = EVERY_STEP) -> None:
 def config_value(options: Options, key: str) -> Any:
     """
     Return the response to GET /config/`key`: text as str, anything else to be sent as JSON; durations are whole
-    nanoseconds (nsqd specification 3.9). KeyError when no option has this config key.
+    nanoseconds. KeyError when no option has this config key.
     """
     option = BY_KEY[key]
     return option.kind.config(getattr(options, option.name))

@@ -75,7 +75,7 @@ class AddressOptions:
     log_level: int = option(
         LEVEL, LEVELS["info"], "lowest level to log: debug, info, warn, error or fatal", reload=live
     )
-    log_prefix: str = option(TEXT, "[nsqd] ", "what every log line starts with", reload=live)
+    log_prefix: str = option(TEXT, "[nsqd] ", "prefix of every log line", reload=live)
 
     # Where we are reached
     tcp_address: str = option(
@@ -94,10 +94,14 @@ class AddressOptions:
         limit=OPTIONAL_LISTEN_ADDRESS,
     )
     broadcast_address: str = option(
-        TEXT, attrs.Factory(hostname), "address told to nsqlookupd; unless given, the host name"
+        TEXT, attrs.Factory(hostname), "address that nsqlookupd gives to consumers; by default the host name"
     )
-    broadcast_tcp_port: int = option(INTEGER, 0, "TCP port told to nsqlookupd; 0 for the real one", limit=PORT)
-    broadcast_http_port: int = option(INTEGER, 0, "HTTP port told to nsqlookupd; 0 for the real one", limit=PORT)
+    broadcast_tcp_port: int = option(
+        INTEGER, 0, "TCP port that nsqlookupd gives to consumers; 0: the real one", limit=PORT
+    )
+    broadcast_http_port: int = option(
+        INTEGER, 0, "HTTP port that nsqlookupd gives to tools; 0: the real one", limit=PORT
+    )
     lookupd_tcp_address: tuple[str, ...] = option(
         TEXTS,
         (),
@@ -119,7 +123,7 @@ class AddressOptions:
         "certificate authorities for nsqlookupd (PEM); empty for those of the system",
         reload=live,
     )
-    lookupd_tls_cert: str = option(TEXT, "", "certificate shown to nsqlookupd (PEM)", reload=live)
+    lookupd_tls_cert: str = option(TEXT, "", "certificate of this nsqd for nsqlookupd (PEM)", reload=live)
     lookupd_tls_key: str = option(TEXT, "", "key of that certificate (PEM)", reload=live)
     lookupd_secret_file: str = option(
         TEXT, "", "file with the secret an nsqlookupd asks for; empty for none", reload=live

@@ -35,7 +35,7 @@ class LimitOptions(AddressOptions):
     """Storage and limits of a broker."""
 
     # Where messages are kept
-    data_path: str = option(TEXT, "", "directory for everything that is stored; empty for the current one")
+    data_path: str = option(TEXT, "", "directory for all stored data; empty for the current one")
     mem_queue_size: int = option(
         INTEGER,
         10_000,
@@ -46,16 +46,16 @@ class LimitOptions(AddressOptions):
         SIZE, 104_857_600, "size at which a log file is closed and the next begun", limit=OURS_ABOVE_ZERO
     )
     sync_every: int = option(
-        INTEGER, 2_500, "accepted; what is stored is synced every --sync-timeout", limit=OURS_NOT_NEGATIVE
+        INTEGER, 2_500, "accepted, without effect: files are synced every --sync-timeout", limit=OURS_NOT_NEGATIVE
     )
     sync_timeout: float = option(
         DURATION, 2.0, "longest time between syncs of stored files", limit=ABOVE_ZERO, reload=live
     )
     queue_scan_selection_count: int = option(
-        INTEGER, 20, "accepted; every due timeout is noticed in time", limit=NOT_NEGATIVE
+        INTEGER, 20, "accepted, without effect: every timeout is noticed in time", limit=NOT_NEGATIVE
     )
     queue_scan_worker_pool_max: int = option(
-        INTEGER, 4, "accepted; every due timeout is noticed in time", limit=OURS_NOT_NEGATIVE
+        INTEGER, 4, "accepted, without effect: every timeout is noticed in time", limit=OURS_NOT_NEGATIVE
     )
 
     # Messages and commands
@@ -142,14 +142,14 @@ class LimitOptions(AddressOptions):
     max_topics: int = option(
         INTEGER,
         0,
-        "topics clients may make the broker have; 0 for any number",
+        "number of topics up to which clients may create topics; 0 for any number",
         limit=NOT_NEGATIVE,
         reload=live,
     )
     max_channels: int = option(
         INTEGER,
         0,
-        "channels, of all topics, clients may make the broker have; 0 for any number",
+        "number of channels of all topics up to which clients may create channels; 0 for any number",
         limit=NOT_NEGATIVE,
         reload=live,
     )
@@ -170,7 +170,7 @@ class LimitOptions(AddressOptions):
     max_unfinished_size: int = option(
         SIZE,
         268_435_456,
-        "bytes kept of commands and requests that have come in part, over all connections; 0 for any number",
+        "bytes of incomplete commands and requests that are kept, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
         reload=live,
     )
@@ -206,42 +206,42 @@ class LimitOptions(AddressOptions):
     body_timeout: float = option(
         DURATION,
         30.0,
-        "time in which a body must arrive, or --min-body-rate go on arriving; 0 for any",
+        "time in which a body must arrive, unless it arrives at --min-body-rate; 0 for any",
         limit=NOT_NEGATIVE,
         reload=live,
     )
     min_body_rate: int = option(
         SIZE,
         256,
-        "bytes a second of a body that are enough to go on waiting for it",
+        "rate of a body, in bytes a second, at which the broker waits longer for it",
         limit=ABOVE_ZERO,
         reload=live,
     )
     write_timeout: float = option(
         DURATION,
         120.0,
-        "time in which a client must read something of what waits for it; 0 for any",
+        "time in which a client must read some of its waiting output; 0 for any",
         limit=NOT_NEGATIVE,
         reload=live,
     )
     stop_timeout: float = option(
         DURATION,
         4.0,
-        "time a stop waits for the disk; what is not stored then comes again, as after a crash; 0 for any",
+        "time that a stop waits for the disk; after that the next start recovers as after a crash; 0 for any",
         limit=NOT_NEGATIVE,
         reload=live,
     )
     sigterm: str = option(
         choice(STOP, DRAIN),
         STOP,
-        "what SIGTERM does: stop; or drain, that is refuse publishes, leave the nsqlookupds, deliver what there is and "
+        "effect of SIGTERM: stop; or drain, that is refuse publishes, leave the nsqlookupds, deliver all messages and "
         "then stop; a second SIGTERM stops at once",
         reload=live,
     )
     drain_timeout: float = option(
         DURATION,
         30.0,
-        "time a drain has to deliver what there is; what is left then stays in the data path; 0 for any",
+        "time that a drain may take; messages that are left then stay in the data path; 0 for any",
         limit=NOT_NEGATIVE,
         reload=live,
     )

@@ -1,5 +1,5 @@
 """
-Rules of the config file for some channels only:
+Tables of the config file for channels:
 
     [channel."orders.*/archive"]
     max_attempts = 5

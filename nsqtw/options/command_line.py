@@ -1,6 +1,6 @@
 """
 Sources of options: the command line in Go's style, the environment, and a TOML file. A flag that was given
-wins over a variable, a variable over the file, the file over the default (nsqd specification 4.1).
+wins over a variable, a variable over the file, the file over the default.
 
     -name value   --name value   -name=value   --name=value
 

@@ -41,10 +41,10 @@ class Limit:
     """
     A check of an option's value.
 
-    `text` ends the sentence "--flag must be ...". `step` is the order of the checks: those of nsqd have their numbers
-    in nsqd specification 4.3; ours, of values with which nsqd fails later, come last. `complaint` is the error where
-    the flag and the text do not suffice. Without the option `only_with` the value is not used. `not_below` names an
-    option whose value is the minimum. nsqd has no such limit if `is_ours`: --nsq-compat disables it.
+    `text` ends the sentence "--flag must be ...". `step` is the order of the checks: those of nsqd have numbers in
+    the order in which nsqd makes them; ours, of values with which nsqd fails later, come last. `complaint` is the error
+    where the flag and the text do not suffice. Without the option `only_with` the value is not used. `not_below` names
+    an option whose value is the minimum. nsqd has no such limit if `is_ours`: --nsq-compat disables it.
     """
 
     text: str

@@ -1,7 +1,7 @@
 """
 Files that options name: config files in TOML, and the file of a shared secret.
 
-A config file is read as nsqd reads it (nsqd specification 4.1). It has top-level keys, named in `nsqtw.options.broker`,
+A config file is read as nsqd reads it. It has top-level keys, named in `nsqtw.options.broker`,
 and tables about topics and channels (`nsqtw.options.topics`, `nsqtw.options.channels`). A value is checked when it is
 used: one that a flag or a variable overrides may be invalid, as in nsqd. Only the names of keys, options with a fixed
 set of words, and the tables are always checked first.

@@ -1,7 +1,7 @@
 """
-Every option of nsqlookupd, said once: `LookupdOptions`.
+The options of nsqlookupd: `LookupdOptions`, the only declaration of each.
 
-Names, defaults and meanings of the first group are nsqlookupd's (suite specification 1.1), those of limits and TLS are
+Names, defaults and meanings of the first group are nsqlookupd's, those of limits and TLS are
 our nsqd's (`nsqtw.options.broker`); the rest is ours alone. Durations are seconds, as floats.
 """
 
@@ -42,7 +42,7 @@ class LookupdOptions:
 
     # Who we are, and where we are reached
     log_level: int = same(Options, "log_level")
-    log_prefix: str = option(TEXT, "[nsqlookupd] ", "what every log line starts with", reload=live)
+    log_prefix: str = option(TEXT, "[nsqlookupd] ", "prefix of every log line", reload=live)
     tcp_address: str = option(TEXT, "0.0.0.0:4160", "address for nsqds", limit=LISTEN_ADDRESS)
     http_address: str = option(
         TEXT,
@@ -50,7 +50,9 @@ class LookupdOptions:
         "address for HTTP clients",
         limit=LISTEN_ADDRESS,
     )
-    broadcast_address: str = option(TEXT, attrs.Factory(hostname), "address told to nsqds; unless given, the host name")
+    broadcast_address: str = option(
+        TEXT, attrs.Factory(hostname), "address that nsqds get in the answer to IDENTIFY; by default the host name"
+    )
 
     # What is answered
     inactive_producer_timeout: float = option(
@@ -97,12 +99,16 @@ class LookupdOptions:
         reload=live,
     )
     max_watchers: int = option(
-        INTEGER, 1_000, "connections that /v2/watch is open on; 0 for none", limit=NOT_NEGATIVE, reload=live
+        INTEGER,
+        1_000,
+        "connections that may read /v2/watch at the same time; 0 for none",
+        limit=NOT_NEGATIVE,
+        reload=live,
     )
     max_unfinished_size: int = option(
         SIZE,
         67_108_864,
-        "bytes kept of HTTP requests that have come in part, over all connections; 0 for any number",
+        "bytes of incomplete HTTP requests that are kept, over all connections; 0 for any number",
         limit=NOT_NEGATIVE,
         reload=live,
     )

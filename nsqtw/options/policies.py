@@ -1,5 +1,5 @@
 """
-Policies of topics and channels: what each promises beyond NSQ.
+Policies of topics and channels: their settings.
 
 Theory of operation. A setting of a policy is a field of `TopicPolicy` or `ChannelPolicy`, and is declared nowhere else:
 the keys of the config file, the API and its description, the command line and the table of the documentation follow

@@ -1,5 +1,5 @@
 """
-Rules of the config file for some topics only:
+Tables of the config file for topics:
 
     [topic."orders.*"]
     durability = "fsync"

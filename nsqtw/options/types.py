@@ -1,7 +1,7 @@
 """
 Types of option values: how each is read from a flag and from a config file, and how it is shown.
 
-Reading follows nsqd (nsqd specification 4.1): in a config file a bare integer is milliseconds for a duration, and for a
+Reading follows nsqd: in a config file a bare integer is milliseconds for a duration, and for a
 boolean it is inverted. Values on which nsqd would crash, a list of the wrong things or a number for a text, are
 refused. Every reader raises ValueError with the reason in nsqd's words; the `form` of a type says what is allowed, and
 `unfit` makes a sentence of it.

@@ -1,5 +1,5 @@
 """
-Deflate and snappy, both directions of one connection (nsqd specification 1.9).
+Deflate and snappy, both directions of one connection.
 
     deflate   raw DEFLATE (RFC 1951) in one stream; every write ends with a sync flush
     snappy    the framing format:

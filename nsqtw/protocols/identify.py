@@ -1,5 +1,5 @@
 """
-IDENTIFY: what a client may ask for, within which bounds, and the answer (nsqd specification 1.6).
+IDENTIFY: the fields of the request, their bounds, and the answer.
 
 The JSON is read as nsqd reads it (`nsqtw.gocompat.json`).
 """

@@ -1,7 +1,7 @@
 """
 Parameters of a command line: numbers, names and message ids, their errors, and their form in the log.
 
-Numbers are decimal digits, 64 bits, with silent wrap-around (nsqd specification 1.3). Errors echo the client's input.
+Numbers are decimal digits, 64 bits, with silent wrap-around. Errors echo the client's input.
 The log shows a word only when it is valid in its position, because anything else may be part of a message: of that it
 shows the length.
 """

@@ -13,7 +13,7 @@ NSQ's protocol V2: its commands, and the plugin.
     NOP                        ->
     _heartbeat_ every interval <- answered by any command
 
-See docs/reference/protocol.md, and nsqd specification 1.
+See docs/reference/protocol.md.
 """
 
 from __future__ import annotations

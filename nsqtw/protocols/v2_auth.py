@@ -1,5 +1,5 @@
 """
-Permissions of a V2 client (nsqd specification 1.6, AUTH and the checks of SUB, PUB, MPUB and DPUB).
+Permissions of a V2 client: AUTH, and the checks of SUB, PUB, MPUB and DPUB.
 
 Theory of operation. AUTH sends a secret, and the authorizer answers, perhaps later, with its permissions. A command
 that needs a permission is looked up in what was granted to this connection before: one tuple and one look-up in a dict.

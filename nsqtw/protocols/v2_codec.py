@@ -13,7 +13,7 @@ sizes are checked; of an MPUB if it is complete, its total is right, and its mes
 and every error, is parsed in the usual way.
 
 The session checks state and parameters before a body is read: it passes a `check`. The limits of bodies are checked
-here, as soon as the bytes that exceed them arrive (nsqd specification 1.6). The total of an MPUB is checked and, as in
+here, as soon as the bytes that exceed them arrive. The total of an MPUB is checked and, as in
 nsqd, not relied on: the real size of the body has the same limit.
 
 Performance: called once per command or run.

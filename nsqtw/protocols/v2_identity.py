@@ -2,7 +2,7 @@
 Identity of the client of a V2 session, and the settings of its consumer.
 
 A client may IDENTIFY again until it subscribes. Names, and what was agreed on, are then those of the last time. But its
-deliveries time out, are sampled and are near or far as it said the first time (nsqd specification 1.6).
+deliveries time out, are sampled and are near or far as it said the first time.
 """
 
 from __future__ import annotations

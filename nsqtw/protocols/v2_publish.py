@@ -1,5 +1,5 @@
 """
-A publish: its delay, and its reply. As a waiter it is told the result of the commit.
+A publish: its delay, and its reply. It is the waiter that gets the result of the commit.
 
 Performance: called once per publish command or run of them.
 """

@@ -1,7 +1,7 @@
 """
 Upgrades after an IDENTIFY that negotiates TLS or compression, each answered with OK once it is done.
 
-    JSON, TLS, OK, snappy or deflate, OK        (nsqd specification 1.9)
+    JSON, TLS, OK, snappy or deflate, OK
 
 What a client sends before it has read the OK is dropped, as by nsqd: nothing that was sent in plain text is ever taken
 for something that came through TLS.

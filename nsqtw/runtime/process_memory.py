@@ -18,7 +18,7 @@ _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def memory() -> dict[str, int]:
-    """The nine numbers, in nsqd's order (nsqd specification 3.11)."""
+    """The nine numbers, in nsqd's order."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT
     resident = min(resident_bytes() or peak, peak)
     return {

@@ -1,5 +1,5 @@
 """
-Document of /stats, as plain dicts and lists, keys in nsqd's order (nsqd specification 3.11).
+Document of /stats, as plain dicts and lists, keys in nsqd's order.
 
 An empty list and None differ on purpose: tools of NSQ's users tell "nothing there" from "not asked for" by it.
 """

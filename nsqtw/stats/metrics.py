@@ -2,7 +2,7 @@
 Statistics of topics, channels and the process: one declaration for each.
 
 /stats as JSON and as text, and the lines for statsd are made from these tables. The order of a table is that of the
-keys in JSON (nsqd specification 3.11). Statsd gets the counts of messages first, the text has them last.
+keys in JSON. Statsd gets the counts of messages first, the text has them last.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Pushes statistics to a statsd over UDP, every statsd-interval (nsqd specification 6.3).
+Pushes statistics to a statsd over UDP, every statsd-interval.
 
 Theory of operation. One coroutine lives as long as the broker serves:
 

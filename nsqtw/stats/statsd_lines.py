@@ -1,5 +1,5 @@
 r"""
-Lines and packets for statsd, as text (nsqd specification 6.3).
+Lines and packets for statsd, as text.
 
     line   := <prefix><name>:<integer>|<c or g>\n       c: what was counted since the last push, g: as it is now
     packet := lines, as many as fit into its size; a line that is larger goes alone

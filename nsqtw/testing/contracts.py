@@ -10,7 +10,7 @@ Contract of storage backends, as tests. Run them like this, with pytest:
 `HeaderContract` is for those that provide `IHeaderBackend`, `DirectedContract` for those whose queues provide
 `IDirectedQueue`, `FailingCommitContract` for those that can be made to fail; `positions_contract` is for `IPositions`.
 For readable failures put `pytest.register_assert_rewrite("nsqtw.testing.contracts")` into a conftest.py.
-docs/how-to/plugins.md shows a backend with its tests.
+docs/how-to/plugin-backend.md shows a backend with its tests.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Files that fail when told to, and that can be crashed at any step.
+Files for tests, which can fail and crash at any step.
 
     files = FaultyFiles(directory)
     backend = DiskBackend(directory, 1000, report, files)

@@ -1,4 +1,4 @@
-"""Storage without files, for tests of what uses it: positions, and a backend."""
+"""Storage in memory, for tests: positions, and a backend."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The duties of a protocol, as tests. An author runs them like this, with pytest:
+Contract of protocols, as tests. Run them like this, with pytest:
 
     from nsqtw.testing.protocols import ProtocolContract
 

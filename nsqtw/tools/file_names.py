@@ -1,5 +1,5 @@
 """
-Names of the files of nsq_to_file (suite specification 3.1).
+Names of the files of nsq_to_file.
 
     <TOPIC>.<HOST><REV>.<DATETIME>.log   --filename-format
     t.h<REV>.<DATETIME>.log              `pattern`, for one topic and process

@@ -1,5 +1,5 @@
 """
-Choice among the destinations of nsq_to_http and nsq_to_nsq (suite specification 3.7).
+Choice among the destinations of nsq_to_http and nsq_to_nsq.
 
     round-robin      in turn; the counter is raised first, so the second destination gets the first message
     hostpool         in turn, without destinations that failed: one is tried again after 30 s, 60 s, ... 900 s

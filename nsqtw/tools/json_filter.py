@@ -1,5 +1,5 @@
 """
-The JSON filter and projection of nsq_to_nsq (suite specification 3.3), with Go's idea of JSON: numbers are 64-bit
+The JSON filter and projection of nsq_to_nsq, with JSON as Go reads it: numbers are 64-bit
 floats, and what is no Unicode in a text becomes U+FFFD.
 """
 

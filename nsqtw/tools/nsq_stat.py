@@ -1,4 +1,4 @@
-"""`nsq_stat`: prints rates and depths of a channel, a line each interval (suite specification 3.4)."""
+"""`nsq_stat`: prints rates and depths of a channel, a line each interval."""
 
 from __future__ import annotations
 

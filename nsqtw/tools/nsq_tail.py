@@ -1,4 +1,4 @@
-"""`nsq_tail`: prints the messages of topics (suite specification 3.5)."""
+"""`nsq_tail`: prints the messages of topics."""
 
 from __future__ import annotations
 

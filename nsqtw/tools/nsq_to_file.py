@@ -1,5 +1,5 @@
 """
-`nsq_to_file`: writes the messages of topics to files (suite specification 3.1).
+`nsq_to_file`: writes the messages of topics to files.
 
 Beyond the original: discovery begins at once, and goes on with the other nsqlookupds when one fails; a closed file is
 opened again whatever the options; a topic cannot leave the output directory; files that a killed process left in

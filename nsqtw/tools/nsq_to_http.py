@@ -1,5 +1,5 @@
 """
-`nsq_to_http`: sends the messages of a topic to HTTP servers (suite specification 3.2).
+`nsq_to_http`: sends the messages of a topic to HTTP servers.
 
 Beyond the original: a POST that is answered with 301 or 302 failed. The original goes on with a GET there, and finishes
 a message that nobody got.

@@ -1,4 +1,4 @@
-"""`nsq_to_nsq`: republishes the messages of topics to other nsqds (suite specification 3.3)."""
+"""`nsq_to_nsq`: republishes the messages of topics to other nsqds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Start and end of NSQ's command line tools (suite specification 0.1 and 3).
+Start and end of NSQ's command line tools.
 
 A tool is a module of this package that makes one `Tool` and whose `main` is the console script of the same name. Its
 options are an attrs class, as those of the daemons. Messages go to stderr with the time, as Go's log package writes

@@ -1,4 +1,4 @@
-"""Options and connections that NSQ's consuming tools share (suite specification 3)."""
+"""Options and connections that NSQ's consuming tools share."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-`to_nsq`: publishes the records of stdin (suite specification 3.6).
+`to_nsq`: publishes the records of stdin.
 
 Each record is published to every nsqd. The original cuts the last byte off a final record without a delimiter, and has
 no --version; this one publishes it whole.

@@ -1,5 +1,5 @@
 """
-The archive of one topic: messages into files, and FIN after the fsync (suite specification 3.1, main loop).
+The archive of one topic: messages into files, and FIN after the fsync.
 
 Theory of operation. `handle` only collects messages. Once a turn of the event loop they are written in one step, which
 also does what became due: sync, rotate, close. A step that waits for the disk runs in a thread, one at a time, and the

@@ -1,4 +1,4 @@
-"""The JSON API of nsqadmin, with the fields of the original (suite specification 2.3, 2.5)."""
+"""The JSON API of nsqadmin, with the fields of the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GET and PUT /config/:opt (suite specification 2.6), and graphite."""
+"""GET and PUT /config/:opt, and graphite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications of actions (suite specification 2.7)."""
+"""Notifications of actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start, stop and reload of nsqadmin: exit codes and texts (suite specification 2.1)."""
+"""Start, stop and reload of nsqadmin: exit codes and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /topic/... and /channel/... (nsqd specification 3.8), and that what is answered survives a crash."""
+"""POST /topic/... and /channel/..., and that what is answered survives a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GET and PUT /config/:opt (nsqd specification 3.9)."""
+"""GET and PUT /config/:opt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /mpub: many messages, as lines or with sizes (nsqd specification 3.7)."""
+"""POST /mpub: many messages, as lines or with sizes."""
 
 from __future__ import annotations
 

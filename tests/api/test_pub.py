@@ -1,4 +1,4 @@
-"""POST /pub: one message, in the order of checks of nsqd specification 3.6."""
+"""POST /pub: one message, in the order of nsqd's checks."""
 
 from __future__ import annotations
 

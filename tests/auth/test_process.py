@@ -130,13 +130,13 @@ def test_hashing_holds_nobody_up(start: Start, tmp_path: Path) -> None:
         client.close()
 
 
-# -- docs/how-to/plugins.md
+# -- docs/how-to/plugin-authorizer.md
 
 
 @pytest.fixture
 def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The distribution on the page, where Python and Twisted find it."""
-    for name, text in blocks("how-to/plugins.md", "## An authorizer").items():
+    for name, text in blocks("how-to/plugin-authorizer.md").items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "nsq.key").write_bytes(b"a key")

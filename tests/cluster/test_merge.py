@@ -1,4 +1,4 @@
-"""Merges over nodes (suite specification 2.8)."""
+"""Merges over nodes."""
 
 from __future__ import annotations
 

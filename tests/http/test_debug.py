@@ -1,4 +1,4 @@
-"""/debug/... (nsqd specification 3.10), and that a look into a broker does not stop it."""
+"""/debug/..., and that a look into a broker does not stop it."""
 
 from __future__ import annotations
 

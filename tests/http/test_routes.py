@@ -1,4 +1,4 @@
-"""Where a method and a path lead, and the rules every answer keeps (nsqd specification 3.1)."""
+"""Where a method and a path lead, and the rules every answer keeps."""
 
 from __future__ import annotations
 

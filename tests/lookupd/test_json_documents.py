@@ -1,4 +1,4 @@
-"""The JSON of the registrations: what suite specification 1.5 shows, and that pieces put together are a document."""
+"""The JSON of the registrations: the documents of the original, and that pieces put together are a document."""
 
 from __future__ import annotations
 

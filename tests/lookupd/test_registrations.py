@@ -1,4 +1,4 @@
-"""The registrations, in short dialogues (suite specification 1.4, 1.5, 6)."""
+"""The registrations, in short dialogues."""
 
 from __future__ import annotations
 

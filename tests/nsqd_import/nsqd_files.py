@@ -1,5 +1,5 @@
 """
-Writes queue files as an nsqd 1.x does, from the description of the format (nsqd specification 5.3, 5.4) and apart
+Writes queue files as an nsqd 1.x does, from the description of the format and apart
 from the code that reads them.
 """
 

@@ -233,7 +233,9 @@ class UnguardedFactory:
 
 def test_a_protocol_for_the_unguarded_broker_is_refused_in_one_line() -> None:
     old = protocol("OLD", b" OLD", f"{__name__}.UnguardedFactory")
-    with pytest.raises(PluginError, match=r"'OLD' \(.*\) is not made for this nsqtw: .* broker_api = 2 .*plugins.md$"):
+    with pytest.raises(
+        PluginError, match=r"'OLD' \(.*\) is not made for this nsqtw: .* broker_api = 2 .*plugin-protocol.md$"
+    ):
         find_protocols(["OLD"], [old])
 
 

@@ -25,7 +25,7 @@ IMPORTED = (
     *("nsqtw.errors", "nsqtw.interfaces", "nsqtw.upgrades", "nsqtw.protocols.body_rate"),
     *("nsqtw.protocols.fin_coalescing", "nsqtw.protocols.mpub", "nsqtw.protocols.session", "nsqtw.protocols.v3"),
 )
-"""What a protocol of others may import, too: docs/how-to/plugins.md."""
+"""What a protocol of others may import, too: docs/how-to/plugin-protocol.md."""
 
 
 class TestV3(ProtocolContract2):

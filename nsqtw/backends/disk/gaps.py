@@ -1,5 +1,5 @@
 """
-Log files that are missing, told at a start.
+Missing log files, reported at a start.
 
 Sequences have gaps, so a missing file leaves no trace in them. But the header of each file has the number of messages
 put before it: where that is more than the file before ends with, something stood between. This holds from the place on

@@ -1,5 +1,5 @@
 """
-Opening a log, whatever happened to the last process that wrote it.
+Opening of a log, also after a crash of the last process that wrote it.
 
 Only the last file is read, from the last record in its index file: a few MB. The first position without a good record
 is the end of the log if nothing that can be kept follows, and if positions.db knows of nothing there; else it is

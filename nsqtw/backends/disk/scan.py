@@ -1,4 +1,4 @@
-"""Walks the records of one log file, front to back, and finds the way again after a damaged one."""
+"""Scan of the records of one log file, front to back, which continues after a damaged record."""
 
 from __future__ import annotations
 

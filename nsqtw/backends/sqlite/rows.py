@@ -1,5 +1,5 @@
 """
-One row of `messages.db`, and how to tell that it is not what was stored.
+One row of `messages.db`, and the detection of damage to it.
 
     topic  last  first  delay  crc  frames  head                          headers
                                └ of frames  └ NULL in rows of version 1   └ a header block (`header_block`); NULL for

@@ -1,5 +1,5 @@
 """
-Reading a `messages.db` of which not everything can be read, and writing all that can into a fresh one.
+Salvage of a damaged `messages.db`: all readable rows are copied into a new one.
 
 The index names most rows even where the table is broken, the table names most rows where the index is; so the rows are
 looked for in both, from both ends, and each is fetched on its own. Rows whose numbers are damaged get those their

@@ -1,5 +1,5 @@
 """
-What an ordered channel delivers next, and what it has delivered: messages in runs, each with its key.
+The next messages of a channel with an order, and its delivered ones: messages in runs, each with its key.
 
 Performance: called once per span.
 """

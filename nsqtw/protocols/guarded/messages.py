@@ -1,5 +1,5 @@
 """
-Messages as a protocol is given them: one by one (`Message`), or as the frames that the broker keeps (`Batch`).
+Messages as a protocol gets them: one by one (`Message`), or as the frames that the broker keeps (`Batch`).
 
 A frame has the form that `nsqtw.core.segment` draws, which is part of docs/protocol-v3.md, too.
 """

@@ -1,5 +1,5 @@
 """
-What becomes of PUBLISH frames: the answers of the broker, and the CONFIRM for those that came since the last one.
+Answers to PUBLISH frames: the results from the broker, and one CONFIRM for all since the last one.
 
 Performance: one object per publish.
 """

@@ -1,4 +1,4 @@
-"""`nsqtw backup DATA_PATH TARGET`: the words, the lines, and the exit code."""
+"""`nsqtw backup DATA_PATH TARGET`: arguments, output and exit code."""
 
 from __future__ import annotations
 

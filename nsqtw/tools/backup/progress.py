@@ -1,4 +1,4 @@
-"""A line on stderr that says how far a long copy is. Nothing where stderr is no terminal."""
+"""Progress of a long copy, in a line on stderr if it is a terminal."""
 
 from __future__ import annotations
 

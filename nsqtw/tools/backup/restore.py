@@ -1,5 +1,5 @@
 """
-`nsqtw restore BACKUP DATA_PATH`: the words, the lines, and the exit code.
+`nsqtw restore BACKUP DATA_PATH`: arguments, output and exit code.
 
 The files are copied to `DATA_PATH.partial`, which takes the place of the data path when it is complete. Where that
 cannot be, at a mount point or in a directory that may not be written to, they are copied into the data path: it must be

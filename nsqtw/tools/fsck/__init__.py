@@ -1,5 +1,5 @@
 """
-`nsqtw fsck`: what is in the data path of a broker that does not run, what is wrong with it, and what can be mended.
+`nsqtw fsck`: a check of the data path of a stopped broker, and its repair.
 
     finding     one thing that is wrong
     sequences   which messages a log has

@@ -1,4 +1,4 @@
-"""`nsqtw fsck DATA_PATH [--repair]`: the words, the lines on stdout, and the exit code."""
+"""`nsqtw fsck DATA_PATH [--repair]`: arguments, output and exit code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Everything in a data path: the topics' directories, positions.db, nsqd.dat, and what was left lying.
+Everything in a data path: the topics' directories, positions.db, nsqd.dat, and leftover files.
 
 What is not the broker's is left alone and not mentioned.
 """

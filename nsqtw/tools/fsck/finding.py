@@ -1,4 +1,4 @@
-"""One thing that is wrong in a data path."""
+"""A finding: one problem in a data path."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The directory of one topic: its log files in the order a start looks at them, and what else lies there.
+The directory of one topic: its log files in the order in which a start opens them, and its other files.
 
 A start removes last files without a record until it finds one with records; that one is the last, and the only one
 that may end in a torn record.

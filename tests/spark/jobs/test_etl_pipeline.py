@@ -19,7 +19,7 @@ from pyspark_nsq.jobs.etl.source import unknown_topics
 from tests.process import NsqdProcess
 from tests.spark.jobs.etl_files import Sections, address, base, built, publish, published, run, topic, write
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/spark-jobs.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/spark-pipelines.md"
 SCHEMA = "id int NOT NULL, at timestamp, o struct<n: int>"
 
 

@@ -1,4 +1,4 @@
-"""Every command of the sections Replay and Profile of docs/how-to/spark-jobs.md does what the page says."""
+"""Every command of docs/how-to/spark-replay.md and spark-profile.md does what the page says."""
 
 from __future__ import annotations
 
@@ -18,22 +18,18 @@ from tests.process import NsqdProcess
 from tests.spark.jobs.conftest import Job, at
 from tests.wire import HOST
 
-PAGE = (Path(__file__).parents[3] / "docs/how-to/spark-jobs.md").read_text("utf-8")
+PAGES = {
+    title: (Path(__file__).parents[3] / f"docs/how-to/spark-{title.lower()}.md").read_text("utf-8")
+    for title in ("Replay", "Profile")
+}
 ADDRESS = "127.0.0.1:4151"
 COUNTRIES = ("de", "fr")
 MESSAGES = 60
 
 
-def section(title: str) -> str:
-    """A section of the page, with those below it."""
-    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
 def commands(title: str) -> Iterator[list[str]]:
-    """The words of each command of a section, without the name of the program."""
-    for block in re.findall(r"^```sh\n(.*?)^```$", section(title), re.MULTILINE | re.DOTALL):
+    """The words of each command of a page, without the name of the program."""
+    for block in re.findall(r"^```sh\n(.*?)^```$", PAGES[title], re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", "").splitlines():
             program, *words = shlex.split(line)
             assert program == "nsqtw-spark"
@@ -82,6 +78,6 @@ def test_the_page_has_every_option_and_column() -> None:
     common |= {"--tls-ca-file", "--tls-cert-file", "--tls-key-file", "--metrics-port"}
     for title, command in (("Replay", replay), ("Profile", profile)):
         flags = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
-        text = section(title)
+        text = PAGES[title]
         assert set() == {flag for flag in flags - common - {"--duplicates"} if f"`{flag}" not in text}
-    assert set() == {column for column in COLUMNS if f"`{column}`" not in section("Replay")}
+    assert set() == {column for column in COLUMNS if f"`{column}`" not in PAGES["Replay"]}

@@ -14,7 +14,8 @@ from pyspark_nsq.jobs.etl.sections import SECTIONS, Section
 _HEAD = """\
 # Configuration of nsqtw-spark etl
 
-The TOML file of [`nsqtw-spark etl`](../how-to/spark-jobs.md). Relative paths start at the folder of the file.
+This page lists all sections and keys of the TOML file of [`nsqtw-spark etl`](../how-to/spark-pipelines.md).
+Relative paths start at the folder of the file.
 Unknown keys are errors. `nsqtw-spark etl --check FILE` checks a file and reads no message.
 
 <!-- Made by python -m pyspark_nsq.jobs.etl.reference from the declarations in pyspark_nsq/jobs/etl/sections.py. -->
