@@ -3,10 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
+from pyspark_nsq.sink.packing import Request
 
+from tests.bench.errors import WrongCount
 from tests.bench.spark import growth, least
 from tests.bench.spark.__main__ import arguments, measured
+from tests.bench.spark.bare import BareClient
+from tests.spark.fake_nsqd import FakeNsqd
 
 
 def test_every_case_of_the_bench_counts_right(spark: SparkSession) -> None:
@@ -48,3 +53,10 @@ def test_growth_measures_each_size_and_draws_it(spark: SparkSession, tmp_path: P
 def test_the_least_that_requests_cost() -> None:
     lines = least.measured(rows=10, rounds=1, requests=2).splitlines()
     assert ["bare, apart", "treq, apart", "bare, shared", "treq, shared"] == [line.split(":")[0] for line in lines]
+
+
+def test_a_bare_client_counts_only_what_is_accepted(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((400, b"INVALID_TOPIC"))
+    port = int(nsqd.address.rpartition(":")[2])
+    with pytest.raises(WrongCount, match="400"), BareClient(port) as client:
+        client.publish(Request("/pub?topic=t", (b"x",), "t", 1))
