@@ -3,18 +3,24 @@
 import json
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
+from pyspark_nsq.sink.packing import Request
 
+from tests.bench.errors import WrongCount
 from tests.bench.spark import growth, least
 from tests.bench.spark.__main__ import arguments, measured
+from tests.bench.spark.bare import BareClient
+from tests.spark.fake_nsqd import FakeNsqd
 
 
 def test_every_case_of_the_bench_counts_right(spark: SparkSession) -> None:
     lines = measured(spark, arguments(["--rows", "3000", "--rounds", "1", "--warm", "0"])).splitlines()
     cases = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("|")][2:]
-    publishing = ["packs, apart", "publishes, apart", "packs, shared", "publishes, shared", "gnsq, shared"]
+    publishing = [f"{work}, {way}" for way in ("apart", "shared") for work in ("packs", "bare", "publishes")]
     logs = ["log, counted", "log to noop", "log to parquet", "parquet to noop", "parquet to parquet"]
-    assert [*publishing, "http.client, shared", "one each", *logs, "channel to parquet", "archive"] == cases
+    others = ["gnsq, shared", "http.client, shared", "one each"]
+    assert [*publishing, *others, *logs, "channel to parquet", "archive"] == cases
     goals = [line.partition(":")[0] for line in lines if line.endswith((": met", ": below"))]
     assert goals == [
         "publishes, apart / packs, apart",
@@ -47,3 +53,10 @@ def test_growth_measures_each_size_and_draws_it(spark: SparkSession, tmp_path: P
 def test_the_least_that_requests_cost() -> None:
     lines = least.measured(rows=10, rounds=1, requests=2).splitlines()
     assert ["bare, apart", "treq, apart", "bare, shared", "treq, shared"] == [line.split(":")[0] for line in lines]
+
+
+def test_a_bare_client_counts_only_what_is_accepted(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((400, b"INVALID_TOPIC"))
+    port = int(nsqd.address.rpartition(":")[2])
+    with pytest.raises(WrongCount, match="400"), BareClient(port) as client:
+        client.publish(Request("/pub?topic=t", (b"x",), "t", 1))

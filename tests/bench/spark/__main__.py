@@ -2,6 +2,7 @@
 ``python -m tests.bench.spark``: rows of 200 B a second through the connector, and what they cost, in one session.
 
 packs               the sink's job up to the finished request bodies, which are thrown away
+bare                the same, and each body by a bare socket: the least that a client costs
 publishes           the sink
 one each            the sink with a message in each request, for scale; a hundredth of the rows
 gnsq, http.client   ``foreachPartition`` with a client and 1,000 rows a request, the alternative to the sink
@@ -46,6 +47,7 @@ def write(bench: Bench, given: argparse.Namespace) -> None:
     options = {"batchSize": str(given.batch_size)} if given.batch_size else {}
     works: dict[str, Callable[..., None]] = {
         "packs": lambda rows, broker, topic: sink.pack(rows, broker, topic, **options),
+        "bare": lambda rows, broker, topic: sink.send_bare(rows, broker, topic, **options),
         "publishes": lambda rows, broker, topic: sink.publish(rows, broker, topic, **options),
     }
     others: dict[str, Callable[..., None]] = {
@@ -107,6 +109,7 @@ def measured(spark: SparkSession, given: argparse.Namespace) -> str:
     # Spark looks for sources in the session that was active last, which createDataFrame makes this one.
     spark.createDataFrame([(1,)], "number INT")
     spark.dataSource.register(sink.PackingSource)
+    spark.dataSource.register(sink.BareSource)
     with (
         running(given.nsqd, shlex.split(given.args)) as broker,
         tempfile.TemporaryDirectory(prefix="nsqtw-bench-") as folder,

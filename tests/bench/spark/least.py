@@ -27,6 +27,7 @@ from pyspark_nsq.sink.packing import Request
 from pyspark_nsq.sink.publisher import Publisher
 
 from . import cpus
+from .bare import BareClient
 from .sink import BODY_BYTES
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 2\r\n\r\nOK"
@@ -74,14 +75,9 @@ def _request_bytes(start: bytearray) -> int:
 
 def send_bare(port: int, request: Request, count: int) -> None:
     """Send `count` requests over one socket."""
-    head = b"POST %s HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (request.path.encode(), request.body_bytes)
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with BareClient(port) as client:
         for _ in range(count):
-            sent = connection.sendmsg((head, *request.body))
-            if sent < len(head) + request.body_bytes:
-                connection.sendall((head + b"".join(request.body))[sent:])
-            connection.recv(len(_OK))
+            client.publish(request)
 
 
 def send_by_treq(port: int, request: Request, count: int) -> None:

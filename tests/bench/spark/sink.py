@@ -1,4 +1,4 @@
-"""Into NSQ: the sink, and beside it the same job of Spark's that only packs, so does all of it but the network."""
+"""Into NSQ: the sink, and beside it the same job of Spark's that only packs, or that sends over a bare socket."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark_nsq.sink.writer import NsqBatchWriter, requests_of
 
 from ..errors import WrongCount
 from ..server import Broker
+from .bare import BareClient
 
 BODY_BYTES = 200
 
@@ -36,6 +37,25 @@ class PackingWriter(NsqBatchWriter):
         return NsqCommit(partition=0, attempt=0, rows=rows, requests=requests, body_bytes=body_bytes)
 
 
+class BareSource(NsqDataSource):
+    """The sink with a bare socket instead of its publisher: no HTTP client, no thread of a reactor, no retries."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nsq_bare"
+
+    def writer(self, schema: StructType, overwrite: bool) -> NsqBatchWriter:
+        return BareWriter(*self._checked(schema))
+
+
+class BareWriter(NsqBatchWriter):
+    def write(self, iterator: Iterator[Any]) -> NsqCommit:
+        with BareClient(int(self._options.addresses[0].rpartition(":")[2])) as client:
+            for request in requests_of(self._options, self._columns, iterator):
+                client.publish(request)
+        return NsqCommit(partition=0, attempt=0)
+
+
 def rows_in_memory(spark: SparkSession, count: int) -> DataFrame:
     """Different rows of 200 bytes, in memory when this returns."""
     rows = made_rows(spark, count).cache()
@@ -53,6 +73,11 @@ def made_rows(spark: SparkSession, count: int) -> DataFrame:
 def pack(rows: DataFrame, broker: Broker, topic: str, **options: str) -> None:
     """Up to the finished bodies of the requests, which are thrown away."""
     _write(rows, "nsq_packing", broker, topic, options)
+
+
+def send_bare(rows: DataFrame, broker: Broker, topic: str, **options: str) -> None:
+    """The finished bodies over a bare socket."""
+    _write(rows, "nsq_bare", broker, topic, options)
 
 
 def publish(rows: DataFrame, broker: Broker, topic: str, **options: str) -> None:
