@@ -59,6 +59,8 @@ _SHORTEST_SECONDS: Final = 0.05
 _SECONDS_WHILE_OLD: Final = 1.0
 """The same, at most, while publishes are refused because of it."""
 _NEXT_TURN: Final = 0.001
+_NEXT_LOOK: Final = 0.005
+"""Between two looks for the oldest message of a channel with priorities, while it is not found."""
 _SECONDS_UNTIL_SAVED: Final = 0.1
 
 
@@ -351,11 +353,15 @@ class ChannelBounds(Timer):
     def _look_at_oldest(self, now: float) -> float | None:
         """Drop messages that are too old, or find out whether to refuse publishes. Returns when to look again."""
         max_age = self._policy.max_age
+        oldest = self._oldest(now)
+        is_old = oldest is not None and self._is_old(oldest, now)
+        if not is_old and self._cursor.is_looking:
+            return now + _NEXT_LOOK  # publishes are refused, or not, as before
         self._too_old = None
         if self._policy.overflow == DROP_OLDEST:
             if not self._drop_old(now):
                 return now + _NEXT_TURN
-        elif (oldest := self._oldest(now)) is not None and self._is_old(oldest, now):
+        elif is_old:
             self._too_old = oldest
             return now + min(_SECONDS_WHILE_OLD, max(_SHORTEST_SECONDS, max_age / _LOOKS))
         if not self._channel.unfinished_count:
@@ -367,7 +373,7 @@ class ChannelBounds(Timer):
 
     def _oldest(self, now: float) -> int | None:
         """Return the sequence of the oldest message that waits and is not deferred."""
-        span = self._cursor.next_span(now)
+        span = self._cursor.oldest_unread(now)
         sequences = [*self._channel.set_aside]
         if span is not None:
             sequences.append(span.segment.first + span.start)
@@ -400,16 +406,15 @@ class ChannelBounds(Timer):
                 return False
         reads = self._topic.log.reads
         for _ in range(_MAX_STEPS):
-            span = cursor.next_span(now)
+            span = cursor.oldest_unread(now)
             if span is None or self._topic.log.reads - reads > _MAX_READS:
-                return span is None
+                return span is None and not cursor.is_looking
             segment, start, stop = span
             indexes = range(start, stop)
             count = bisect_left(indexes, True, key=lambda index: self._age_in(segment, index, now) < max_age)
-            if count:
-                cursor.drop_unread(count)
-            if count < stop - start:
+            if not count:
                 return True
+            cursor.drop_oldest(count)
         return False
 
     # -- dropping

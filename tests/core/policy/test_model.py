@@ -53,6 +53,8 @@ POLICIES: list[dict[str, Any]] = [
     {"priority": True},
     {"priority": True, "max_attempts": 1, "max_depth": 8},
     {"priority": True, "max_attempts": 2, "max_depth": 4, "overflow": "drop_oldest"},
+    {"priority": True, "max_age": 40.0, "overflow": "drop_oldest"},
+    {"priority": True, "max_age": 20.0, "max_attempts": 2},
     {"priority": True, "requeue_delay": 5.0, "max_requeue_delay": 20.0, "max_rate": 20.0},
     {"max_depth": 3},
     {"max_bytes": 300, "max_attempts": 1},
