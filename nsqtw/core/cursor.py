@@ -191,7 +191,9 @@ class Cursor:
 
     def next_span(self, now: float) -> Span | None:
         before, priorities = self.next, self.priorities
-        span = self._skip_to_span(now) if priorities is None else self._found(priorities, priorities.next_span(now), now)
+        span = (
+            self._skip_to_span(now) if priorities is None else self._found(priorities, priorities.next_span(now), now)
+        )
         if self.next != before:
             self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
         return span
@@ -208,6 +210,12 @@ class Cursor:
         if self.next != before:
             self._touch()
         return span
+
+    def find_oldest(self, now: float) -> bool:
+        """Look for the oldest unread message, and return whether it is found if there is one. BackendError."""
+        if self.is_looking:
+            self.oldest_unread(now)
+        return not self.is_looking
 
     @property
     def is_looking(self) -> bool:
@@ -307,8 +315,7 @@ class Cursor:
 
     def drop_oldest(self, count: int) -> None:
         """
-        Drop the first `count` messages of the last `oldest_unread`; with priorities those of them that have the class of
-        the first one.
+        Drop the first `count` messages of the last `oldest_unread`; with priorities those of the class of the first.
         """
         if self.priorities is None:
             self.drop_unread(count)

@@ -104,7 +104,7 @@ class PriorityReader:
     @property
     def is_looking(self) -> bool:
         """Whether it is not known which message is the oldest of all classes."""
-        number = self._lowest
+        number = self._lowest()
         return self._found[number] is None and self.at[number] < self._topic.released
 
     def switch(self, *, is_on: bool) -> None:
@@ -148,7 +148,7 @@ class PriorityReader:
         """
         looked: set[int] = set()
         while True:
-            number = self._lowest
+            number = self._lowest()
             span = self._found[number]
             if span is not None:
                 self._class = number
@@ -203,9 +203,8 @@ class PriorityReader:
 
     # -- inside
 
-    @property
     def _lowest(self) -> int:
-        """The class with the lowest position; of several, one whose message there is found."""
+        """Return the class with the lowest position; of several, one whose message there is found."""
         return min(_NUMBERS, key=lambda number: (self.at[number], self._found[number] is None))
 
     def _stop_in(self, segment: Segment, start: int) -> int:

@@ -1,4 +1,4 @@
-"""`max_age` of a channel with priorities: the oldest message of any class decides."""
+"""`max_age` and `max_bytes` of a channel with priorities: the oldest message of any class decides."""
 
 from __future__ import annotations
 
@@ -138,6 +138,46 @@ def test_the_oldest_message_is_looked_for_in_several_turns(overflow: str) -> Non
         core.wait(0.01)
         turns += 1
     assert 2 < turns < 20
+
+
+def bounded_by_bytes(overflow: str) -> BrokerHarness:
+    """A broker whose channel has room for six messages and a half."""
+    core = BrokerHarness()
+    core.channel().set_policy({"priority": True, "max_bytes": 1000, "overflow": overflow})
+    core.turn()
+    return core
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_bytes_are_those_of_the_log_from_the_oldest_message_on(restarts: bool) -> None:
+    core = bounded_by_bytes("reject")
+    assert put(core, "lhhhhh", 100) == [None]
+    reader = core.reader(ready=5)
+    messages = reader.read()
+    assert [message.body[:1] for message in messages] == [b"h"] * 5
+    core.channel().set_ready(reader.consumer, 0)
+    reader.finish(*[message.id for message in messages])
+    if restarts:
+        core.save()
+        core.crash()
+        core.wait(1)
+        reader = core.reader(ready=0)
+    (error,) = put(core, "n", 100)
+    assert str(error) == "channel c has reached its max_bytes", (
+        "only the low one waits, and the log is kept from there on"
+    )
+    core.channel().set_ready(reader.consumer, 1)
+    assert len(reader.read()) == 1
+    assert put(core, "n", 100) == [None]
+
+
+def test_the_oldest_messages_are_dropped_of_whatever_class_until_the_log_is_within_the_bound() -> None:
+    core = bounded_by_bytes("drop_oldest")
+    put(core, "hnlhhl", 100)
+    assert state(core) == ([3, 1, 2], 0)
+    put(core, "ll", 100)
+    core.turn()
+    assert state(core) == ([2, 0, 4], 2)
 
 
 @pytest.mark.parametrize("overflow", ["reject", "drop_oldest"])
