@@ -324,7 +324,7 @@ class ChannelBounds(Timer):
             due.append(self._look_at_oldest(now))
         if self._policy.overflow == DROP_OLDEST:
             due.append(self._drop(now))
-        elif not self._cursor.find_oldest(now):
+        elif self._sizes is not None and not self._cursor.find_oldest(now):
             due.append(now + _NEXT_LOOK)
         return min([moment for moment in due if moment is not None], default=None)
 
