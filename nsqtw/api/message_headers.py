@@ -18,6 +18,7 @@ Performance: called once per request head that is not cached, and once per messa
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 
 from nsqtw.errors import ClientError, InvalidHeaders
@@ -30,6 +31,7 @@ from nsqtw.message_headers import (
     TRACEPARENT,
     TRACESTATE,
     TTL,
+    are_plain,
     check_encoded,
     check_known,
     decode_headers,
@@ -40,6 +42,8 @@ from nsqtw.protocols.v2_codec import Limits
 
 MAGIC = b"NSQH"
 
+_unpack_size = struct.Struct(">I").unpack_from
+"""A size below 0 becomes a large one, which no body has."""
 _PREFIX = b"X-Nsq-"
 _OF_ANSWERS = (b"X-Nsq-Content-Type", b"nsq;")
 """The field that NSQ's own answers have, and how its value begins. A client that sends it back means no header."""
@@ -108,11 +112,44 @@ def messages_with_headers(body: bytes, limits: Limits, common: Mapping[str, str]
         raise EndsEarly("E_BAD_BODY", "failed to read message count")
     count: int = unpack_size(body, len(MAGIC))[0]
     check_count(count, limits.max_body_size)
+    offset = len(MAGIC) + SIZE_BYTES
+    taken = None if common else _plain(body, offset, count, limits.max_msg_size)
+    return taken or _one_by_one(body, offset, count, limits, common)
+
+
+def _plain(body: bytes, offset: int, count: int, max_msg_size: int) -> tuple[list[bytes], list[bytes]] | None:
+    """
+    Return `count` messages and their headers from `offset` on, or None when they may be wrong: what is wrong is found
+    one by one.
+    """
+    messages: list[bytes] = []
+    headers: list[bytes] = []
+    size: int
+    try:
+        for _ in range(count):
+            start = offset + SIZE_BYTES
+            (size,) = _unpack_size(body, offset)
+            offset = start + size
+            headers.append(body[start:offset])
+            start = offset + SIZE_BYTES
+            (size,) = _unpack_size(body, offset)
+            if not 0 < size <= max_msg_size:
+                return None
+            offset = start + size
+            messages.append(body[start:offset])
+    except struct.error:
+        return None
+    return (messages, headers) if offset <= len(body) and are_plain(headers) else None
+
+
+def _one_by_one(
+    body: bytes, offset: int, count: int, limits: Limits, common: Mapping[str, str]
+) -> tuple[list[bytes], list[bytes]]:
+    """Return `count` messages and their headers from `offset` on. ClientError, Refused."""
     messages: list[bytes] = []
     headers: list[bytes] = []
     known: dict[bytes, bytes] = {}
     total = 0
-    offset = len(MAGIC) + SIZE_BYTES
     for index in range(count):
         raw, offset = _sized(body, offset, index)
         checked = known.get(raw)

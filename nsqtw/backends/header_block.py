@@ -51,9 +51,10 @@ def has_block(segment: Segment) -> bool:
 
 def encode_block(segment: Segment) -> bytes:
     """The header block of a segment."""
-    parts: list[bytes] = []
-    for encoded in segment.headers or (NO_HEADERS,) * segment.count:
-        parts += (_LENGTH.pack(len(encoded)), encoded)
+    encoded = segment.headers or (NO_HEADERS,) * segment.count
+    parts = [NO_HEADERS] * (2 * len(encoded))
+    parts[0::2] = map(_LENGTH.pack, map(len, encoded))
+    parts[1::2] = encoded
     headers = b"".join(parts)
     channel = segment.channel.encode("ascii")
     size = len(headers) + len(channel) + TRAILER_BYTES

@@ -190,14 +190,40 @@ class Cursor:
             self.priorities.depths.recount()
 
     def next_span(self, now: float) -> Span | None:
-        before = self.next
-        span = self._skip_to_span(now) if self.priorities is None else self._next_by_priority(self.priorities, now)
+        before, priorities = self.next, self.priorities
+        span = (
+            self._skip_to_span(now) if priorities is None else self._found(priorities, priorities.next_span(now), now)
+        )
         if self.next != before:
             self._touch()  # a dropped range that is behind all cursors is forgotten: they must be saved with it
         return span
 
-    def _next_by_priority(self, priorities: PriorityReader, now: float) -> Span | None:
-        span = priorities.next_span(now)
+    def oldest_unread(self, now: float) -> Span | None:
+        """
+        Return unread messages from the oldest one on, within one segment. With priorities some of them may be delivered
+        already; then it is None, too, when the oldest is not found in this turn (`is_looking`). BackendError.
+        """
+        priorities = self.priorities
+        if priorities is None:
+            return self.next_span(now)
+        before, span = self.next, self._found(priorities, priorities.oldest(now), now)
+        if self.next != before:
+            self._touch()
+        return span
+
+    def find_oldest(self, now: float) -> bool:
+        """Look for the oldest unread message, and return whether it is found if there is one. BackendError."""
+        if self.is_looking:
+            self.oldest_unread(now)
+        return not self.is_looking
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether the oldest unread message is not found yet."""
+        return self.priorities is not None and self.priorities.is_looking
+
+    def _found(self, priorities: PriorityReader, span: Span | None, now: float) -> Span | None:
+        """`priorities` have looked for a span. Return it, or the next one when they are not needed any more."""
         self.next = priorities.next
         if priorities.is_done:
             self._end_priorities()
@@ -287,13 +313,25 @@ class Cursor:
         self.advance(count)
         self.dropped_count += count
 
+    def drop_oldest(self, count: int) -> None:
+        """
+        Drop the first `count` messages of the last `oldest_unread`; with priorities those of the class of the first.
+        """
+        if self.priorities is None:
+            self.drop_unread(count)
+        else:
+            self._count_passed_of_class(self.priorities, self.priorities.drop_oldest(count))
+
     def drop_of_class(self, number: int, count: int, now: float) -> None:
         """With priorities, drop up to `count` unread messages of a class, oldest first. BackendError."""
         if self.priorities is not None:
-            dropped = self.priorities.drop(number, count, now)
-            self.next = self.priorities.next
-            self.taken_total = min(self.taken_total + dropped, self._topic.released_total)
-            self._count_dropped(dropped)
+            self._count_passed_of_class(self.priorities, self.priorities.drop(number, count, now))
+
+    def _count_passed_of_class(self, priorities: PriorityReader, dropped: int) -> None:
+        """The position of a class has passed messages that are dropped."""
+        self.next = priorities.next
+        self.taken_total = min(self.taken_total + dropped, self._topic.released_total)
+        self._count_dropped(dropped)
 
     def find_next(self, now: float) -> bool:
         """Look for the next message of each class. Returns whether all are found that there are. BackendError."""

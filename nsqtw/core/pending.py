@@ -368,7 +368,8 @@ class PendingStore:
         is finished between two pages may come nevertheless. BackendError.
         """
         known = self._rows.keys() | self._in_checkpoint.keys() | self._changed.keys() if self._out_count else None
-        return self._pages_of([*self._rows.items()], known, self._border, self._forgotten_from)
+        rows = [*self._rows], [*self._rows.values()]  # without a new object for each: a fifth of the time
+        return self._pages_of(*rows, known, self._border, self._forgotten_from)
 
     # -- saving
 
@@ -506,14 +507,20 @@ class PendingStore:
             self._due_unsaved_count = self._runs.count_due(now_ms) + self._beyond.count_due(now_ms)
 
     def _pages_of(
-        self, rows: list[tuple[int, tuple[int, int]]], known: set[int] | None, after: Key, stop: int | None
+        self,
+        sequences: list[int],
+        rows: list[tuple[int, int]],
+        known: set[int] | None,
+        after: Key,
+        stop: int | None,
     ) -> Iterator[list[PendingRow]]:
         """
-        Iterate over pages of `rows` and, unless `known` is None, of saved rows behind `after`: those that are not known
-        and are under the sequence `stop`.
+        Iterate over pages of the `rows` of `sequences` and, unless `known` is None, of saved rows behind `after`: those
+        that are not known and are under the sequence `stop`.
         """
         for start in range(0, len(rows), PAGE_ROWS):
-            yield [PendingRow(sequence, *row) for sequence, row in rows[start : start + PAGE_ROWS]]
+            part = slice(start, start + PAGE_ROWS)
+            yield [PendingRow(sequence, *row) for sequence, row in zip(sequences[part], rows[part], strict=True)]
         if known is None or self._pages is None:
             return
         while page := self._pages.read(after, self._page_rows):

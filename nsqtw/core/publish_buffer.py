@@ -183,6 +183,9 @@ def _with_headers(bodies: list[bytes], headers: list[bytes] | None) -> Iterator[
 
 def _runs(headers: list[bytes]) -> Iterator[tuple[int, int]]:
     """Yield the start and the stop of runs whose headers have at most SEGMENT_BYTES together."""
+    if sum(map(len, headers)) <= SEGMENT_BYTES:
+        yield 0, len(headers)
+        return
     start = size = 0
     for index, encoded in enumerate(headers):
         size += len(encoded)

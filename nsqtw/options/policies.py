@@ -204,8 +204,6 @@ class ChannelPolicy:
             read_key_place(self.ordered_by)
         if self.priority and self.ordered_by:
             return "priority and ordered_by cannot be used together: a priority changes the order"
-        if self.priority and (self.max_bytes or self.max_age):
-            return "priority can be used with the bound max_depth, and with no other one"
         if self.requeue_delay > self.max_requeue_delay:
             first, longest = map(DURATION.show, (self.requeue_delay, self.max_requeue_delay))
             return f"requeue_delay {first} is longer than max_requeue_delay {longest}"

@@ -192,6 +192,29 @@ def test_the_headers_of_all_messages_together_are_no_larger_than_a_body() -> Non
     assert web.ask("POST", "/mpub?topic=t", b"a", X_NSQ_K="x" * 5000).outcome == OK, "there is nothing to multiply"
 
 
+def test_many_messages_with_headers_of_their_own_are_checked_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [(b"%d" % number, {"number": str(number)}) for number in range(40)]
+    with monkeypatch.context() as patch:
+        patch.delattr("nsqtw.api.message_headers.check_encoded")
+        bodies, headers = messages_with_headers(with_headers(*given), Options(), {})
+    assert [*zip(bodies, map(decode_headers, headers), strict=True)] == given
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ((b"x", {"ttl": "5s"}), "Message 40: header 'ttl' must be milliseconds, as a whole number above 0."),
+        ((b"x", b"\x01b\x00\x01\n"), "Message 40: header 'b' has a control character in its value."),
+        ((b"x", b"\x01"), "Message 40: the headers of a message are damaged."),
+    ],
+)
+def test_the_first_message_that_is_wrong_is_named(wrong: tuple[bytes, dict[str, str] | bytes], text: str) -> None:
+    before = [(b"%d" % number, {"number": str(number)}) for number in range(40)]
+    web = Web()
+    reply = web.post(BINARY, with_headers(*before, wrong, (b"y", {"ttl": "0"}), *before, (b"", {})))
+    assert (reply.outcome, reply.headers["x-nsqtw-detail"]) == ((400, "INVALID_HEADER"), text)
+
+
 def test_an_nsqd_without_headers_refuses_such_a_body() -> None:
     assert Web().post("/mpub?topic=t&binary=true", with_headers((b"a", {"id": "1"}))).outcome == (413, "BAD_BODY")
 

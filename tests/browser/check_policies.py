@@ -71,7 +71,7 @@ def test_a_setting_of_a_topic_is_set(shown: Window, cluster: BrowserCluster, top
     [
         ({"max_attempts": "70000"}, "max_attempts must be 0 to 65535"),
         ({"max_age": "soon"}, "max_age must be a number with a unit"),
-        ({"priority": "true", "max_bytes": "1MB"}, "priority can be used with the bound max_depth"),
+        ({"priority": "true", "ordered_by": "header:key"}, "priority and ordered_by cannot be used together"),
     ],
 )
 def test_what_the_nodes_refuse_is_said_in_their_words(

@@ -13,6 +13,7 @@ from nsqtw.errors import InvalidHeaders
 from nsqtw.message_headers import (
     MAX_BYTES,
     MAX_COUNT,
+    are_plain,
     check_encoded,
     check_known,
     decode_headers,
@@ -126,6 +127,55 @@ def test_what_is_read_once_is_judged_as_what_is_decoded(
         assert not is_right
     else:
         assert is_right
+
+
+ALIKE = st.fixed_dictionaries(
+    {},
+    optional={
+        b"a": st.sampled_from([b"", b"1", b"2", b"\xc3\xa4", b"\xc3", b"x\n", b"\x7f"]),
+        b"b": st.sampled_from([b"", b"1", b"12", b"\xa4", b"\xc2\x85"]),
+        b"id": st.sampled_from([b"", b"1", b"2"]),
+        b"ttl": st.sampled_from([b"10", b"20", b"01", b"1s"]),
+        b"priority": st.sampled_from([b"low", b"hig", b"high"]),
+        b"nsq-a": st.just(b""),
+    },
+)
+
+
+@given(st.lists(ALIKE, min_size=1, max_size=6), st.integers(1, 12))
+def test_many_headers_are_judged_as_each_of_them(fields: list[dict[bytes, bytes]], times: int) -> None:
+    many = [_encoded(one) for one in fields] * times
+    assert are_plain(many) == all(are_plain([encoded]) for encoded in many)
+
+
+def test_another_byte_among_many_headers_is_judged_as_alone() -> None:
+    many = [_encoded({b"a": b"%d" % number, b"ttl": b"%d" % number}) for number in range(10, 30)]
+    for place in range(len(many[0])):
+        for byte in (0, 1, 2, 3, 4, ord("A"), ord("z"), 0x7F, 0x80):
+            other = bytearray(many[0])
+            other[place] = byte
+            assert are_plain([*many, bytes(other)]) == are_plain([bytes(other)])
+
+
+@given(st.lists(FIELDS, max_size=4))
+def test_headers_that_are_right_for_certain_are_right(fields: list[tuple[bytes, bytes]]) -> None:
+    encoded = _encoded(dict(fields))
+    if are_plain([encoded]):
+        assert check_encoded(encoded) == encoded
+
+
+def _encoded(fields: dict[bytes, bytes]) -> bytes:
+    parts = [bytes((len(name),)) + name + len(value).to_bytes(2, "big") + value for name, value in fields.items()]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("wrong", [{"k": "7\n"}, {"ttl": "x5"}, {"nsq-k": "5"}])
+def test_one_wrong_message_among_many_is_noticed(wrong: dict[str, str]) -> None:
+    [(name, value)] = wrong.items()
+    many = [_encoded({b"k": b"%d" % number}) for number in range(10, 99)]
+    many += [_encoded({b"ttl": b"%d" % number}) for number in range(10, 99)]
+    assert are_plain(many)
+    assert not are_plain([*many, _encoded({name.encode(): value.encode()})])
 
 
 @pytest.mark.parametrize("value", [b"\n", b"\x7f", b"\xff", b"\xed\xa0\x80"])

@@ -65,6 +65,7 @@ OF_POLICIES = {
     "deliver_together": ("ordered", UNREAD),
     "forget_classes": ("urgent", MIDST),
     "drop_in_order": ("urgent-dropping", MIDST),
+    "keep_old_of_classes": ("urgent-aging", UNREAD),
     "forget_positions": ("urgent", SETTLED),
     "forget_cancel": ("scheduled", MIDST),
     "confirm_unstored": ("headers", MIDST),

@@ -93,6 +93,16 @@ def test_headers_that_the_broker_reads_have_values_that_it_knows(
     assert not client.stage.stored() and not client.is_closed
 
 
+def test_headers_of_many_messages_are_checked_together(client: Client) -> None:
+    headers = [{"number": str(number)} for number in range(40)]
+    assert names(client.says(v3.publish(1, [b"x"] * 40, headers=headers))) == ["CONFIRM"]
+    answer = refusal(client.says(v3.publish(2, [b"x"] * 42, headers=[*headers, {"ttl": "soon"}, {"ttl": "0"}])))
+    assert answer.startswith("E_BAD_HEADERS ") and answer.endswith(
+        "header 'ttl' must be milliseconds, as a whole number above 0"
+    )
+    assert client.stage.stored() == 40
+
+
 def test_a_backend_without_headers_is_named(client: Client) -> None:
     client.stage.broker.topic("t").log.stores_headers = False
     answer = refusal(client.says(v3.publish(1, [b"x"], headers=[{"k": "v"}])))

@@ -10,7 +10,9 @@ and those of a commit that is on its way. Messages that a paused topic has not r
 With `drop_oldest` a channel drops messages after each release until it is within its bounds: first those that wait for
 another delivery, in the order of their turns, then unread ones, oldest first, then deferred ones, those first that are
 due first. So what was published first goes first, and a deferred message goes when nothing else is left. With
-priorities unread messages of class low go first of all, and those of class high after the normal ones. A channel
+priorities and `max_depth` unread messages of class low go first of all, and those of class high after the normal ones.
+The other bounds drop the oldest unread messages of all classes, and the bytes of unread messages are those of the log
+from the oldest one on: what was delivered before its turn counts, because it is kept with them. A channel
 that is to be served in this turn drops at the start of the next one what its consumers did not take. The position moves
 ahead, and the next checkpoint trims the log. Much to be dropped is dropped in several turns.
 
@@ -49,7 +51,7 @@ _MAX_READS: Final = 16
 """About how often a turn may read from the medium for them."""
 _ROWS: Final = 1024
 _SAMPLED_ROWS: Final = 8
-"""Messages with pending rows whose size is looked up when no others wait."""
+"""Messages with pending rows whose size is looked up when no others are sampled."""
 _SCAN_STEPS: Final = 4
 """Blocks of a log that are looked through in a turn."""
 _LOOKS: Final = 16
@@ -59,6 +61,8 @@ _SHORTEST_SECONDS: Final = 0.05
 _SECONDS_WHILE_OLD: Final = 1.0
 """The same, at most, while publishes are refused because of it."""
 _NEXT_TURN: Final = 0.001
+_NEXT_LOOK: Final = 0.005
+"""Between two looks for the oldest message of a channel with priorities, while it is not found."""
 _SECONDS_UNTIL_SAVED: Final = 0.1
 
 
@@ -225,7 +229,7 @@ class ChannelBounds(Timer):
         log, before = self._topic.log, self._policy.max_bytes
         self._policy, self._too_old = policy, None
         if policy.max_bytes != before:
-            is_empty = self._cursor.next >= log.end and not self._cursor.row_count
+            is_empty = self._cursor.next >= log.end and not self._channel.unfinished_count
             self._sizes = Sizes(log.end, policy.max_bytes) if policy.max_bytes and is_empty else None
             self._scan = None
         self.look_soon()
@@ -262,6 +266,8 @@ class ChannelBounds(Timer):
         if policy.max_depth and self._channel.waiting_count + topic.depth + count > policy.max_depth:
             return Overflow(self.name, MAX_DEPTH)
         if self._sizes is not None and self._bytes(self._sizes, topic.log.end) + size > policy.max_bytes:
+            if cursor.is_looking:
+                self.look_soon()  # with priorities the oldest message may be behind `next`
             return Overflow(self.name, MAX_BYTES)
         if self._too_old is not None:
             if cursor.next <= self._too_old or cursor.row_count or self._channel.set_aside:
@@ -318,6 +324,8 @@ class ChannelBounds(Timer):
             due.append(self._look_at_oldest(now))
         if self._policy.overflow == DROP_OLDEST:
             due.append(self._drop(now))
+        elif self._sizes is not None and not self._cursor.find_oldest(now):
+            due.append(now + _NEXT_LOOK)
         return min([moment for moment in due if moment is not None], default=None)
 
     def _schedule(self, due: float) -> None:
@@ -340,9 +348,10 @@ class ChannelBounds(Timer):
         else:
             return now + _NEXT_TURN
         self._sizes, self._scan = self._scan.sizes, None
-        if cursor.row_count and not self._sizes.message_size:
+        if not self._sizes.message_size:
             rows = cursor.pending_rows(now, deferred=bool(cursor.deferred_count), limit=_SAMPLED_ROWS)
-            for record in filter(None, [topic.log.find(row.sequence) for row in rows]):
+            sequences = [row.sequence for row in rows] or [cursor.next - 1]  # perhaps it is in flight, and waits again
+            for record in filter(None, map(topic.log.find, sequences)):
                 self._sizes.sample(1, record[0].part(record[1], record[1] + 1).size)
         return None
 
@@ -351,11 +360,15 @@ class ChannelBounds(Timer):
     def _look_at_oldest(self, now: float) -> float | None:
         """Drop messages that are too old, or find out whether to refuse publishes. Returns when to look again."""
         max_age = self._policy.max_age
+        oldest = self._oldest(now)
+        is_old = oldest is not None and self._is_old(oldest, now)
+        if not is_old and self._cursor.is_looking:
+            return now + _NEXT_LOOK  # publishes are refused, or not, as before
         self._too_old = None
         if self._policy.overflow == DROP_OLDEST:
             if not self._drop_old(now):
                 return now + _NEXT_TURN
-        elif (oldest := self._oldest(now)) is not None and self._is_old(oldest, now):
+        elif is_old:
             self._too_old = oldest
             return now + min(_SECONDS_WHILE_OLD, max(_SHORTEST_SECONDS, max_age / _LOOKS))
         if not self._channel.unfinished_count:
@@ -367,7 +380,7 @@ class ChannelBounds(Timer):
 
     def _oldest(self, now: float) -> int | None:
         """Return the sequence of the oldest message that waits and is not deferred."""
-        span = self._cursor.next_span(now)
+        span = self._cursor.oldest_unread(now)
         sequences = [*self._channel.set_aside]
         if span is not None:
             sequences.append(span.segment.first + span.start)
@@ -400,16 +413,15 @@ class ChannelBounds(Timer):
                 return False
         reads = self._topic.log.reads
         for _ in range(_MAX_STEPS):
-            span = cursor.next_span(now)
+            span = cursor.oldest_unread(now)
             if span is None or self._topic.log.reads - reads > _MAX_READS:
-                return span is None
+                return span is None and not cursor.is_looking
             segment, start, stop = span
             indexes = range(start, stop)
             count = bisect_left(indexes, True, key=lambda index: self._age_in(segment, index, now) < max_age)
-            if count:
-                cursor.drop_unread(count)
-            if count < stop - start:
+            if not count:
                 return True
+            cursor.drop_oldest(count)
         return False
 
     # -- dropping
@@ -418,9 +430,12 @@ class ChannelBounds(Timer):
         """Drop messages until the channel is within its bounds. Returns when to go on; None when it is."""
         reads = self._topic.log.reads
         for _ in range(_MAX_STEPS):
+            is_known = self._sizes is None or self._cursor.find_oldest(now)
             count, size = self._excess()
+            if not is_known:
+                size = 0
             is_within = count <= 0 and size <= 0
-            if is_within and (not self._is_to_look_ahead or self._cursor.find_next(now)):
+            if is_within and is_known and (not self._is_to_look_ahead or self._cursor.find_next(now)):
                 self._is_to_look_ahead = False
                 return None
             if self._topic.log.reads - reads > _MAX_READS:
@@ -441,16 +456,16 @@ class ChannelBounds(Timer):
         Drop up to `count` messages, or up to `size` bytes where that is more. Returns whether any could be dropped:
         pending rows that are being saved cannot.
         """
-        if self._policy.priority:
+        if self._policy.priority and count > 0:
             return self._drop_by_priority(count, now)
         cursor, droppable, sizes = self._cursor, self._channel.droppable, self._sizes
         mean = 0.0 if sizes is None else sizes.message_size
         rows = min(_ROWS, max(1, count, int(size / mean) if mean else 0))
         if droppable.drop_requeued(rows):
             return True
-        span = cursor.next_span(now)
+        span = cursor.oldest_unread(now)
         if span is not None:
-            cursor.drop_unread(max(1, min(count, span.stop - span.start), _messages_of(span, size)))
+            cursor.drop_oldest(max(1, min(count, span.stop - span.start), _messages_of(span, size)))
             return True
         return bool(droppable.drop_deferred(rows))
 

@@ -101,6 +101,12 @@ class PriorityReader:
         found = zip(self._found, self.at, strict=True)
         return all(span is not None or position >= self._topic.released for span, position in found)
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether it is not known which message is the oldest of all classes."""
+        number = self._lowest()
+        return self._found[number] is None and self.at[number] < self._topic.released
+
     def switch(self, *, is_on: bool) -> None:
         """Deliver by priority from now on, or in the order of the log."""
         self.is_on = is_on
@@ -134,6 +140,25 @@ class PriorityReader:
             return span
         return span._replace(stop=min(span.stop, span.start + self._left[self._class]))
 
+    def oldest(self, now: float) -> Span | None:
+        """
+        Return the places from the oldest message of all classes on, within one segment: there are messages of other
+        classes among them. None when no message waits, or when the oldest is not found in this turn (`is_looking`).
+        BackendError.
+        """
+        looked: set[int] = set()
+        while True:
+            number = self._lowest()
+            span = self._found[number]
+            if span is not None:
+                self._class = number
+                # Once it is off, what is behind `_end` is taken in the order of the log: no run is passed by another.
+                return span._replace(stop=self._stop_in(span.segment, span.start)) if self.is_on else span
+            if number in looked or self.at[number] >= self._topic.released:
+                return None
+            looked.add(number)
+            self._find(number, now)
+
     def advance(self, count: int) -> None:
         """The first `count` messages of the last span are taken."""
         number = self._class
@@ -155,16 +180,21 @@ class PriorityReader:
         if span is None:
             return 0
         segment, start, _ = span
-        dropped, _ = self._topic.dropped.at_or_above(segment.first + start, self._topic.released)
-        stop = min(segment.end, dropped) - segment.first
+        stop = self._stop_in(segment, start)
         classes = self._classes_in(segment)
         if classes.count(number, start, stop) > count:
             places = range(start + 1, stop)
             stop = places[bisect_left(places, count, key=lambda place: classes.count(number, start, place))]
-        self.depths.take_of(number, segment, segment.first + start, segment.first + stop)
-        self.at[number] = segment.first + stop
-        self._found[number] = None
-        return classes.count(number, start, stop)
+        return self._pass(number, segment, start, stop)
+
+    def drop_oldest(self, count: int) -> int:
+        """
+        Pass the messages that are in the first `count` places of the last `oldest` and of the class of its first one.
+        Returns how many.
+        """
+        span = self._found[self._class]
+        assert span is not None
+        return self._pass(self._class, span.segment, span.start, span.start + count)
 
     def waits(self, segment: Segment, index: int) -> bool:
         """Return whether a message was not delivered yet."""
@@ -172,6 +202,22 @@ class PriorityReader:
         return segment.first + index >= self.at[number]
 
     # -- inside
+
+    def _lowest(self) -> int:
+        """Return the class with the lowest position; of several, one whose message there is found."""
+        return min(_NUMBERS, key=lambda number: (self.at[number], self._found[number] is None))
+
+    def _stop_in(self, segment: Segment, start: int) -> int:
+        """Return up to which place messages of a segment may be taken that follow one that may."""
+        dropped, _ = self._topic.dropped.at_or_above(segment.first + start, self._topic.released)
+        return min(segment.end, dropped) - segment.first
+
+    def _pass(self, number: int, segment: Segment, start: int, stop: int) -> int:
+        """Pass the messages of a class between two places. Returns how many."""
+        self.depths.take_of(number, segment, segment.first + start, segment.first + stop)
+        self.at[number] = segment.first + stop
+        self._found[number] = None
+        return self._classes_in(segment).count(number, start, stop)
 
     def _find(self, number: int, now: float) -> Span | None:
         """Return the next run of a class, if it is within LOOK_BYTES."""

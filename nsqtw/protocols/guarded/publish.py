@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, HeadersRefused, InvalidHeaders
 from nsqtw.interfaces import Answered, Assigned, BytesLike
-from nsqtw.message_headers import NO_HEADERS, check_encoded, encode_headers
+from nsqtw.message_headers import NO_HEADERS, are_plain, check_encoded, encode_headers
 from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 MAX_DELAY_RUNS: Final = 4096
 """Runs of messages with one delay that a publish may have: each is a segment of its own, which takes 10 us."""
+
+_MANY: Final = 16
+"""So many headers are checked together."""
 
 Headers = Mapping[str, str] | bytes
 """The headers of one message, as names and values or encoded."""
@@ -186,7 +189,8 @@ def checked_headers(verb: bytes, given: Sequence[Headers], count: int) -> list[b
     if len(given) != count:
         raise ClientError("E_BAD_HEADERS", f"{name} has headers for {len(given)} of {count} messages")
     try:
-        encoded = [_encoded(one) for one in given]
+        plain = [one for one in given if isinstance(one, bytes)] if count >= _MANY else []
+        encoded = plain if len(plain) == count and are_plain(plain) else [_encoded(one) for one in given]
     except InvalidHeaders as error:
         raise ClientError("E_BAD_HEADERS", f"{name} invalid headers: {error}", logged="invalid headers") from None
     return encoded if any(encoded) else None

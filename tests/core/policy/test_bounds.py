@@ -206,6 +206,18 @@ def test_deferred_messages_alone_have_bytes_after_a_restart() -> None:
     assert refused(core, b"") == MAX_BYTES
 
 
+def test_bytes_of_a_message_that_was_in_flight_when_the_bound_was_set() -> None:
+    core = BrokerHarness()
+    reader = core.reader(ready=1)
+    core.put(BODY)
+    (message,) = reader.read()
+    core.channel().set_policy({"max_bytes": FRAME})
+    core.turn()
+    core.channel().set_ready(reader.consumer, 0)
+    reader.requeue(message.id)
+    assert refused(core, BODY) == MAX_BYTES
+
+
 def test_what_was_emptied_has_no_bytes() -> None:
     core = bounded(max_bytes=10 * FRAME)
     core.topic().pause()

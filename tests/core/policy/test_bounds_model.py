@@ -4,7 +4,8 @@ Bounds of a backlog against a simple model, through random histories with crashe
 The model is the messages that wait in the channel, in three lists: those that wait again in the order of their turns,
 unread ones, and deferred ones by the time when they are due. Everything else is in flight or finished. After each step
 the counts are the model's, and with `drop_oldest` exactly the messages are left that the model has left. With
-priorities each message has one of three classes, and the bound is `max_depth`.
+priorities each message has one of three classes, and bytes are those of the log from the oldest unread message on,
+those of messages that were delivered before their turn included.
 """
 
 from __future__ import annotations
@@ -33,25 +34,32 @@ class Backlog:
     """What waits in the channel, by body."""
 
     by_priority: bool
+    by_log: bool = False
+    """Whether what counts is the log from the oldest unread message on."""
+    log: list[bytes] = field(factory=list)
     again: list[bytes] = field(factory=list)
     unread: list[bytes] = field(factory=list)
     deferred: list[tuple[float, int, bytes]] = field(factory=list)  # when due, and the number of the message
 
     @property
     def count(self) -> int:
-        return len(self.again) + len(self.unread) + len(self.deferred)
+        unread = len(self.unread)
+        if self.by_log and unread:
+            unread = len(self.log) - self.log.index(self.unread[0])
+        return len(self.again) + unread + len(self.deferred)
 
     def drop(self, most: int) -> None:
         """Drop messages until no more than `most` are left."""
-        gone = {*self.in_order()[: max(0, self.count - most)]}
-        self.again[:] = [body for body in self.again if body not in gone]
-        self.unread[:] = [body for body in self.unread if body not in gone]
-        self.deferred[:] = [entry for entry in self.deferred if entry[2] not in gone]
+        while self.count > most:
+            gone = self.in_order()[0]
+            self.again[:] = [body for body in self.again if body != gone]
+            self.unread[:] = [body for body in self.unread if body != gone]
+            self.deferred[:] = [entry for entry in self.deferred if entry[2] != gone]
 
     def in_order(self) -> list[bytes]:
         """Return all in the order in which they are dropped."""
         deferred = [body for _, _, body in self.deferred]
-        if not self.by_priority:
+        if not self.by_priority or self.by_log:
             return [*self.again, *self.unread, *deferred]
         high, normal, low = (self.of_class(name) for name in PRIORITIES)
         return [*low, *self.again, *normal, *high, *deferred]
@@ -88,13 +96,16 @@ class Bounds(RuleBasedStateMachine):
     @rule(counts=st.lists(st.integers(1, 4), min_size=1, max_size=4), is_deferred=st.booleans())
     def publish(self, counts: Sequence[int], is_deferred: bool) -> None:
         """Several publishes in one turn."""
+        if self.model.by_log and self.limit:
+            self.core.channel().bounds.look_soon()
+            self.core.turn()
         due = self.core.now + LONG if is_deferred else 0.0
         waiting = self.model.count
         for count in counts:
             numbers = range(self.number, self.number + count)
             self.number += count
-            bodies = [_body(number) for number in numbers]
-            headers = [encode_headers({"priority": _priority(body)}) for body in bodies] if self.by_priority else None
+            bodies = [_body(number, self.by_priority) for number in numbers]
+            headers = [*map(_headers, bodies)] if self.by_priority else None
             answers = self.core.put(*bodies, delay_ms=int(1000 * LONG) if is_deferred else 0, headers=headers)
             if self.limit and not self.drops and waiting + count > self.limit:
                 (answer,) = answers
@@ -106,6 +117,7 @@ class Bounds(RuleBasedStateMachine):
                     insort(self.model.deferred, (due, number, body))
                 else:
                     self.model.unread.append(body)
+                    self.model.log.append(body)
         self._end()
 
     def _end(self) -> None:
@@ -157,7 +169,8 @@ class Bounds(RuleBasedStateMachine):
 
     @rule(limit=st.integers(0, 6), drops=st.booleans(), by_bytes=st.booleans())
     def change_policy(self, limit: int, drops: bool, by_bytes: bool) -> None:
-        self.limit, self.drops, self.by_bytes = limit, drops, by_bytes and not self.by_priority
+        self.limit, self.drops, self.by_bytes = limit, drops, by_bytes
+        self.model.by_log = by_bytes and self.by_priority
         self._apply_policy()
 
     def _apply_policy(self) -> None:
@@ -232,9 +245,14 @@ class Bounds(RuleBasedStateMachine):
         self.core.wait(1)
 
 
-def _body(number: int) -> bytes:
-    """All messages have one size, so that bytes are counted exactly."""
-    return (b"%06d" % number).ljust(SIZE - BODY_AT, b"x")
+def _body(number: int, by_priority: bool) -> bytes:
+    """All messages have one size with their headers, so that bytes are counted exactly."""
+    body = b"%06d" % number
+    return body.ljust(SIZE - BODY_AT - (len(_headers(body)) if by_priority else 0), b"x")
+
+
+def _headers(body: bytes) -> bytes:
+    return encode_headers({"priority": _priority(body)})
 
 
 def _priority(body: bytes) -> str:

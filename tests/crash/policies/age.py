@@ -2,13 +2,14 @@
 Age of a backlog: what is delivered for the first time is not older than `max_age`, and what is dropped is.
 
 As for the time to live, a message is only said to be too old when even the shortest time between its publish and its
-delivery was too long. It is only said to be dropped too early when a message behind it was delivered, in the same life,
-before it can have been old enough: a message behind it is delivered only when it has been delivered or dropped.
+delivery was too long. It is only said to be dropped too early when a message of its priority behind it was delivered,
+in the same life, before it can have been old enough: that one is delivered only when it was delivered or dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.crash.checks import SLACK_SECONDS
 from tests.crash.checks import name as shown
@@ -21,7 +22,8 @@ from tests.crash.promises import await_promised
 _MAX_AGE = 0.15
 _LOOK_SECONDS = 0.05
 """The broker looks for old messages so often."""
-_PROBED = 3
+_PRIORITY = "priority"
+_CLASSES = ("low", "normal", "high")
 
 
 class Aging(Row):
@@ -32,6 +34,8 @@ class Aging(Row):
     one_at_a_time = True
     requeues = 0.0
     backlog = 30
+    probed: Sequence[Mapping[str, str]] = ({}, {}, {})
+    """The headers of messages that are left to become old."""
 
     def may_be_missing(self, body: bytes, channel: Channel) -> bool:
         """Whether it was old enough `broken` finds out."""
@@ -55,18 +59,19 @@ class Aging(Row):
     def _too_young(self, first: dict[bytes, Delivered]) -> Iterator[str]:
         stored, published = self.notes.stored, self.notes.published
         delivered = {event.body for _, event in self.notes.all(Delivered)}
-        soonest: dict[int, tuple[float, bytes]] = {}
-        """For each life when a message behind the one that is looked at was delivered there."""
+        soonest: dict[tuple[int, str], tuple[float, bytes]] = {}
+        """When a message behind the one that is looked at was delivered, for each life and priority."""
         for body, message in reversed([*published.items()]):
             event = first.get(body)
+            place = message.life, message.headers.get(_PRIORITY, "normal")
             if body in stored and body not in delivered and body not in self.notes.excused:
-                moment, behind = soonest.get(message.life, (float("inf"), b""))
+                moment, behind = soonest.get(place, (float("inf"), b""))
                 age = moment - _earliest(message.when, stored[body].when)
                 if age < _MAX_AGE - SLACK_SECONDS:
                     yield f"age: {shown(body)} is missing, and {shown(behind)} was delivered {age:.3f} s after it"
             if event is not None and event.life == message.life:
                 latest = _latest(event.since, event.when)
-                soonest[event.life] = min(soonest.get(event.life, (float("inf"), b"")), (latest, body))
+                soonest[place] = min(soonest.get(place, (float("inf"), b"")), (latest, body))
 
     def probe(self) -> Iterator[str]:
         """Old messages go while nobody publishes and nobody consumes, and are counted."""
@@ -74,13 +79,24 @@ class Aging(Row):
         before = self.stats(channel)["dropped_count"]
         publisher = V3Publisher(self.house)
         try:
-            for _ in range(_PROBED):
-                self.publish_quietly(publisher)
+            for headers in self.probed:
+                self.publish_quietly(publisher, headers)
         finally:
             publisher.close()
         await_promised(lambda: self.stats(channel)["depth"] == 0, "dropping old messages")
-        if (dropped := self.stats(channel)["dropped_count"] - before) != _PROBED:
-            yield f"age: {_PROBED} messages were dropped, and {dropped} are counted"
+        if (dropped := self.stats(channel)["dropped_count"] - before) != len(self.probed):
+            yield f"age: {len(self.probed)} messages were dropped, and {dropped} are counted"
+
+
+class AgingByPriority(Aging):
+    """A backlog of all priorities, of which the oldest ones are the last to be delivered."""
+
+    name = "urgent-aging"
+    channel_policy = {**Aging.channel_policy, "priority": True}
+    probed = tuple({_PRIORITY: said} for said in _CLASSES)
+
+    def headers(self, chance: random.Random) -> dict[str, str]:
+        return {_PRIORITY: chance.choice(_CLASSES)}
 
 
 def _earliest(since: Wall, until: Wall) -> float:

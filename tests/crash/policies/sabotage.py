@@ -25,7 +25,7 @@ from nsqtw.core.policy.deduplication import Deduplication
 from nsqtw.core.policy.letter import DISCONNECTED, REDRIVES, TIMED_OUT
 from nsqtw.core.policy.moves import Moves
 from nsqtw.core.policy.order import OrderedPosition
-from nsqtw.core.policy.priority import NORMAL, PriorityReader
+from nsqtw.core.policy.priority import HIGH, NORMAL, PriorityReader
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.core.policy.sizes import Sizes
@@ -246,6 +246,11 @@ def _drop_next(cursor: Cursor, count: int, now: float) -> bool:
     return True
 
 
+def keep_old_of_classes() -> None:
+    """The age of high messages counts, and no other one."""
+    PriorityReader._lowest = lambda self: HIGH
+
+
 def forget_positions() -> None:
     """After a crash the lower classes go on where the highest one was."""
     changes = Cursor.changes
@@ -347,6 +352,7 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         deliver_together,
         forget_classes,
         drop_in_order,
+        keep_old_of_classes,
         forget_positions,
         forget_cancel,
         confirm_unstored,

@@ -8,7 +8,7 @@ from functools import partial
 
 from tests.crash.harness import Harness
 from tests.crash.history import Channel
-from tests.crash.policies.age import Aging
+from tests.crash.policies.age import Aging, AgingByPriority
 from tests.crash.policies.bounds import Dropping, Heavy, Rejecting
 from tests.crash.policies.dead_letters import DeadLetters, ExpiredLetters
 from tests.crash.policies.deduplication import Deduplication, DirectedDeduplication
@@ -30,7 +30,7 @@ ROWS: dict[str, type[Row]] = {
     for row in (
         *(Headers, Directed, DeadLetters, ExpiredLetters, Expiry, Rejecting, Heavy, Dropping, Aging),
         *(Rate, Delay, Deduplication, DirectedDeduplication, Order, Priority, DroppingByPriority),
-        *(Schedule, Live),
+        *(AgingByPriority, Schedule, Live),
     )
 }
 AT_ONCE = 3

@@ -229,6 +229,15 @@ def test_age() -> None:
     assert wrongs("aging", [*begin, *consumed("aging", B, 1.16), again]) == []
 
 
+def test_age_by_priority() -> None:
+    row = "urgent-aging"
+    begin = [*stored(row, A, at=1.0, priority="low"), *stored(row, B, at=1.0, priority="high")]
+    behind = [*stored(row, b"c", at=1.0, priority="low"), *consumed(row, b"c", 1.1, priority="low")]
+    assert wrongs(row, [*begin, *consumed(row, B, 1.1, priority="high")]) == [], "the first one can be dropped later"
+    assert wrongs(row, [*begin, *behind]) == ["age"], "the first one was dropped too early"
+    assert wrongs(row, [*begin, *consumed(row, A, 1.3, priority="low")]) == ["age"]
+
+
 def test_rate() -> None:
     bodies = [b"%02d" % number for number in range(40)]
     begin = [event for body in bodies for event in stored("paced", body)]
