@@ -119,10 +119,8 @@ def test_a_traceback_inside_of_an_error_of_spark_is_left_out() -> None:
 
 
 def test_the_state_of_a_query_is_left_out() -> None:
-    text = (
-        "Python worker failed to connect back.\n=== Streaming Query ===\nIdentifier: [id = 1]\nThread State: RUNNABLE"
-    )
-    assert "RuntimeError: Python worker failed to connect back." == explained(RuntimeError(text))
+    text = "Python worker exited.\n=== Streaming Query ===\nIdentifier: [id = 1]\nThread State: RUNNABLE"
+    assert "RuntimeError: Python worker exited." == explained(RuntimeError(text))
     assert "RuntimeError: a.B: c" == explained(RuntimeError("a.B: c\n\tat d.E\n\tat f.G"))
 
 

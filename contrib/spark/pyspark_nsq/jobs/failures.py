@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from pyspark_nsq.errors import NsqSparkError, OptionError
+from pyspark_nsq.slow_start import REMEDY, is_slow_start
 
 #: The last line of a Python traceback in the text of an error of Spark's, with the connector's error in it.
 _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -31,6 +32,8 @@ def explained(error: BaseException) -> str:
         return str(error)
     if isinstance(error, _NO_JAVA):
         return "Spark's Java process has ended: it was killed, or had too little memory; run the command again"
+    if is_slow_start(error):
+        return REMEDY
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
