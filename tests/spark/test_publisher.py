@@ -25,7 +25,8 @@ def batch(*messages: bytes) -> Request:
 def options(*nsqds: FakeNsqd | str, **more: str) -> SinkOptions:
     """SinkOptions for these nsqds with pauses that do not slow the tests down."""
     addresses = ",".join(n if isinstance(n, str) else n.address for n in nsqds)
-    return SinkOptions.parse({"nsqdHttpAddresses": addresses, "backoffMs": "1", "maxBackoffMs": "5"} | more)
+    pauses = {"backoffMs": "1", "maxBackoffMs": "20"} if more.get("retries") != "0" else {}
+    return SinkOptions.parse({"nsqdHttpAddresses": addresses} | pauses | more)
 
 
 def test_what_is_flushed_has_arrived(nsqd: FakeNsqd) -> None:

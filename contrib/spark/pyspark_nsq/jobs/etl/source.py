@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -65,16 +67,21 @@ def _loaded(spark: SparkSession, config: Config, options: dict[str, str]) -> Dat
     source = config.source
     if source.max_rows_per_trigger is not None:
         options["maxRowsPerTrigger"] = str(source.max_rows_per_trigger)
-    given = {name.lower(): name for name in source.options}
-    for name in options:
-        if name.lower() in given:
-            raise ConfigError(
-                f'{config.where("source", 0, "options")}: "{name}" is set by a key of its own, leave it out'
-            )
+    check_options(config, "source", options, source.options)
     try:
         return spark.readStream.format("nsq").options(**options | source.options).load()
     except PySparkException as error:
         raise ConfigError(f"{config.where('source')}: {explained(error)}") from error
+
+
+def check_options(config: Config, section: str, own: Iterable[str], more: Iterable[str]) -> None:
+    """Raise ConfigError for one of the options `more` of a section that a key of its own sets."""
+    given = {name.lower() for name in more}
+    for name in own:
+        if name.lower() in given:
+            raise ConfigError(
+                f'{config.where(section, 0, "options")}: "{name}" is set by a key of its own, leave it out'
+            )
 
 
 def connection(config: Config, addresses: str, instead: tuple[str, ...] = ()) -> dict[str, str]:
