@@ -25,13 +25,17 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from pyspark_nsq.errors import PublishError, ReactorStoppedError
-from pyspark_nsq.http.attempt import AttemptFailed, Requester, pause_seconds
+from pyspark_nsq.http.attempt import AttemptFailed, Requester, WrongServerError, pause_seconds
 from pyspark_nsq.http.description import DESCRIPTION_PATH, has_parameter
 from pyspark_nsq.http.reactor_thread import running_reactor, wait_for
+from pyspark_nsq.http.servers import NSQD, answered_instead
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.nsqds import Nsqds, shared_discovery
 from pyspark_nsq.sink.packing import Request
 from pyspark_nsq.sink.tally import Tally
+
+#: The answer of nsqd to a publish. A proxy or another server may answer 200 with another body.
+_OK = b"OK"
 
 
 class Publisher:
@@ -111,7 +115,9 @@ class Publisher:
                 address = self._nsqds.current
                 if self._options.channel is not None:
                     await self._check_channels(address)
-                await self._requester.post(address + request.path, *request.body)
+                answered = await self._requester.post(address + request.path, *request.body)
+                if answered.body != _OK:
+                    raise WrongServerError(answered_instead(answered.body, NSQD))
                 break
             except AttemptFailed as failed:
                 if failed.cause is None or attempt == self._options.retries or self._failure is not None:
