@@ -221,3 +221,17 @@ def test_a_big_body_arrives_whole(nsqd: FakeNsqd) -> None:
         for request in [*packer.extend(entries), *packer.flush()]:
             publisher.submit(request)
     assert messages == nsqd.messages["t"]
+
+
+def test_a_refusal_of_nsqd_has_a_remedy(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((413, b'{"message":"BODY_TOO_BIG"}'))
+    with pytest.raises(PublishError, match='BODY_TOO_BIG.*; set the option "batchBytes" below the --max-body-size'):
+        with Publisher(options(nsqd)) as publisher:
+            publisher.submit(batch(b"a"))
+
+
+def test_an_answer_that_is_not_that_of_nsqd_is_no_success(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((200, b"welcome"))
+    with pytest.raises(PublishError, match="it answered with b'welcome'; give the HTTP address of an nsqd"):
+        with Publisher(options(nsqd)) as publisher:
+            publisher.submit(batch(b"a"))

@@ -382,7 +382,7 @@ def test_nobody_answers(archive: Archive, broker: NsqdProcess) -> None:
     broker.stop()
     said = one_line(archive.run())
     assert "refused" in said
-    assert said.endswith("; start the broker, or correct its address")
+    assert said.endswith("; start the nsqd, or correct the address")
 
 
 def test_a_folder_that_cannot_be_written_to(job: Job, broker: NsqdProcess, tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_the_table_names_commands(name: str) -> None:
         (["archive-files", "--output=x", "--conf=driver.memory=1g"], 'their names begin with "spark."'),
         (["archive-files", "--output=x", "--master=local", "--conf=spark.master=local"], "exclude each other; leave"),
         (["profile", "--archive=x", "--topic=t", "--allow-data-loss"], "--allow-data-loss is of no use with --archive"),
+        (
+            ["archive", "--output=x", NSQD, "--topic=t", "--tls-key-file=k"],
+            '"--tls-key-file" needs "--tls-cert',
+        ),
+        (
+            ["replay", "--archive=x", "--topic=t", "--to-topic=u", "--to-nsqd-http-address=xx"],
+            'option "--to-nsqd-http-address": "xx" is not host:port',
+        ),
         (["replay", NSQD, "--topic=t", "--to-channel=c", "--allow-same-topic"], "--allow-same-topic needs --to-topic"),
         (["archive", "--topic=t", "--output=o"], "give either --nsqd-http-address or --lookupd-http-address"),
         (["archive", NSQD, "--topic=t", "--output=o", "--conf=x"], '--conf "x" is not NAME=VALUE'),

@@ -37,6 +37,13 @@ from pyspark_nsq.sink.tally import Tally
 #: The answer of nsqd to a publish. A proxy or another server may answer 200 with another body.
 _OK = b"OK"
 
+#: What to do about refusals of nsqd, by its words.
+_REMEDIES = {
+    "INVALID_DEFER": 'the column "defer" has a longer delay than the --max-defer-timeout or --max-req-timeout of nsqd',
+    "MSG_TOO_BIG": "a message has more bytes than the --max-msg-size of nsqd",
+    "BODY_TOO_BIG": 'set the option "batchBytes" below the --max-body-size of nsqd',
+}
+
 
 class Publisher:
     """Publishes requests to the nsqds of `options`; a context manager that leaves nothing in flight.
@@ -162,4 +169,7 @@ def _publish_error(failure: BaseException | None) -> PublishError:
 def _not_published(request: Request, address: str | None, attempt: int, failed: AttemptFailed) -> PublishError:
     attempts = "1 attempt" if attempt == 0 else f"{attempt + 1} attempts"
     where = f"the last at {address}: {failed}" if address is not None else str(failed)
-    return PublishError(f'topic "{request.topic}": {request.rows} message(s) not published after {attempts}; {where}')
+    remedies = [f"; {remedy}" for word, remedy in _REMEDIES.items() if word in str(failed)]
+    return PublishError(
+        f'topic "{request.topic}": {request.rows} message(s) not published after {attempts}; {where}{"".join(remedies)}'
+    )

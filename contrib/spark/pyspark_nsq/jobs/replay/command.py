@@ -13,7 +13,7 @@ from pyspark_nsq.jobs.replay.checkpoint import Checkpoint
 from pyspark_nsq.jobs.replay.plan import count_by_hour, print_counts
 from pyspark_nsq.jobs.replay.publish import Replay, Target
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
-from pyspark_nsq.options.kinds import is_name
+from pyspark_nsq.options.kinds import HttpAddresses, is_name
 
 #: Options that a move of a channel does not support: nsqd moves the channel to a position in the topic's log.
 _NOT_FOR_A_MOVE = (
@@ -136,11 +136,12 @@ def _check_move(channel: str, given: dict[str, Any]) -> None:
 
 
 def _target(connection: Connection, addresses: tuple[str, ...]) -> dict[str, str]:
-    """Return the options of the sink for its addresses. Raises UsageError."""
+    """Return the options of the sink for its addresses. Raises UsageError and OptionError."""
     options = dict(connection.options)
     options.pop("lookupdHttpAddresses", None)
     if addresses:
-        options["nsqdHttpAddresses"] = ",".join(addresses)
+        options["nsqdHttpAddresses"] = text = ",".join(addresses)
+        HttpAddresses().read("--to-nsqd-http-address", text)
     if "nsqdHttpAddresses" not in options:
         raise click.UsageError("give --to-nsqd-http-address, an nsqd to publish to")
     return options
