@@ -137,6 +137,13 @@ def test_the_state_of_a_query_is_left_out() -> None:
     assert "RuntimeError: a.B: c" == explained(RuntimeError("a.B: c\n\tat d.E\n\tat f.G"))
 
 
+def test_an_error_of_a_call_of_java_is_shown_without_the_call() -> None:
+    text = "An error occurred while calling o23.start.\n: java.io.IOException: mkdir of file:/x failed\n\tat a.b"
+    assert "IOException: mkdir of file:/x failed; name a folder that Spark can write to" == explained(
+        RuntimeError(text)
+    )
+
+
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("empty answer")])
 def test_a_java_that_has_ended_is_named(error: Exception) -> None:
     said = "Spark's Java process has ended: it was killed, or had too little memory; run the command again"
