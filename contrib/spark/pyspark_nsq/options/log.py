@@ -7,7 +7,8 @@
 | topic                | both   | one of    | one topic                                                            |
 | subscribe            | both   | the three | several topics: ``clicks,orders``                                    |
 | subscribePattern     | both   |           | a regular expression that matches the whole name of each topic       |
-| topicDiscoveryMs     | stream | 10000     | least time between two searches for new topics and nsqds             |
+| topicDiscoveryMs     | stream | 10000     | least time between two searches for new topics and nsqds, by a       |
+|                      |        |           | pattern or nsqlookupds                                               |
 | startingOffsets      | both   | see below | ``earliest``, ``latest``, or positions as a JSON object              |
 | endingOffsets        | batch  | latest    | ``latest``, or positions                                             |
 | startingTimestamp    | both   | none      | in place of offsets: messages published at or after a time; ms of    |
