@@ -42,8 +42,10 @@ def options(*brokers: NsqdProcess, **more: str) -> dict[str, str]:
 
 
 def stream_options(*brokers: NsqdProcess, **more: str) -> dict[str, str]:
-    """Options of a stream that looks for topics again with each micro-batch."""
-    return {"topicDiscoveryMs": "0"} | options(*brokers, **more)
+    """Options of a stream that looks for topics again with each micro-batch, if it looks for any."""
+    given = options(*brokers, **more)
+    looks = "subscribePattern" in given or "lookupdHttpAddresses" in given
+    return {"topicDiscoveryMs": "0"} | given if looks else given
 
 
 class LogStream:
@@ -53,7 +55,7 @@ class LogStream:
     """
 
     def __init__(self, given: dict[str, str], offset: dict[str, Any] | None = None) -> None:
-        self._reader = LogStreamReader(LogOptions.parse({"topicDiscoveryMs": "0"} | given))
+        self._reader = LogStreamReader(LogOptions.parse(stream_options(**given)))
         self.offset = self._reader.initialOffset() if offset is None else offset
 
     def step(self) -> Rows:

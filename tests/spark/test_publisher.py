@@ -25,7 +25,8 @@ def batch(*messages: bytes) -> Request:
 def options(*nsqds: FakeNsqd | str, **more: str) -> SinkOptions:
     """SinkOptions for these nsqds with pauses that do not slow the tests down."""
     addresses = ",".join(n if isinstance(n, str) else n.address for n in nsqds)
-    return SinkOptions.parse({"nsqdHttpAddresses": addresses, "backoffMs": "1", "maxBackoffMs": "5"} | more)
+    pauses = {"backoffMs": "1", "maxBackoffMs": "20"} if more.get("retries") != "0" else {}
+    return SinkOptions.parse({"nsqdHttpAddresses": addresses} | pauses | more)
 
 
 def test_what_is_flushed_has_arrived(nsqd: FakeNsqd) -> None:
@@ -171,7 +172,7 @@ def test_the_time_limit_is_said_and_the_connection_closed(nsqd: FakeNsqd, how: M
 def test_a_dead_nsqd_is_named(dead_address: str) -> None:
     publisher = Publisher(options(dead_address, retries="1"))
     publisher.submit(batch(b"a"))
-    with pytest.raises(PublishError, match=f"2 attempts; the last at http://{dead_address}: ConnectionRefused"):
+    with pytest.raises(PublishError, match=f"2 attempts; the last at http://{dead_address}: connection refused"):
         publisher.flush()
 
 
@@ -220,3 +221,17 @@ def test_a_big_body_arrives_whole(nsqd: FakeNsqd) -> None:
         for request in [*packer.extend(entries), *packer.flush()]:
             publisher.submit(request)
     assert messages == nsqd.messages["t"]
+
+
+def test_a_refusal_of_nsqd_has_a_remedy(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((413, b'{"message":"BODY_TOO_BIG"}'))
+    with pytest.raises(PublishError, match='BODY_TOO_BIG.*; set the option "batchBytes" below the --max-body-size'):
+        with Publisher(options(nsqd)) as publisher:
+            publisher.submit(batch(b"a"))
+
+
+def test_an_answer_that_is_not_that_of_nsqd_is_no_success(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((200, b"welcome"))
+    with pytest.raises(PublishError, match="it answered with b'welcome'; give the HTTP address of an nsqd"):
+        with Publisher(options(nsqd)) as publisher:
+            publisher.submit(batch(b"a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -21,11 +22,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 from pyspark_nsq.errors import OptionError
+from pyspark_nsq.log.batch import log_batch_reader
 from pyspark_nsq.options.avro_schema import avro_type
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.ddl import struct_of
 from pyspark_nsq.options.kinds import BATCH, STREAM, check_mode
 from pyspark_nsq.options.log import LogOptions
+from pyspark_nsq.options.sink import SinkOptions
 
 LOG = {"replay": "log", "nsqdHttpAddresses": "127.0.0.1:4151", "topic": "t"}
 CHANNEL = {"nsqdTcpAddresses": "127.0.0.1:4150", "topic": "t", "channel": "c"}
@@ -44,7 +47,8 @@ LOG_MISTAKES: list[tuple[Given, str]] = [
     ({"topic": "", "subscribe": "a,b c"}, '"b c" is no topic name'),
     ({"topic": "", "subscribePattern": "a["}, 'option "subscribePattern": "a[" is no regular expression: '),
     ({"topic": "t#ephemeral"}, '"t#ephemeral" is ephemeral and has no log; read it from a channel'),
-    ({"lookupdHttpAddresses": "x:1"}, 'either "nsqdHttpAddresses" or "lookupdHttpAddresses" is required'),
+    ({"lookupdHttpAddresses": "x:1"}, '"nsqdHttpAddresses" and "lookupdHttpAddresses" exclude each other; leave one'),
+    ({"nsqdHttpAddresses": ""}, '"lookupdHttpAddresses" is required, for example "127.0.0.1:4151" for the first'),
     ({"startingOffsets": "first"}, '"startingOffsets" must be "earliest", "latest" or like {"127.0.0.1:4151"'),
     ({"startingOffsets": '{"t": {"127.0.0.1:4151": 1}, "127.0.0.1:4151": 2}'}, 'must be "earliest", "latest"'),
     ({"startingOffsets": '{"127.0.0.1:4151": -3}'}, "-3 of http://127.0.0.1:4151 is no position; -2 is the earliest"),
@@ -54,6 +58,10 @@ LOG_MISTAKES: list[tuple[Given, str]] = [
     ({"endingOffsets": "earliest"}, '"endingOffsets" cannot be the earliest ones'),
     ({"endingOffsets": '{"127.0.0.1:4151": -2}'}, '"endingOffsets" cannot be the earliest ones'),
     ({"startingOffsets": "latest", "startingTimestamp": "1"}, '"startingOffsets" and "startingTimestamp" exclude'),
+    (
+        {"startingOffsets": '{"127.0.0.1:4151": 9}', "endingOffsets": '{"t": {"127.0.0.1:4151": 8}}'},
+        '"endingOffsets" is 8 for "t" on http://127.0.0.1:4151, before the 9 of "startingOffsets"',
+    ),
     ({"startingTimestamp": "yesterday"}, '"yesterday" is no moment; write ms of Unix time as "1767225600000", or'),
     ({"startingTimestamp": "2026-01-01T00:00:00"}, "a date and a time with its zone as"),
     ({"startingTimestamp": "1767225600001", "endingTimestamp": "1767225600000"}, '"endingTimestamp" is before'),
@@ -66,6 +74,8 @@ LOG_MISTAKES: list[tuple[Given, str]] = [
     ({"includeHeaders": "1"}, 'option "includeHeaders" must be one of true, false'),
     ({"columns": "value,offset"}, 'there is no column "offset"; there are value, topic, id, timestamp, nsqd, position'),
     ({"columns": ","}, 'option "columns" names no column'),
+    ({"columns": "value,headers"}, 'for the column "headers" set the option "includeHeaders" to "true"'),
+    ({"columns": "value", "includeHeaders": "true"}, 'the column "headers" is not among "columns"; name it there'),
     ({"valueFormat": "xml"}, 'option "valueFormat" must be one of binary, string, json, avro, not "xml"'),
     ({"valueFormat": "json"}, '"valueFormat" is "json", which needs the option "valueSchema"'),
     ({"valueSchema": "a INT"}, '"valueSchema" is set, which needs the option "valueFormat" to be "json" or "avro"'),
@@ -89,6 +99,11 @@ LOG_MISTAKES: list[tuple[Given, str]] = [
     ({"kafka.interceptor.classes": "x"}, "options of Kafka's client mean nothing to NSQ; leave it out"),
     ({"replay": "channel"}, 'option "replay" must be "log", not "channel"; leave it out to read a channel'),
     ({"timestampSlackMs": "5"}, 'option "timestampSlackMs" is of no use without "pushFilters"'),
+    ({"topicDiscoveryMs": "5"}, 'of no use without "subscribePattern" or "lookupdHttpAddresses"; leave it out, or set'),
+    ({"maxBackoffMs": "5"}, 'option "backoffMs" is 100, more than "maxBackoffMs", which is 5; lower the one, or raise'),
+    ({"backoffMs": "5001"}, 'option "backoffMs" is 5001, more than "maxBackoffMs", which is 5000; lower the one'),
+    ({"retries": "0", "backoffMs": "5"}, 'option "backoffMs" is of no use without "retries"; leave it out'),
+    ({"retries": "0", "maxBackoffMs": "500"}, 'option "maxBackoffMs" is of no use without "retries"; leave it out'),
     ({"path": "t"}, 'unknown option "path"; topics are named by "topic", "subscribe" or "subscribePattern"'),
     ({"checkpointLocation": "x"}, "it is an option of writeStream; set it there"),
     ({"ackMode": "peek"}, 'unknown option "ackmode"; "ackMode" is for reading a channel; leave it out'),
@@ -114,6 +129,14 @@ CHANNEL_MISTAKES: list[tuple[Given, str]] = [
     ({"valueFormat": "json"}, "needs the option"),
     ({"includeHeaders": "true"}, 'a channel gives no headers; read the log with "replay"'),
     ({"lookupdPollMs": "5"}, 'option "lookupdPollMs" is of no use without "lookupdHttpAddresses"'),
+    ({"idleTimeoutMs": "60001"}, 'option "idleTimeoutMs" is 60001, more than "maxWaitMs", which is 60000; lower'),
+    ({"maxOffsetsPerTrigger": "2000001"}, 'option "maxOffsetsPerTrigger" is 2000001, more than "maxSpoolRows", which'),
+    ({"maxBytesPerTrigger": "9", "maxSpoolBytes": "8"}, 'is 9, more than "maxSpoolBytes", which is 8; lower the one'),
+    ({"ackMode": "peek", "maxMessages": "2501"}, 'at most the 2500 of "maxInFlightMessages"; raise that one'),
+    (
+        {"ackMode": "peek", "msgTimeoutMs": "900"},
+        'is 900, not above the 1000 of "idleTimeoutMs", so that',
+    ),
     ({"channel": ""}, 'for example "my-channel"; or set "replay" to "log" to read the log of the topic'),
     ({"path": "t"}, 'unknown option "path"; a topic is named by the option "topic"'),
     ({"backoffMs": "5"}, '"backoffMs" is for reading a log or writing; leave it out'),
@@ -177,6 +200,19 @@ def test_an_option_of_the_other_mode_is_refused(options: type[Any], given: str, 
 def test_a_batch_refuses_an_option_of_streams(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException, match='option "maxBytesPerTrigger" is for a stream'):
         spark.read.format("nsq").options(**LOG, maxBytesPerTrigger="1").load().collect()
+
+
+def test_a_batch_from_the_latest_offset_would_be_empty() -> None:
+    with pytest.raises(OptionError, match='"startingOffsets" is "latest", behind which a batch finds nothing; set'):
+        log_batch_reader(LogOptions.parse(LOG | {"startingOffsets": "latest"}))
+
+
+@pytest.mark.parametrize("cls", [ChannelOptions, LogOptions, SinkOptions])
+def test_options_name_only_options_of_their_class(cls: type[Any]) -> None:
+    data = [each.metadata for each in dataclasses.fields(cls)]
+    named = {other for each in data for other in (*each["needs"], each["not_with"], each["at_most"])}
+    assert named - {""} <= {each["name"] for each in data}
+    assert named - {""}
 
 
 def test_two_names_of_one_option() -> None:

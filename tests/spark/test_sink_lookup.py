@@ -55,8 +55,9 @@ def other() -> Iterator[FakeNsqd]:
 def options(*lookupds: FakeLookupd | str, **more: str) -> SinkOptions:
     """Options with which the nsqlookupds are asked once, unless something fails."""
     addresses = ",".join(one if isinstance(one, str) else one.address for one in lookupds)
-    given = {"lookupdHttpAddresses": addresses, "lookupdPollMs": HOUR, "backoffMs": "1", "maxInFlight": "1"}
-    return SinkOptions.parse(given | more)
+    given = {"lookupdHttpAddresses": addresses, "lookupdPollMs": HOUR, "maxInFlight": "1"}
+    pauses = {"backoffMs": "1"} if more.get("retries") != "0" else {}
+    return SinkOptions.parse(given | pauses | more)
 
 
 def publish(options: SinkOptions, body: bytes, task: int = 0) -> Publisher:

@@ -18,6 +18,7 @@ from pyspark_nsq.archive.parquet import ParquetTable
 from pyspark_nsq.archive.run import Run
 from pyspark_nsq.archive.source import Subscription
 from pyspark_nsq.errors import ArchiveError
+from pyspark_nsq.slow_start import AGAIN
 
 from tests.process import NsqdProcess, wait_until
 from tests.spark.jobs.conftest import Job, Outcome, at, publish
@@ -307,7 +308,7 @@ def test_a_process_of_python_that_starts_too_slowly_for_spark_is_started_again(
             run.once()
         return
     run.once()
-    assert ["Spark has not waited longer than ten seconds for a process of Python; trying again"] * 2 == said[:2]
+    assert [AGAIN] * 2 == said[:2]
     assert said[2].startswith("batch 0: 10 rows")
 
 
@@ -381,7 +382,7 @@ def test_nobody_answers(archive: Archive, broker: NsqdProcess) -> None:
     broker.stop()
     said = one_line(archive.run())
     assert "refused" in said
-    assert said.endswith("; start the broker, or correct its address")
+    assert said.endswith("; start the nsqd, or correct the address")
 
 
 def test_a_folder_that_cannot_be_written_to(job: Job, broker: NsqdProcess, tmp_path: Path) -> None:

@@ -67,6 +67,19 @@ def test_the_table_names_commands(name: str) -> None:
         (["archive", "--output=x", NSQD, "--topic=t", "--min-age=5"], "--min-age needs --compact"),
         (["archive", "--output=x", NSQD, "--topic=t", "--file-size=5"], "--file-size needs --compact"),
         (["archive", NSQD, "--topc=t"], "No such option"),
+        (["archive", "--output=x", NSQD, "--topic=t", "--once", "--trigger=5"], "--trigger is of no use with --once"),
+        (["archive-files", "--output=x", "--conf=driver.memory=1g"], 'their names begin with "spark."'),
+        (["archive-files", "--output=x", "--master=local", "--conf=spark.master=local"], "exclude each other; leave"),
+        (["profile", "--archive=x", "--topic=t", "--allow-data-loss"], "--allow-data-loss is of no use with --archive"),
+        (
+            ["archive", "--output=x", NSQD, "--topic=t", "--tls-key-file=k"],
+            '"--tls-key-file" needs "--tls-cert',
+        ),
+        (
+            ["replay", "--archive=x", "--topic=t", "--to-topic=u", "--to-nsqd-http-address=xx"],
+            'option "--to-nsqd-http-address": "xx" is not host:port',
+        ),
+        (["replay", NSQD, "--topic=t", "--to-channel=c", "--allow-same-topic"], "--allow-same-topic needs --to-topic"),
         (["archive", "--topic=t", "--output=o"], "give either --nsqd-http-address or --lookupd-http-address"),
         (["archive", NSQD, "--topic=t", "--output=o", "--conf=x"], '--conf "x" is not NAME=VALUE'),
     ],
@@ -119,11 +132,16 @@ def test_a_traceback_inside_of_an_error_of_spark_is_left_out() -> None:
 
 
 def test_the_state_of_a_query_is_left_out() -> None:
-    text = (
-        "Python worker failed to connect back.\n=== Streaming Query ===\nIdentifier: [id = 1]\nThread State: RUNNABLE"
-    )
-    assert "RuntimeError: Python worker failed to connect back." == explained(RuntimeError(text))
+    text = "Python worker exited.\n=== Streaming Query ===\nIdentifier: [id = 1]\nThread State: RUNNABLE"
+    assert "RuntimeError: Python worker exited." == explained(RuntimeError(text))
     assert "RuntimeError: a.B: c" == explained(RuntimeError("a.B: c\n\tat d.E\n\tat f.G"))
+
+
+def test_an_error_of_a_call_of_java_is_shown_without_the_call() -> None:
+    text = "An error occurred while calling o23.start.\n: java.io.IOException: mkdir of file:/x failed\n\tat a.b"
+    assert "IOException: mkdir of file:/x failed; name a folder that Spark can write to" == explained(
+        RuntimeError(text)
+    )
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("empty answer")])

@@ -116,6 +116,10 @@ def test_a_file_with_the_least_that_is_required(tmp_path: Path) -> None:
             '[watermark]\ncolumn = "id"\ndelay = "soon"\n[run]',
             'line 22: "delay" must be an interval such as "10',
         ),
+        ("[source]", 'nsqd_tcp_addresses = "h:1"\n[source]', 'line 4: "nsqd_tcp_addresses" needs kind = "channel" in'),
+        ("[source]", "tls = true\n[source]", 'line 4: "tls" needs kind = "channel" in [source]; write https://'),
+        ("[run]", '[dead_letters]\ntopic = "counts"\n[run]', 'line 21: "topic" is that of [sink]; name another topic'),
+        ('topic = "counts"', 'path = "checkpoint"', 'line 21: "checkpoint" is a folder that rows are written to'),
         (
             "[run]",
             '[dead_letters]\npath = "d"\nchannel = "x"\n[run]',
@@ -135,13 +139,18 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, old: str, new: str
 
 
 def test_channels_need_what_a_log_does_not(tmp_path: Path) -> None:
-    channel = GOOD.replace("nsqd_http", "nsqd_tcp").replace(
+    tcp = 'nsqd_tcp_addresses = "127.0.0.1:4150"'
+    channel = GOOD.replace("[source]", f"{tcp}\n[source]").replace(
         '"id string"', '"id string"\nkind = "channel"\nchannel = "c"'
     )
     with pytest.raises(ConfigError, match='kind = "channel" needs the key "spool"'):
         load(written(tmp_path, channel))
     channel = channel.replace('channel = "c"', 'channel = "c"\nspool = "spool"')
     assert "c" == load(written(tmp_path, channel)).source.channel
+    with pytest.raises(ConfigError, match='"nsqd_http_addresses" is for topics that are written, and there is none'):
+        load(written(tmp_path, channel.replace('topic = "counts"', 'path = "out"')))
+    with pytest.raises(ConfigError, match='a topic is written over HTTP: "nsqd_http_addresses" of'):
+        load(written(tmp_path, channel.replace('nsqd_http_addresses = "127.0.0.1:4151"', "")))
     with pytest.raises(ConfigError, match="two queries on one channel share its messages"):
         load(written(tmp_path, channel + '[dead_letters]\ntopic = "d"\nchannel = "c"\n'))
 

@@ -86,6 +86,17 @@ MISTAKES = [
         {"topic": "t", "schema": "id int", "options": {"subscribe": "x"}},
         '"subscribe" is set by a key of its own',
     ),
+    (
+        "source",
+        {"topic": "t", "schema": "id int", "options": {"COLUMNS": "value"}},
+        '"columns" is of no use in a pipeline; use the keys "format" and "schema"',
+    ),
+    (
+        "source",
+        {"topic": "t", "schema": "id int", "options": {"endingOffsets": "latest"}},
+        'option "endingOffsets" is for a batch, because a stream has no end; leave it out',
+    ),
+    ("sink", {"topic": "out", "options": {"Topic": "x"}}, '"topic" is set by a key of its own, leave it out'),
     ("watermark", {"column": "id", "delay": "1 hour"}, '"id" is int; columns of type timestamp are: at, _timestamp'),
     ("watermark", {"column": "ta", "delay": "1 hour"}, '"ta" is not a column; columns of type timestamp are: at'),
     ("sink", {"path": "out", "partition_by": "day"}, '"partition_by" names "day"; columns of the query are: id'),
@@ -249,6 +260,13 @@ def test_a_value_column_and_an_error_of_the_statement(
             "no",
         ),
         ("terminated with exception: Job aborted.", "Job aborted."),
+        (
+            "terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided "
+            "function in foreach batch sink. Reason: Traceback\npy4j.protocol.Py4JJavaError: An error occurred while "
+            "calling o1.save.\n: org.apache.spark.SparkException: Job aborted.\n\tat a.b\n"
+            "Caused by: java.io.IOException: Mkdirs failed to create file:/x\n\tat c.d",
+            "IOException: Mkdirs failed to create file:/x; name a folder that Spark can write to",
+        ),
         (
             "terminated with exception: [X] An error\npyspark_nsq.errors.RowError: a row is wrong\n  at",
             "a row is wrong",

@@ -305,4 +305,4 @@ def test_a_broker_that_does_not_answer_is_one_line(job: Job, broker: NsqdProcess
     broker.stop()
     done = job("replay", "--topic=t", at(broker), "--to-topic=x")
     assert (done.code, done.err.count("\n")) == (1, 1), done
-    assert f"{HOST}:{broker.http_port}/stats: ConnectionRefused" in done.err
+    assert f"{HOST}:{broker.http_port}/stats: connection refused" in done.err

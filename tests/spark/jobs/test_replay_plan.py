@@ -13,7 +13,7 @@ from pyspark_nsq.errors import OptionError
 from pyspark_nsq.jobs.messages import Section
 from pyspark_nsq.jobs.moments import MOMENT, rfc3339
 from pyspark_nsq.jobs.replay.checkpoint import Checkpoint, Progress
-from pyspark_nsq.jobs.replay.plan import Hour, sections
+from pyspark_nsq.jobs.replay.plan import Hour, print_counts, sections
 from pyspark_nsq.jobs.replay.publish import Schedule, Target, section_size
 
 HOUR = 3_600_000
@@ -161,3 +161,11 @@ def test_moments(text: str, expected: int) -> None:
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(click.UsageError, match="neither RFC 3339 with an offset"):
         MOMENT.convert(text, None, None)
+
+
+def test_the_counts_of_a_dry_run_name_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    hours = [Hour("t", "n", 0, 1, 10, 100, 0, 9)]
+    print_counts(hours, 4)
+    assert "4 of these messages would be published, by --limit" == capsys.readouterr().out.splitlines()[-1]
+    print_counts(hours, 10)
+    assert ["total", "10", "100"] == capsys.readouterr().out.splitlines()[-1].split()

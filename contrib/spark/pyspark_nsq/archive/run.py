@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark.errors import StreamingQueryException
 
 from pyspark_nsq.archive.source import lag
+from pyspark_nsq.slow_start import Starts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,9 +22,6 @@ _PAUSE_SECONDS = 2.0
 _MAINTAIN_SECONDS = 600.0
 #: Consecutive failures after which a run without an end fails, unless only a broker cannot be reached.
 _MOST_FAILURES = 5
-#: Spark waits ten seconds for the process of Python that runs a source. On a busy machine its start takes longer.
-_SLOW_START = "Python worker failed to connect back"
-_STARTS = 3
 _IS_UNREACHABLE = re.compile(r"pyspark_nsq\.errors\.ReadError")
 _IS_OURS = re.compile(r"pyspark_nsq\.errors\.\w+")
 
@@ -55,13 +53,10 @@ class Run:
 
     def once(self) -> None:
         """Archive the messages that the logs have now. Raises StreamingQueryException."""
-        for left in reversed(range(_STARTS)):
-            failure = self._run_query()
-            if failure is None or _is_stop(failure):
-                return
-            if _SLOW_START not in str(failure) or not left or self._stopping.is_set():
+        starts = Starts(self._say)
+        while (failure := self._run_query()) is not None and not _is_stop(failure):
+            if self._stopping.is_set() or not starts.again(failure):
                 raise failure
-            self._say("Spark has not waited longer than ten seconds for a process of Python; trying again")
 
     def _run_query(self) -> StreamingQueryException | None:
         """Run a query until it ends. Return its failure."""

@@ -71,10 +71,7 @@ class Subscription:
 
         options = LogOptions.parse(self._options(retries=_FIRST_RETRIES))
         client = LogClient(options)
-        try:
-            found = client.extents(Discovery(client, options).logs()[0])
-        except ReadError as error:
-            raise ReadError(f"{error}; start the broker, or correct its address") from None
+        found = client.extents(Discovery(client, options).logs()[0])
         known = [log for log, extent in found.items() if extent is not None]
         where = ", ".join(options.addresses) or f"any nsqd that {', '.join(options.lookupds)} knows"
         for topic in self.topics:

@@ -20,10 +20,11 @@ from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 
 from pyspark_nsq.channel.span import Span
-from pyspark_nsq.channel.v2_connection import V2Connection
+from pyspark_nsq.channel.v2_connection import GIVE_TCP, V2Connection
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.lookup import Lookup, LookupFailed
 from pyspark_nsq.http.lookup_watch import LookupWatch
+from pyspark_nsq.http.servers import NSQD, no_answer
 from pyspark_nsq.options.channel import ChannelOptions
 
 if TYPE_CHECKING:
@@ -80,6 +81,14 @@ class ChannelConsumer:
         """Whether any nsqd is consumed from."""
         return bool(self._connections)
 
+    @property
+    def missing(self) -> str:
+        """Why there is nothing to consume from, with a remedy."""
+        silent = [f"nsqd {host}:{port}" for host, port in self._services] or [
+            f"nsqlookupd {lookupd}" for lookupd in self._options.lookupds
+        ]
+        return self.trouble or f"{', '.join(silent)} does not answer; check the address"
+
     def allow(self, count: int) -> None:
         """Set the largest number of unfinished messages."""
         self._allowed = count
@@ -118,7 +127,7 @@ class ChannelConsumer:
         )
         self._services[address] = service
         service.whenConnected(failAfterFailures=1).addErrback(
-            lambda failure: self._record_failure(address, str(failure.value))
+            lambda failure: self._record_failure(address, no_answer(failure.value, NSQD))
         )
         service.startService()
 
@@ -134,6 +143,8 @@ class ChannelConsumer:
     def _ended(self, connection: V2Connection, refused: ReadError | None) -> None:
         if refused is not None and self.failure is None:
             self.failure = refused
+        if refused is None and connection not in self._connections and not self._stopping:
+            self._record_failure(connection.address, f"it closed the connection without an answer; {GIVE_TCP}")
         if self._connections.pop(connection, self) is None:
             self._share()
 
@@ -168,7 +179,10 @@ class ChannelConsumer:
     def _learn(self, lookupd: str, addresses: set[Address]) -> None:
         """Connect to the nsqds that an nsqlookupd names now."""
         if not addresses:
-            self.trouble = f"nsqlookupd {lookupd} knows no nsqd with the topic {self._options.topic}"
+            self.trouble = (
+                f'nsqlookupd {lookupd} knows no nsqd with the topic "{self._options.topic}"; correct its name, or '
+                "publish a message"
+            )
         self._named[lookupd] = addresses
         for address in sorted(addresses):
             self._add(address)

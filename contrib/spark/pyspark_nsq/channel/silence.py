@@ -34,4 +34,4 @@ def wait_for_silence(
             return
         time.sleep(_LOOK_AGAIN_SECONDS)
     if not consumer.connected and not enough():
-        raise ReadError(f"nothing to read from: {consumer.trouble or 'no nsqd is known'}")
+        raise ReadError(f"nothing to read from: {consumer.missing}")

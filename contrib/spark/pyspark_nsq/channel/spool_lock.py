@@ -26,7 +26,9 @@ class SpoolLock:
             lock.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise SpoolError(f"the spool {path}: {error.strerror}: {lock}") from error
+            raise SpoolError(
+                f"the spool {path}: {error.strerror}: {lock}; name a folder that can be written to"
+            ) from error
         deadline = time.monotonic() + patience
         while not self._try():
             if time.monotonic() > deadline:

@@ -34,6 +34,7 @@ _MISSED_HEARTBEATS = 3
 _HARMLESS = (b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED")
 _MAX_RDY = 2500
 _CLOSE_WAIT = b"CLOSE_WAIT"
+GIVE_TCP = "give the TCP address of an nsqd, usually with port 4150"
 #: nsqd sends no larger message than its --max-msg-size; anything near this is not NSQ.
 _MOST_FRAME_BYTES = 1 << 30
 
@@ -88,7 +89,7 @@ class V2Connection(Protocol, TimeoutMixin):
         try:
             self._read(data)
         except InvalidFrame as failure:
-            self._refuse(f"it does not talk NSQ: {failure}")
+            self._refuse(f"it does not talk NSQ: {failure}; {GIVE_TCP}")
         except Exception as failure:
             # Twisted would only log the error, and the connection would be made again.
             self._refuse(f"reading failed: {type(failure).__name__}: {failure}", failure)
@@ -112,10 +113,10 @@ class V2Connection(Protocol, TimeoutMixin):
             self.max_rdy = int(about["max_rdy_count"])
             has_tls = bool(about["tls_v1"])
         except (ValueError, KeyError, TypeError):
-            self._refuse(f"IDENTIFY was answered with {payload[:100]!r}")
+            self._refuse(f"IDENTIFY was answered with {payload[:100]!r}; {GIVE_TCP}")
             return
         if self._options.tls and not has_tls:
-            self._refuse('it offers no TLS; the option "tls" is true')
+            self._refuse('it offers no TLS; leave out the option "tls", or turn TLS on in nsqd')
         elif self._options.tls:
             self._expecting = self._secured
             try:

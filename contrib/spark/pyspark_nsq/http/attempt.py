@@ -26,7 +26,8 @@ from zope.interface import implementer
 
 from pyspark_nsq.http.causes import Cause
 from pyspark_nsq.http.connections import Endpoints, Part, shared_connections
-from pyspark_nsq.http.tls import NOT_TRUSTED, told
+from pyspark_nsq.http.servers import GIVE, NSQD, has_no_path, no_answer, page_of, server_of
+from pyspark_nsq.http.tls import NOT_TRUSTED
 from pyspark_nsq.options.security import Security
 
 if TYPE_CHECKING:
@@ -64,6 +65,13 @@ class AttemptFailed(Exception):
         return self.cause is not None
 
 
+class WrongServerError(AttemptFailed):
+    """Another server answers at the address of the wanted one."""
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason, None, status)
+
+
 class Answered(NamedTuple):
     """A good answer."""
 
@@ -81,12 +89,15 @@ def pause_seconds(attempt: int, backoff_ms: int, max_backoff_ms: int) -> float:
 class Requester:
     """Sends requests on the process's pool of connections, which the tasks of the process share.
 
-    For the reactor's thread, but may be made in any thread.
+    For the reactor's thread, but may be made in any thread. `wanted` is the server that it sends them to.
     """
 
-    def __init__(self, reactor: ReactorBase, security: Security, timeout_ms: int, max_in_flight: int) -> None:
+    def __init__(
+        self, reactor: ReactorBase, security: Security, timeout_ms: int, max_in_flight: int, wanted: str = NSQD
+    ) -> None:
         """Raises OptionError when a file of `security` cannot be used."""
         self._reactor = reactor
+        self.wanted = wanted
         self._timeout_ms = timeout_ms
         self._headers = Headers({b"Content-Type": [b"application/octet-stream"]})
         secret = security.secret()
@@ -114,7 +125,8 @@ class Requester:
 
         def timed_out(result: Any, _seconds: float) -> Any:
             if isinstance(result, Failure):
-                raise AttemptFailed(f"no answer within {self._timeout_ms} ms", Cause.TIMEOUT)
+                said = f"no answer within {self._timeout_ms} ms; check the address, and the load of the {self.wanted}"
+                raise AttemptFailed(said, Cause.TIMEOUT)
             return result
 
         return attempt.addTimeout(self._timeout_ms / 1000, self._reactor, timed_out)
@@ -124,20 +136,45 @@ class Requester:
             body = [b"".join(body)]  # Twisted's TLS takes no views
         try:
             producer = None if body is None else _WholeBody(body)
-            response = await self._client.request(
-                method, _prepared(url), data=producer, headers=self._headers, allow_redirects=False, unbuffered=True
-            )
-            reader = _BodyReader()
-            response.deliverBody(reader)
-            answer = await reader.body
+            code, headers, answer = await self._send(method, url, producer)
         except _NETWORK_FAILURES as failure:
-            raise AttemptFailed(_reason(failure), _cause(failure)) from failure
-        if response.code // 100 != 2:
-            text = answer.decode("utf-8", "replace").strip()
-            raise AttemptFailed(
-                f"{response.code} {text[:_SHOWN_CHARACTERS]}", _status_cause(response.code), response.code
-            )
-        return Answered(response.headers, answer)
+            raise AttemptFailed(no_answer(_first(failure), self.wanted), _cause(failure)) from failure
+        if code // 100 != 2:
+            raise await self._refusal(url, code, answer)
+        return Answered(headers, answer)
+
+    async def _send(self, method: str, url: str, producer: _WholeBody | None) -> tuple[int, Headers, bytes]:
+        response = await self._client.request(
+            method, _prepared(url), data=producer, headers=self._headers, allow_redirects=False, unbuffered=True
+        )
+        reader = _BodyReader()
+        response.deliverBody(reader)
+        return response.code, response.headers, await reader.body
+
+    async def _refusal(self, url: str, code: int, answer: bytes) -> AttemptFailed:
+        """Return the failure for an answer that is not good."""
+        cause = _status_cause(code)
+        page = page_of(answer)
+        if page is not None:
+            said = f"{code} with {page}: a proxy or another server answers; {GIVE[self.wanted]}"
+            return AttemptFailed(said, cause, code) if cause is not None else WrongServerError(said, code)
+        text = " ".join(answer.decode("utf-8", "replace").split())[:_SHOWN_CHARACTERS]
+        if has_no_path(code, answer):
+            found = await self._server(url)
+            if found not in (None, self.wanted):
+                return WrongServerError(f"this is an {found}; {GIVE[self.wanted]}", code)
+        if "HTTPS server" in text:
+            text = f"{text.rstrip('.')}; write https:// before the address"
+        return AttemptFailed(f"{code} {text}", cause, code)
+
+    async def _server(self, url: str) -> str | None:
+        """Return the name of the server of NSQ at a URL; None when it is unknown."""
+        base = "/".join(url.split("/", 3)[:3])
+        try:
+            answers = [(await self._send("GET", base + path, None))[2] for path in ("/info", "/")]
+        except _NETWORK_FAILURES:
+            return None
+        return server_of(*answers)
 
 
 class _PreparedUrl(EncodedURL):
@@ -201,11 +238,6 @@ class _BodyReader(Protocol):
     def _cancel(self, _body: Deferred[bytes]) -> None:
         if self.transport is not None:
             self.transport.loseConnection()
-
-
-def _reason(failure: BaseException) -> str:
-    """Return the reason of a failure in one line."""
-    return told(_first(failure))
 
 
 def _first(failure: BaseException) -> BaseException:

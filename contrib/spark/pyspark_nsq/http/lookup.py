@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester
+from pyspark_nsq.http.servers import LOOKUPD, answered_instead
 from pyspark_nsq.options.security import Security
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_MS = 10_000
 _NOT_FOUND = 404
+_UNKNOWN_TOPIC = "TOPIC_NOT_FOUND"
 
 
 class LookupFailed(Exception):
@@ -39,7 +41,7 @@ class Lookup:
 
     def __init__(self, reactor: ReactorBase, security: Security) -> None:
         """Raises OptionError when a file of `security` cannot be used."""
-        self._requester = Requester(reactor, security.without_secret(), _TIMEOUT_MS, max_in_flight=1)
+        self._requester = Requester(reactor, security.without_secret(), _TIMEOUT_MS, max_in_flight=1, wanted=LOOKUPD)
 
     async def producers_of(self, lookupd: str, topic: str) -> set[Producer]:
         """Return the nsqds that `lookupd` names for the topic. Raises LookupFailed."""
@@ -58,13 +60,13 @@ class Lookup:
         try:
             answered = await self._requester.get(lookupd + path)
         except AttemptFailed as failed:
-            if failed.status == _NOT_FOUND:
+            if failed.status == _NOT_FOUND and _UNKNOWN_TOPIC in str(failed):
                 return []  # nobody has published to the topic yet
             raise LookupFailed(f"{lookupd}: {failed}") from failed
         try:
             return [_checked(one) for one in _producers(answered)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LookupFailed(f"{lookupd}: it answered {answered.body[:100]!r}") from error
+            raise LookupFailed(f"{lookupd}: {answered_instead(answered.body, LOOKUPD)}") from error
 
 
 def _producers(answered: Answered) -> list[dict[str, Any]]:

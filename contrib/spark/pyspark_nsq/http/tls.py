@@ -19,7 +19,7 @@ from pyspark_nsq.options.security import Security
 NOT_TRUSTED = (SSL.Error, VerificationError)
 
 
-def told(error: BaseException) -> str:
+def told(error: BaseException | None) -> str:
     """Return the error of a connection, with TLS or without, in one line."""
     if isinstance(error, SSL.Error):
         reasons = [str(entry[-1]) for entry in error.args[0]] if error.args and error.args[0] else []

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
-from click.core import ParameterSource
 
 from pyspark_nsq.errors import DataLossError
 from pyspark_nsq.jobs.compaction_options import CompactionChoice, compaction_options
 from pyspark_nsq.jobs.connection import Connection, connection_options
 from pyspark_nsq.jobs.failures import explained
+from pyspark_nsq.jobs.parameters import is_given
 from pyspark_nsq.jobs.signals import stopping
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
 
@@ -84,7 +84,7 @@ def archive(
     from pyspark_nsq.archive.source import Subscription
     from pyspark_nsq.archive.table import open_table
 
-    _check_usage(topics, topic_pattern, compact=compact)
+    _check_usage(topics, topic_pattern, once=once, compact=compact)
     subscription = Subscription(topics, topic_pattern, connection.options, max_rows, tasks, allow_data_loss, headers)
     for warning in subscription.check():
         _say(warning)
@@ -114,7 +114,7 @@ def archive(
     say(f"archived {run.rows:,} rows in {time.monotonic() - began:,.1f} s to {output}")
 
 
-def _check_usage(topics: tuple[str, ...], topic_pattern: str | None, *, compact: bool) -> None:
+def _check_usage(topics: tuple[str, ...], topic_pattern: str | None, *, once: bool, compact: bool) -> None:
     """Raise UsageError or OptionError for options that are contradictory or have a bad value."""
     from pyspark_nsq.options.kinds import Name, TopicPattern
 
@@ -124,9 +124,10 @@ def _check_usage(topics: tuple[str, ...], topic_pattern: str | None, *, compact:
         Name("topic").read("--topic", topic)
     if topic_pattern:
         TopicPattern().read("--topic-pattern", topic_pattern)
-    context = click.get_current_context()
+    if once and is_given("trigger"):
+        raise click.UsageError("--trigger is of no use with --once; leave one out")
     for name in ("min_age", "file_size"):
-        if not compact and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+        if not compact and is_given(name):
             raise click.UsageError(f"--{name.replace('_', '-')} needs --compact")
 
 

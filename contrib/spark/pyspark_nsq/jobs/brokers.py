@@ -14,6 +14,7 @@ from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester
 from pyspark_nsq.http.lookup import Producer
 from pyspark_nsq.http.reactor_thread import running_reactor
+from pyspark_nsq.http.servers import LOOKUPD, answered_instead
 from pyspark_nsq.jobs.connection import Connection
 from pyspark_nsq.options.kinds import HttpAddresses, option, read_options
 from pyspark_nsq.options.security import Security
@@ -36,7 +37,7 @@ class Brokers:
         self._reactor = running_reactor()
         self._requester = Requester(self._reactor, self._place.security, _TIMEOUT_MS, max_in_flight=1)
         lookup = self._place.security.without_secret()
-        self._lookup_requester = Requester(self._reactor, lookup, _TIMEOUT_MS, max_in_flight=1)
+        self._lookup_requester = Requester(self._reactor, lookup, _TIMEOUT_MS, max_in_flight=1, wanted=LOOKUPD)
 
     def addresses(self) -> list[str]:
         """Return the base URLs of the nsqds."""
@@ -90,4 +91,4 @@ class Brokers:
         try:
             return json.loads(body) if body else {}
         except ValueError as error:
-            raise ReadError(f"{url.partition('?')[0]} answered {body[:100]!r}") from error
+            raise ReadError(f"{url.partition('?')[0]}: {answered_instead(body, chosen.wanted)}") from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pyspark_nsq.jobs.parameters import passing
+from pyspark_nsq.jobs.parameters import is_given, passing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,8 @@ class CompactionChoice:
 
         file_bytes = self.file_mib * _MEBIBYTE
         if must_exist(files).format == "delta":
+            if is_given("min_age"):
+                raise click.UsageError("--min-age is of no use with a Delta table; leave it out")
             removed, added = compact_delta(session, files, file_bytes)
             yield f"{removed} files became {added}"
             return

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import click
 
+from pyspark_nsq.errors import OptionError
 from pyspark_nsq.jobs.parameters import passing
 from pyspark_nsq.options.kinds import HttpAddresses
 
@@ -61,10 +62,26 @@ def optional_connection_options(function: F) -> F:
 
 def _with_connection(function: F, *, is_required: bool) -> F:
     build = partial(_connection, is_required)
-    wrapped = passing(function, "connection", build, tuple(_parameter(flag) for flag, _, _ in _DECLARED))
+    wrapped = passing(_naming_flags(function), "connection", build, tuple(_parameter(flag) for flag, _, _ in _DECLARED))
     for flag, _, settings in reversed(_DECLARED):
         wrapped = click.option(flag, **settings)(wrapped)
     return wrapped
+
+
+def _naming_flags(function: F) -> F:
+    """Return a function whose OptionErrors name the options of the job, not those of ``format("nsq")``."""
+
+    @wraps(function)
+    def wrapped(**given: Any) -> Any:
+        try:
+            return function(**given)
+        except OptionError as error:
+            text = str(error)
+            for flag, theirs, _ in _DECLARED:
+                text = text.replace(f'"{theirs}"', f'"{flag}"')
+            raise OptionError(text) from error
+
+    return wrapped  # type: ignore[return-value]
 
 
 def _connection(is_required: bool, **given: Any) -> Connection:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from pyspark_nsq.errors import NsqSparkError, OptionError
+from pyspark_nsq.slow_start import REMEDY, is_slow_start
 
 #: The last line of a Python traceback in the text of an error of Spark's, with the connector's error in it.
 _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -18,6 +19,10 @@ _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE
 _ANY = re.compile(r"^(?:\S*:)?\s*([\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 #: Texts in an error of Spark's behind which nothing is about its cause.
 _BEHIND = ("\nJVM stacktrace", "\n=== Streaming Query ===", "\n\tat ")
+#: The beginning of an error of a call of Java.
+_CALL = re.compile(r"^An error occurred while calling \S+\.\s*: (?:\w+\.)*")
+#: Errors of Java when a folder cannot be made or written to.
+_NOT_WRITABLE = re.compile(r"mkdir of|Mkdirs failed|Permission denied|Read-only file system")
 #: Errors of a call of Spark's Java when there is none any more. Those of NSQ's connections are the connector's.
 _NO_JAVA = (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError)
 
@@ -31,6 +36,8 @@ def explained(error: BaseException) -> str:
         return str(error)
     if isinstance(error, _NO_JAVA):
         return "Spark's Java process has ended: it was killed, or had too little memory; run the command again"
+    if is_slow_start(error):
+        return REMEDY
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
@@ -38,7 +45,14 @@ def explained(error: BaseException) -> str:
     for each in _BEHIND:
         text = text.partition(each)[0]
     others = _ANY.findall(text)
+    if _CALL.match(text):
+        return with_remedy(_CALL.sub("", text))
     return f"{type(error).__name__}: {others[-1] if 'Traceback' in text and others else text}"
+
+
+def with_remedy(text: str) -> str:
+    """Return the text of an error of Java, with a remedy if it is about a folder."""
+    return f"{text}; name a folder that Spark can write to" if _NOT_WRITABLE.search(text) else text
 
 
 def first_line(error: BaseException) -> str:

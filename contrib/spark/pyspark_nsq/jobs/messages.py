@@ -73,6 +73,8 @@ class Messages:
         """Raises UsageError."""
         if bool(self.archive) == bool(self.connection.options):
             raise click.UsageError("give either --archive, or --nsqd-http-address or --lookupd-http-address")
+        if self.archive and self.allow_data_loss:
+            raise click.UsageError("--allow-data-loss is of no use with --archive; leave it out")
         if self.start_ms is not None and self.end_ms is not None and self.start_ms >= self.end_ms:
             raise click.UsageError("--from is not before --to; --to is exclusive")
         try:

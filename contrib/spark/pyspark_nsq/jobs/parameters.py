@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import click
+from click.core import ParameterSource
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -18,3 +21,8 @@ def passing(function: F, name: str, build: Callable[..., Any], parameters: tuple
     wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
     wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     return wrapped  # type: ignore[return-value]
+
+
+def is_given(name: str) -> bool:
+    """Return whether the user has set the parameter `name` of the command that runs."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT

@@ -82,7 +82,10 @@ def spark_options(function: F) -> F:
 
     def build(master: str, conf: tuple[str, ...], metrics_port: int | None) -> SparkChoice:
         name = function.__name__.replace("_", "-")
-        return SparkChoice(f"nsqtw-spark {name}", master, dict(_setting(text) for text in conf), metrics_port)
+        settings = dict(_setting(text) for text in conf)
+        if master and "spark.master" in settings:
+            raise click.UsageError("--master and --conf spark.master exclude each other; leave one out")
+        return SparkChoice(f"nsqtw-spark {name}", master, settings, metrics_port)
 
     wrapped = passing(function, "spark", build, ("master", "conf", "metrics_port"))
     wrapped = click.option(
@@ -103,6 +106,8 @@ def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise click.UsageError(f'--conf "{text}" is not NAME=VALUE')
+    if not name.startswith("spark."):
+        raise click.UsageError(f'--conf "{text}" is no setting of Spark; their names begin with "spark."')
     return name, value
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from pyspark_nsq.errors import OptionError
 from pyspark_nsq.log.filters import Bounds, are_pushed
 from pyspark_nsq.log.rows import LogPartition, read_log
-from pyspark_nsq.options.log import EARLIEST, LogOptions
+from pyspark_nsq.options.log import EARLIEST, LATEST, LogOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,5 +57,13 @@ class FilteredLogBatchReader(LogBatchReader):
 
 
 def log_batch_reader(options: LogOptions) -> LogBatchReader:
-    """Return a reader, which accepts filters with the option `pushFilters` in a session that pushes them."""
+    """Return a reader, which accepts filters with the option `pushFilters` in a session that pushes them.
+
+    Raises OptionError for a batch that would have no rows.
+    """
+    if options.starting_offsets == LATEST:
+        raise OptionError(
+            '"startingOffsets" is "latest", behind which a batch finds nothing; set "earliest", positions or '
+            '"startingTimestamp", or read a stream'
+        )
     return FilteredLogBatchReader(options) if options.push_filters and are_pushed() else LogBatchReader(options)

@@ -13,9 +13,10 @@ from twisted.internet import task
 from twisted.internet.defer import DeferredSemaphore
 
 from pyspark_nsq.errors import ReadError
-from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester, pause_seconds
+from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester, WrongServerError, pause_seconds
 from pyspark_nsq.http.lookup import Lookup
 from pyspark_nsq.http.reactor_thread import begin, running_reactor
+from pyspark_nsq.http.servers import NSQD, answered_instead
 from pyspark_nsq.log.positions import Log
 from pyspark_nsq.log.sections import CONTENT_TYPE, Section, sections
 from pyspark_nsq.monitoring.log_lag import Behind
@@ -101,7 +102,7 @@ class LogClient:
             found = json.loads(answered.body)
             return Extent(*(int(found[name]) for name in Extent._fields))
         except (ValueError, KeyError, TypeError) as error:
-            raise ReadError(f"{log.address} answered {answered.body[:100]!r} for the extent of a log") from error
+            raise ReadError(f"{log.address}: {answered_instead(answered.body, NSQD)}") from error
 
     def lag(self, log: Log, position: int) -> Future[Behind]:
         """Request the lag of a reader at `position`, without retries."""
@@ -115,7 +116,7 @@ class LogClient:
             found = json.loads(answered.body)
             return Behind(*(int(found[name]) for name in Behind._fields))
         except (ValueError, KeyError, TypeError) as error:
-            raise ReadError(f"{log.address} answered {answered.body[:100]!r} for the lag of a log") from error
+            raise ReadError(f"{log.address}: {answered_instead(answered.body, NSQD)}") from error
 
     async def _read(self, log: Log, start: int, limit: int) -> Part:
         asked = {"from": str(start), "limit": str(limit)}
@@ -130,13 +131,15 @@ class LogClient:
         return Part(list(sections(answered.body)), next_, end, earliest, len(answered.body))
 
     async def _document(self, url: str) -> Any:
+        place = url.partition("?")[0]
         try:
             answered = await self._ask(url, self._options.retries, self._turns)
-            return json.loads(answered.body)
         except AttemptFailed as failed:
-            raise ReadError(f"{url}: {failed}") from None
+            raise ReadError(f"{place}: {failed}") from None
+        try:
+            return json.loads(answered.body)
         except ValueError:
-            raise ReadError(f"{url}: the answer is not JSON") from None
+            raise ReadError(f"{place}: {answered_instead(answered.body, NSQD)}") from None
 
     async def _ask_log(
         self, log: Log, path: str, given: dict[str, str], retries: int, turns: DeferredSemaphore | None = None
@@ -148,7 +151,7 @@ class LogClient:
         except AttemptFailed as failed:
             if failed.status == _NOT_FOUND and "TOPIC_NOT_FOUND" in str(failed):
                 return None
-            if failed.status == _NOT_FOUND:
+            if failed.status == _NOT_FOUND and not isinstance(failed, WrongServerError):
                 raise ReadError(f"{log.address} has no logs to read: it is not nsqtw, or an old one") from None
             raise ReadError(f"{log.address}{path}: {failed}") from None
 

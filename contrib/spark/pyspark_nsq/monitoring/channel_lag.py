@@ -18,6 +18,7 @@ from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.attempt import AttemptFailed, Requester
 from pyspark_nsq.http.lookup import Lookup, LookupFailed
 from pyspark_nsq.http.reactor_thread import begin, running_reactor
+from pyspark_nsq.http.servers import NSQD, answered_instead
 from pyspark_nsq.monitoring.answers import Answers
 from pyspark_nsq.monitoring.figures import Lag, reported
 from pyspark_nsq.options.channel import ChannelOptions
@@ -111,7 +112,7 @@ def _waiting(address: str, body: bytes) -> Waiting:
             max((float(age) for age in ages if age is not None), default=None),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ReadError(f"{address} answered {body[:100]!r} for the depth of a channel") from error
+        raise ReadError(f"{address}: {answered_instead(body, NSQD)}") from error
 
 
 def _seconds(messages: int, oldest_ns: int | None, answers: dict[str, Waiting]) -> float | None:

@@ -35,7 +35,7 @@ and those of `options.values` and `options.security`. `maxRowsPerTrigger` may be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -105,14 +105,21 @@ class ChannelOptions(Security, Values):
 
     nsqds: tuple[tuple[str, int], ...] = option("nsqdTcpAddresses", TcpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
-    lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
+    lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000, needs=("lookupdHttpAddresses",))
     http_addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), (), only=STREAM)
     topic: str = option("topic", Name("topic"))
     channel: str = option("channel", Name("channel"), or_else=_OR_REPLAY)
     max_rows: int | None = option(
-        "maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",), only=STREAM
+        "maxRowsPerTrigger",
+        WholeNumber(1, _MANY),
+        None,
+        aliases=("maxOffsetsPerTrigger",),
+        only=STREAM,
+        at_most="maxSpoolRows",
     )
-    max_bytes: int | None = option("maxBytesPerTrigger", WholeNumber(1, _MANY), None, only=STREAM)
+    max_bytes: int | None = option(
+        "maxBytesPerTrigger", WholeNumber(1, _MANY), None, only=STREAM, at_most="maxSpoolBytes"
+    )
     spool_path: str | None = option("spoolPath", FilePath(), None, only=STREAM)
     spool_mode: str = option("spoolMode", Choice(("inline", "shared")), "inline", only=STREAM)
     max_spool_rows: int = option("maxSpoolRows", WholeNumber(1, _MANY), 2_000_000, only=STREAM)
@@ -123,7 +130,7 @@ class ChannelOptions(Security, Values):
     msg_timeout_ms: int = option("msgTimeoutMs", WholeNumber(1, _MOST_TIMEOUT_MS), 60_000)
     max_in_flight: int = option("maxInFlightMessages", WholeNumber(1, 1_000_000), 2500)
     max_messages: int = option("maxMessages", WholeNumber(1, _MANY), 100_000, only=BATCH)
-    idle_timeout_ms: int = option("idleTimeoutMs", WholeNumber(1, _MOST_TIMEOUT_MS), 1000)
+    idle_timeout_ms: int = option("idleTimeoutMs", WholeNumber(1, _MOST_TIMEOUT_MS), 1000, at_most="maxWaitMs")
     max_wait_ms: int = option("maxWaitMs", WholeNumber(1, _MOST_TIMEOUT_MS), 60_000)
     ack_mode: str = option("ackMode", Choice(("fin", "peek")), "fin", only=BATCH)
     tls: bool = option("tls", YesNo(), False)
@@ -151,10 +158,24 @@ class ChannelOptions(Security, Values):
         if not options.nsqds and not options.lookupds:
             raise OptionError('one of the options "nsqdTcpAddresses" and "lookupdHttpAddresses" is required')
         if options.nsqds and options.lookupds:
-            raise OptionError('"nsqdTcpAddresses" and "lookupdHttpAddresses" exclude each other')
-        if options.nsqds and is_given("lookupdPollMs", given):
-            raise OptionError('option "lookupdPollMs" is of no use without "lookupdHttpAddresses"')
+            raise OptionError('"nsqdTcpAddresses" and "lookupdHttpAddresses" exclude each other; leave one out')
         over_https = [one for one in (*options.lookupds, *options.http_addresses) if one.startswith("https")]
         if options.sets_tls and not options.tls and not over_https:
-            raise OptionError('options "tls." are set, but "tls" is not true')
+            raise OptionError('options "tls." are set, but "tls" is not true; set it to "true"')
+        options._check_peek(given)
         return options
+
+    def _check_peek(self, given: Iterable[str]) -> None:
+        """Raise OptionError when messages that are given back in the end cannot be so many, or wait so long."""
+        if self.ack_mode != "peek":
+            return
+        if is_given("maxMessages", given) and self.max_messages > self.max_in_flight:
+            raise OptionError(
+                f'"maxMessages" is {self.max_messages}, but with the "ackMode" peek a batch has at most the '
+                f'{self.max_in_flight} of "maxInFlightMessages"; raise that one'
+            )
+        if self.msg_timeout_ms <= self.idle_timeout_ms:
+            raise OptionError(
+                f'"msgTimeoutMs" is {self.msg_timeout_ms}, not above the {self.idle_timeout_ms} of "idleTimeoutMs", so '
+                'that messages come again before a batch with the "ackMode" peek ends; raise it'
+            )

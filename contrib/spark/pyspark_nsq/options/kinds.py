@@ -52,15 +52,20 @@ def option(
     aliases: tuple[str, ...] = (),
     only: str = "",
     or_else: str = "",
+    needs: tuple[str, ...] = (),
+    not_with: str = "",
+    at_most: str = "",
 ) -> Any:
     """Declare a field of a class of options.
 
     The repr of the class does not show a secret field. `aliases` are other names of the option, Kafka's or Spark's.
     `only` is BATCH or STREAM for an option that has no meaning for the other one. `or_else` is what to do instead of
-    setting an option that is required.
+    setting an option that is required. The others name options of the same class: the option has an effect only with
+    one of `needs`, and none with `not_with`; its value must not exceed that of `at_most`.
     """
     metadata = {"name": name, "kind": kind, "aliases": aliases, "only": only, "or_else": or_else}
-    return field(default=default, repr=not secret, metadata=metadata)
+    pairs = {"needs": needs, "not_with": not_with, "at_most": at_most}
+    return field(default=default, repr=not secret, metadata=metadata | pairs)
 
 
 def check_mode(cls: type[Any], given: Iterable[str], mode: str) -> None:
@@ -103,12 +108,36 @@ def read_options(
         if each.default is dataclasses.MISSING and each.name not in values:
             example, or_else = each.metadata["kind"].example, each.metadata["or_else"]
             raise OptionError(f'option "{each.metadata["name"]}" is required, for example "{example}"{or_else}')
-    return cls(**values)
+    options = cls(**values)
+    by_name = {each.metadata["name"]: getattr(options, each.name) for each in fields}
+    for each in fields:
+        _check_pairs(each, by_name, used)
+    return options
 
 
 def is_given(name: str, given: Iterable[str]) -> bool:
     """Return whether the option `name` is one of the `given` keys, in any case."""
     return name.lower() in {key.lower() for key in given}
+
+
+def _check_pairs(each: dataclasses.Field[Any], by_name: Mapping[str, Any], used: Mapping[str, str]) -> None:
+    """Raise OptionError when an option is without effect because of another one, or contradicts it.
+
+    `by_name` are the values of all options, and `used` the names of those that are given, by their fields.
+    """
+    needs, not_with, at_most = (each.metadata[key] for key in ("needs", "not_with", "at_most"))
+    name = used.get(each.name)
+    if name is not None and needs and not any(by_name[other] for other in needs):
+        others = " or ".join(f'"{other}"' for other in needs)
+        raise OptionError(f'option "{name}" is of no use without {others}; leave it out, or set that, too')
+    if name is not None and not_with and by_name[not_with]:
+        raise OptionError(f'option "{name}" is of no use with "{not_with}"; leave it out')
+    value, most = by_name[each.metadata["name"]], by_name.get(at_most)
+    if value is not None and most is not None and value > most:
+        raise OptionError(
+            f'option "{name or each.metadata["name"]}" is {value}, more than "{at_most}", which is {most}; '
+            "lower the one, or raise the other"
+        )
 
 
 def names(each: dataclasses.Field[Any]) -> tuple[str, ...]:

@@ -7,7 +7,8 @@
 | topic                | both   | one of    | one topic                                                            |
 | subscribe            | both   | the three | several topics: ``clicks,orders``                                    |
 | subscribePattern     | both   |           | a regular expression that matches the whole name of each topic       |
-| topicDiscoveryMs     | stream | 10000     | least time between two searches for new topics and nsqds             |
+| topicDiscoveryMs     | stream | 10000     | least time between two searches for new topics and nsqds, by a       |
+|                      |        |           | pattern or nsqlookupds                                               |
 | startingOffsets      | both   | see below | ``earliest``, ``latest``, or positions as a JSON object              |
 | endingOffsets        | batch  | latest    | ``latest``, or positions                                             |
 | startingTimestamp    | both   | none      | in place of offsets: messages published at or after a time; ms of    |
@@ -57,13 +58,12 @@ from pyspark_nsq.options.kinds import (
     TopicPattern,
     WholeNumber,
     YesNo,
-    is_given,
     is_name,
     option,
     read_options,
 )
 from pyspark_nsq.options.security import Security
-from pyspark_nsq.options.values import Values
+from pyspark_nsq.options.values import HEADERS_COLUMN, Values
 
 LOG_SCHEMA = StructType(
     [
@@ -76,7 +76,7 @@ LOG_SCHEMA = StructType(
         StructField("due", TimestampType()),
     ]
 )
-HEADERS = StructField("headers", MapType(StringType(), StringType()))
+HEADERS = StructField(HEADERS_COLUMN, MapType(StringType(), StringType()))
 """The column that `includeHeaders` adds."""
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -185,13 +185,21 @@ class LogOptions(Security, Values):
     topic: str | None = option("topic", Name("topic"), None)
     subscribe: tuple[str, ...] = option("subscribe", TopicNames(), ())
     pattern: re.Pattern[str] | None = option("subscribePattern", TopicPattern(), None)
-    topic_discovery_ms: int = option("topicDiscoveryMs", WholeNumber(0, HOUR_MS), 10_000, only=STREAM)
+    topic_discovery_ms: int = option(
+        "topicDiscoveryMs",
+        WholeNumber(0, HOUR_MS),
+        10_000,
+        only=STREAM,
+        needs=("subscribePattern", "lookupdHttpAddresses"),
+    )
     starting_offsets: str | ByTopic | None = option("startingOffsets", Offsets(), None)
     ending_offsets: str | ByTopic | None = option("endingOffsets", Offsets(), None, only=BATCH)
     starting_timestamp: int | None = option("startingTimestamp", Moment(), None)
     ending_timestamp: int | None = option("endingTimestamp", Moment(), None, only=BATCH)
     push_filters: bool = option("pushFilters", YesNo(), False, only=BATCH)
-    timestamp_slack_ms: int = option("timestampSlackMs", WholeNumber(0, 24 * HOUR_MS), 60_000, only=BATCH)
+    timestamp_slack_ms: int = option(
+        "timestampSlackMs", WholeNumber(0, 24 * HOUR_MS), 60_000, only=BATCH, needs=("pushFilters",)
+    )
     max_rows: int | None = option(
         "maxRowsPerTrigger", WholeNumber(1, _MANY), None, aliases=("maxOffsetsPerTrigger",), only=STREAM
     )
@@ -203,8 +211,8 @@ class LogOptions(Security, Values):
     prefetch_bytes: int | None = option("prefetchBytes", WholeNumber(0, _MOST_PREFETCHED), None)
     request_timeout_ms: int = option("requestTimeoutMs", WholeNumber(1, HOUR_MS), 10_000)
     retries: int = option("retries", WholeNumber(0, 1000), 5)
-    backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100)
-    max_backoff_ms: int = option("maxBackoffMs", WholeNumber(0, HOUR_MS), 5000)
+    backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100, needs=("retries",), at_most="maxBackoffMs")
+    max_backoff_ms: int = option("maxBackoffMs", WholeNumber(0, HOUR_MS), 5000, needs=("retries",))
     show_progress: bool = option("showProgress", YesNo(), False)
 
     @classmethod
@@ -215,26 +223,33 @@ class LogOptions(Security, Values):
         """
         options = read_options(cls, given, elsewhere=_OF_CHANNELS)
         options._check_topics()
+        if HEADERS_COLUMN in options.columns and not options.include_headers:
+            raise OptionError('option "columns": for the column "headers" set the option "includeHeaders" to "true"')
         options.check_values(options.schema)
-        if bool(options.addresses) == bool(options.lookupds):
-            raise OptionError('either "nsqdHttpAddresses" or "lookupdHttpAddresses" is required')
+        if options.addresses and options.lookupds:
+            raise OptionError('"nsqdHttpAddresses" and "lookupdHttpAddresses" exclude each other; leave one out')
+        if not options.addresses and not options.lookupds:
+            raise OptionError(
+                'one of the options "nsqdHttpAddresses" and "lookupdHttpAddresses" is required, '
+                'for example "127.0.0.1:4151" for the first'
+            )
         for which in ("starting", "ending"):
             if getattr(options, f"{which}_offsets") is not None and getattr(options, f"{which}_timestamp") is not None:
-                raise OptionError(f'"{which}Offsets" and "{which}Timestamp" exclude each other')
+                raise OptionError(f'"{which}Offsets" and "{which}Timestamp" exclude each other; leave one out')
         if options.sets_tls and not any(one.startswith("https") for one in options.addresses + options.lookupds):
             raise OptionError('options "tls." are set, but no address is https://host:port')
         options._check_range()
-        if is_given("timestampSlackMs", given) and not options.push_filters:
-            raise OptionError('option "timestampSlackMs" is of no use without "pushFilters"')
         if options.prefetch_bytes and options.prefetch_bytes < options.fetch_bytes:
             raise OptionError(
                 '"prefetchBytes" is less than "fetchBytes", so that nothing can be fetched ahead; 0 says so'
             )
-        return replace(
+        options = replace(
             options,
             starting_offsets=options._by_topic("startingOffsets", options.starting_offsets),
             ending_offsets=options._by_topic("endingOffsets", options.ending_offsets),
         )
+        options._check_positions()
+        return options
 
     @property
     def schema(self) -> StructType:
@@ -262,7 +277,7 @@ class LogOptions(Security, Values):
         if not names:
             raise OptionError('one of the options "topic", "subscribe" and "subscribePattern" is required')
         if len(names) > 1:
-            raise OptionError(f"{' and '.join(names)} exclude each other")
+            raise OptionError(f"{' and '.join(names)} exclude each other; leave one out")
         for topic in self.topics or ():
             if topic.endswith(_EPHEMERAL):
                 raise OptionError(f'"{topic}" is ephemeral and has no log; read it from a channel')
@@ -272,7 +287,19 @@ class LogOptions(Security, Values):
             raise OptionError('"endingOffsets" cannot be the earliest ones, before which there is nothing')
         start, end = self.starting_timestamp, self.ending_timestamp
         if start is not None and end is not None and end < start:
-            raise OptionError('"endingTimestamp" is before "startingTimestamp"')
+            raise OptionError('"endingTimestamp" is before "startingTimestamp"; correct one of them')
+
+    def _check_positions(self) -> None:
+        """Raise OptionError when a log ends before it starts."""
+        if not isinstance(self.starting_offsets, dict) or not isinstance(self.ending_offsets, dict):
+            return
+        for topic, starts in self.starting_offsets.items():
+            for address, start in starts.items():
+                end = self.ending_offsets.get(topic, {}).get(address, LATEST_POSITION)
+                if 0 <= end < start:
+                    raise OptionError(
+                        f'"endingOffsets" is {end} for "{topic}" on {address}, before the {start} of "startingOffsets"'
+                    )
 
     def _by_topic(self, name: str, offsets: str | ByTopic | None) -> str | ByTopic | None:
         """Return the offsets with a topic for all positions. Raises OptionError for a topic that is not read."""

@@ -44,7 +44,7 @@ class Security:
     def __post_init__(self) -> None:
         given = [f'"{name}"' for attribute, name in _SECRETS.items() if getattr(self, attribute) is not None]
         if len(given) > 1:
-            raise OptionError(f"options {' and '.join(given)} exclude each other")
+            raise OptionError(f"options {' and '.join(given)} exclude each other; leave one out")
         if self.key_file and not self.cert_file:
             raise OptionError('option "tls.keyFile" needs "tls.certFile" beside it')
         if self.ca_file and not self.verify:

@@ -36,7 +36,6 @@ from pyspark_nsq.options.kinds import (
     Name,
     WholeNumber,
     YesNo,
-    is_given,
     option,
     read_options,
 )
@@ -73,19 +72,19 @@ class SinkOptions(Security):
     #: Base URLs without a trailing slash. Empty with `lookupds`.
     addresses: tuple[str, ...] = option("nsqdHttpAddresses", HttpAddresses(), ())
     lookupds: tuple[str, ...] = option("lookupdHttpAddresses", HttpAddresses(), ())
-    lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000)
+    lookupd_poll_ms: int = option("lookupdPollMs", WholeNumber(1, HOUR_MS), 15_000, needs=("lookupdHttpAddresses",))
     topic: str | None = option("topic", Name("topic"), None)
     channel: str | None = option("channel", Name("channel"), None)
-    max_topics: int = option("maxTopics", WholeNumber(1, 1_000_000), 1000)
+    max_topics: int = option("maxTopics", WholeNumber(1, 1_000_000), 1000, not_with="topic")
     batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 10_000)
     batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 2 * 1024 * 1024)
     max_in_flight: int = option("maxInFlight", WholeNumber(1, 1000), 2)
     max_rows_per_second: int | None = option("maxRowsPerSecond", WholeNumber(1, _MANY), None)
-    burst_rows: int = option("burstRows", WholeNumber(0, _MANY), 0)
+    burst_rows: int = option("burstRows", WholeNumber(0, _MANY), 0, needs=("maxRowsPerSecond",))
     request_timeout_ms: int = option("requestTimeoutMs", WholeNumber(1, HOUR_MS), 10_000)
     retries: int = option("retries", WholeNumber(0, 1000), 5)
-    backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100)
-    max_backoff_ms: int = option("maxBackoffMs", WholeNumber(0, HOUR_MS), 5000)
+    backoff_ms: int = option("backoffMs", WholeNumber(0, HOUR_MS), 100, needs=("retries",), at_most="maxBackoffMs")
+    max_backoff_ms: int = option("maxBackoffMs", WholeNumber(0, HOUR_MS), 5000, needs=("retries",))
     on_empty: str = option("onEmpty", Choice(("fail", "skip")), "fail")
     show_progress: bool = option("showProgress", YesNo(), False)
 
@@ -96,17 +95,13 @@ class SinkOptions(Security):
         Raises OptionError for an option that is missing, unknown or has a bad value.
         """
         options = read_options(cls, given, _SPARKS_OWN, elsewhere=_REMEDIES)
-        if options.burst_rows and options.max_rows_per_second is None:
-            raise OptionError('option "burstRows" is of no use without "maxRowsPerSecond"')
         if not options.addresses and not options.lookupds:
             raise OptionError(
                 'one of the options "nsqdHttpAddresses" and "lookupdHttpAddresses" is required, '
                 'for example "127.0.0.1:4151" for the first'
             )
         if options.addresses and options.lookupds:
-            raise OptionError('"nsqdHttpAddresses" and "lookupdHttpAddresses" exclude each other')
-        if options.addresses and is_given("lookupdPollMs", given):
-            raise OptionError('option "lookupdPollMs" is of no use without "lookupdHttpAddresses"')
+            raise OptionError('"nsqdHttpAddresses" and "lookupdHttpAddresses" exclude each other; leave one out')
         if options.sets_tls and not any(one.startswith("https://") for one in options.addresses + options.lookupds):
             name = "nsqdHttpAddresses" if options.addresses else "lookupdHttpAddresses"
             raise OptionError(f'options "tls." are set, but no address in "{name}" is https://host:port')

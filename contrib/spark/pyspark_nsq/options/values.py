@@ -25,6 +25,7 @@ from pyspark_nsq.options.kinds import Choice, YesNo, option
 
 BINARY, STRING, JSON, AVRO = "binary", "string", "json", "avro"
 VALUE = "value"
+HEADERS_COLUMN = "headers"
 
 
 class _ColumnNames:
@@ -87,6 +88,8 @@ class Values:
     def check_values(self, schema: StructType) -> None:
         """Raise OptionError for options that contradict each other, or columns that `schema` does not have."""
         known = schema.fieldNames()
+        if self.include_headers and self.columns and HEADERS_COLUMN not in self.columns:
+            raise OptionError('"includeHeaders" is set, but the column "headers" is not among "columns"; name it there')
         for name in self.columns:
             if name not in known:
                 raise OptionError(f'option "columns": there is no column "{name}"; there are {", ".join(known)}')
@@ -96,6 +99,8 @@ class Values:
         if not has_schema and self.value_schema is not None:
             raise OptionError('"valueSchema" is set, which needs the option "valueFormat" to be "json" or "avro"')
         if self.value_format == BINARY and self.on_malformed != "fail":
-            raise OptionError('"onMalformed" is set, but with the "valueFormat" binary no value is malformed')
+            raise OptionError(
+                '"onMalformed" is set, but with the "valueFormat" binary no value is malformed; leave it out'
+            )
         if self.value_type is not None and self.columns and VALUE not in self.columns:
-            raise OptionError('"valueFormat" is set, but the column "value" is not among "columns"')
+            raise OptionError('"valueFormat" is set, but the column "value" is not among "columns"; name it there')

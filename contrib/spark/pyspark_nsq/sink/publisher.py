@@ -25,13 +25,24 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from pyspark_nsq.errors import PublishError, ReactorStoppedError
-from pyspark_nsq.http.attempt import AttemptFailed, Requester, pause_seconds
+from pyspark_nsq.http.attempt import AttemptFailed, Requester, WrongServerError, pause_seconds
 from pyspark_nsq.http.description import DESCRIPTION_PATH, has_parameter
 from pyspark_nsq.http.reactor_thread import running_reactor, wait_for
+from pyspark_nsq.http.servers import NSQD, answered_instead
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.nsqds import Nsqds, shared_discovery
 from pyspark_nsq.sink.packing import Request
 from pyspark_nsq.sink.tally import Tally
+
+#: The answer of nsqd to a publish. A proxy or another server may answer 200 with another body.
+_OK = b"OK"
+
+#: What to do about refusals of nsqd, by its words.
+_REMEDIES = {
+    "INVALID_DEFER": 'the column "defer" has a longer delay than the --max-defer-timeout or --max-req-timeout of nsqd',
+    "MSG_TOO_BIG": "a message has more bytes than the --max-msg-size of nsqd",
+    "BODY_TOO_BIG": 'set the option "batchBytes" below the --max-body-size of nsqd',
+}
 
 
 class Publisher:
@@ -111,7 +122,9 @@ class Publisher:
                 address = self._nsqds.current
                 if self._options.channel is not None:
                     await self._check_channels(address)
-                await self._requester.post(address + request.path, *request.body)
+                answered = await self._requester.post(address + request.path, *request.body)
+                if answered.body != _OK:
+                    raise WrongServerError(answered_instead(answered.body, NSQD))
                 break
             except AttemptFailed as failed:
                 if failed.cause is None or attempt == self._options.retries or self._failure is not None:
@@ -156,4 +169,7 @@ def _publish_error(failure: BaseException | None) -> PublishError:
 def _not_published(request: Request, address: str | None, attempt: int, failed: AttemptFailed) -> PublishError:
     attempts = "1 attempt" if attempt == 0 else f"{attempt + 1} attempts"
     where = f"the last at {address}: {failed}" if address is not None else str(failed)
-    return PublishError(f'topic "{request.topic}": {request.rows} message(s) not published after {attempts}; {where}')
+    remedies = [f"; {remedy}" for word, remedy in _REMEDIES.items() if word in str(failed)]
+    return PublishError(
+        f'topic "{request.topic}": {request.rows} message(s) not published after {attempts}; {where}{"".join(remedies)}'
+    )

@@ -164,7 +164,10 @@ class RowReader:
 
         longest = pc.max(pc.binary_length(batch.column(self._columns.value))).as_py() or 0
         if longest > MAX_MESSAGE_BYTES:
-            raise RowError(f'a "value" has {longest} bytes; a message has {MAX_MESSAGE_BYTES} at most')
+            raise RowError(
+                f'a "value" has {longest} bytes; a message has {MAX_MESSAGE_BYTES} at most: shorten it, or publish the '
+                "place where it is stored"
+            )
 
     def _take_later(self, batch: pa.RecordBatch, messages: Messages) -> pa.RecordBatch:
         """Put the deferred rows into `messages`, and return the others."""
@@ -203,9 +206,9 @@ class RowReader:
             )
         for topic in new:
             if topic is None:
-                raise RowError('"topic" is null in a row, and the option "topic" is not set')
+                raise RowError('"topic" is null in a row; leave such rows out, or set the option "topic" for all rows')
             if not is_name(topic):
-                raise RowError(f'"{topic}" in the column "topic" is no topic name')
+                raise RowError(f'"{topic}" in the column "topic" is no topic name; 1 to 64 of a-z A-Z 0-9 . _ -')
             self._known_topics.add(topic)
         return topics
 

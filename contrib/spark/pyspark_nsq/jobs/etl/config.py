@@ -168,6 +168,7 @@ def _contradictions(config: Config) -> Iterator[_Problem]:
     if config.dead_letters is not None:
         yield from _of_target("dead_letters", config.dead_letters, config)
         yield from _of_dead_letters(config.dead_letters, config)
+    yield from _of_unused(config)
     yield from _of_statements(config)
 
 
@@ -203,7 +204,12 @@ def _of_nsq(nsq: Nsq, source: Source) -> Iterator[_Problem]:
     if not direct and not lookups:
         yield "nsq", 0, None, f'"{key}" or "lookupd_http_addresses" is required to read a {source.kind}'
     if direct and lookups:
-        yield "nsq", 0, "lookupd_http_addresses", f'"{key}" and "lookupd_http_addresses" exclude each other'
+        yield (
+            "nsq",
+            0,
+            "lookupd_http_addresses",
+            f'"{key}" and "lookupd_http_addresses" exclude each other; leave one out',
+        )
 
 
 def _of_target(section: str, target: Target, config: Config) -> Iterator[_Problem]:
@@ -213,6 +219,13 @@ def _of_target(section: str, target: Target, config: Config) -> Iterator[_Proble
         for key in ("format", "partition_by"):
             if getattr(target, key):
                 yield section, 0, key, f'"{key}" is for a table with "path", not for a topic'
+        if not (target.nsqd_http_addresses or config.nsq.nsqd_http_addresses or config.nsq.lookupd_http_addresses):
+            yield (
+                section,
+                0,
+                "topic",
+                'a topic is written over HTTP: "nsqd_http_addresses" of [nsq] or here is required',
+            )
         is_elsewhere = target.nsqd_http_addresses and target.nsqd_http_addresses != config.nsq.nsqd_http_addresses
         is_read = target.topic in config.source.topic or re.fullmatch(config.source.topic_pattern or "", target.topic)
         if is_read and not is_elsewhere:
@@ -250,6 +263,27 @@ def _of_dead_letters(dead: DeadLetters, config: Config) -> Iterator[_Problem]:
     if dead.path is not None and config.sink.path is not None:
         if config.path(dead.path) == config.path(config.sink.path):
             yield "dead_letters", 0, "path", '"path" is that of [sink]; name another folder'
+    if dead.topic is not None and dead.topic == config.sink.topic:
+        if dead.nsqd_http_addresses == config.sink.nsqd_http_addresses:
+            yield "dead_letters", 0, "topic", '"topic" is that of [sink]; name another topic'
+
+
+def _of_unused(config: Config) -> Iterator[_Problem]:
+    """Yield the keys without effect, and the folder that is named twice."""
+    nsq, targets = config.nsq, [each for each in (config.sink, config.dead_letters) if each is not None]
+    if config.source.kind == LOG:
+        if nsq.nsqd_tcp_addresses:
+            problem = f'"nsqd_tcp_addresses" needs kind = "{CHANNEL_KIND}" in [source]; a log is read over HTTP'
+            yield "nsq", 0, "nsqd_tcp_addresses", problem
+        if nsq.tls:
+            problem = f'"tls" needs kind = "{CHANNEL_KIND}" in [source]; write https:// before the HTTP addresses'
+            yield "nsq", 0, "tls", problem
+    elif nsq.nsqd_http_addresses and all(each.topic is None or each.nsqd_http_addresses for each in targets):
+        problem = '"nsqd_http_addresses" is for topics that are written, and there is none; leave it out'
+        yield "nsq", 0, "nsqd_http_addresses", problem
+    for each in targets:
+        if each.path is not None and config.path(each.path) == config.path(config.run.checkpoint):
+            yield "run", 0, "checkpoint", '"checkpoint" is a folder that rows are written to; name another'
 
 
 def _of_statements(config: Config) -> Iterator[_Problem]:

@@ -7,9 +7,12 @@ on the time of the start.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from pyspark.errors import PySparkException
+import click
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,6 +24,7 @@ from pyspark_nsq.jobs.etl import parsing, source, statements
 from pyspark_nsq.jobs.etl.config import Config
 from pyspark_nsq.jobs.etl.failures import reason_of
 from pyspark_nsq.jobs.etl.targets import Destination, of_dead_letters, of_sink
+from pyspark_nsq.slow_start import Starts
 
 ROWS, DEAD_LETTERS = "rows", "dead_letters"
 _POLL_SECONDS = 1
@@ -61,8 +65,8 @@ class Pipeline:
         try:
             for target in self.destinations:
                 totals = self.totals[target.name] = Totals()
-                query = target.start(f"{checkpoint}/{target.name}", self.config.run.trigger)
-                running.append(_Running(target.name, query, totals))
+                start = partial(target.start, f"{checkpoint}/{target.name}", self.config.run.trigger)
+                running.append(_Running(target.name, start, totals))
             while not self._is_stopped and not all([each.is_done() for each in running]):
                 pass
         except PySparkException as error:
@@ -74,16 +78,27 @@ class Pipeline:
 
 @dataclass
 class _Running:
-    """A query that was started."""
+    """A query that `start` has started, and starts again after a slow start."""
 
     name: str
-    query: StreamingQuery
+    start: Callable[[], StreamingQuery]
     totals: Totals
     last_batch: int = -1
+    query: StreamingQuery = field(init=False)
+    starts: Starts = field(init=False, default_factory=lambda: Starts(partial(click.echo, err=True)))
+
+    def __post_init__(self) -> None:
+        self.query = self.start()
 
     def is_done(self) -> bool:
         """Wait a moment, report progress, and return whether the query has ended. Raises StreamingQueryException."""
-        done = bool(self.query.awaitTermination(_POLL_SECONDS))
+        try:
+            done = bool(self.query.awaitTermination(_POLL_SECONDS))
+        except StreamingQueryException as error:
+            if not self.starts.again(error):
+                raise
+            self.query = self.start()
+            return False
         for batch in self.query.recentProgress:
             if batch.batchId > self.last_batch:
                 self.last_batch = batch.batchId

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
+
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_nsq.errors import ConfigError
+from pyspark_nsq.errors import ConfigError, OptionError
 from pyspark_nsq.jobs.etl import parsing
 from pyspark_nsq.jobs.etl.config import Config
 from pyspark_nsq.jobs.etl.sections import LOG
 from pyspark_nsq.jobs.failures import explained
+from pyspark_nsq.options.channel import ChannelOptions
+from pyspark_nsq.options.kinds import STREAM, check_mode
+from pyspark_nsq.options.log import LogOptions
+from pyspark_nsq.options.values import Values
 
 
 def messages(spark: SparkSession, config: Config, query: str, channel: str | None) -> DataFrame:
@@ -29,7 +36,6 @@ def unknown_topics(config: Config) -> list[str]:
     from pyspark_nsq.log.client import LogClient
     from pyspark_nsq.log.discovery import Discovery
     from pyspark_nsq.log.plan import unknown_topics
-    from pyspark_nsq.options.log import LogOptions
 
     if config.source.kind != LOG:
         return []
@@ -65,16 +71,32 @@ def _loaded(spark: SparkSession, config: Config, options: dict[str, str]) -> Dat
     source = config.source
     if source.max_rows_per_trigger is not None:
         options["maxRowsPerTrigger"] = str(source.max_rows_per_trigger)
-    given = {name.lower(): name for name in source.options}
-    for name in options:
+    check_options(config, "source", options, source.options)
+    _check_form(config)
+    try:
+        check_mode(LogOptions if source.kind == LOG else ChannelOptions, source.options, STREAM)
+        return spark.readStream.format("nsq").options(**options | source.options).load()
+    except (PySparkException, OptionError) as error:
+        raise ConfigError(f"{config.where('source')}: {explained(error)}") from error
+
+
+def _check_form(config: Config) -> None:
+    """Raise ConfigError for an option that changes the rows, which a pipeline parses by itself."""
+    place, given = config.where("source", 0, "options"), {name.lower() for name in config.source.options}
+    for name in (field.metadata["name"] for field in fields(Values)):
+        if name.lower() in given:
+            remedy = 'use the keys "format" and "schema", and select columns in SQL'
+            raise ConfigError(f'{place}: "{name}" is of no use in a pipeline; {remedy}')
+
+
+def check_options(config: Config, section: str, own: Iterable[str], more: Iterable[str]) -> None:
+    """Raise ConfigError for one of the options `more` of a section that a key of its own sets."""
+    given = {name.lower() for name in more}
+    for name in own:
         if name.lower() in given:
             raise ConfigError(
-                f'{config.where("source", 0, "options")}: "{name}" is set by a key of its own, leave it out'
+                f'{config.where(section, 0, "options")}: "{name}" is set by a key of its own, leave it out'
             )
-    try:
-        return spark.readStream.format("nsq").options(**options | source.options).load()
-    except PySparkException as error:
-        raise ConfigError(f"{config.where('source')}: {explained(error)}") from error
 
 
 def connection(config: Config, addresses: str, instead: tuple[str, ...] = ()) -> dict[str, str]:

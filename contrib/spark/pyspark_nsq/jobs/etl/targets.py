@@ -17,7 +17,7 @@ from pyspark_nsq.errors import ConfigError, NsqSparkError
 from pyspark_nsq.jobs.etl.config import Config
 from pyspark_nsq.jobs.etl.kinds import AVAILABLE_NOW
 from pyspark_nsq.jobs.etl.sections import APPEND, COMPLETE, UPDATE, DeadLetters, Target
-from pyspark_nsq.jobs.etl.source import connection
+from pyspark_nsq.jobs.etl.source import check_options, connection
 from pyspark_nsq.jobs.etl.statements import message
 from pyspark_nsq.jobs.etl.tables import FileTable
 from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES
@@ -98,6 +98,7 @@ def _destination(
 ) -> Destination:
     if target.topic is not None:
         own = connection(config, "nsqdHttpAddresses", target.nsqd_http_addresses) | {"topic": target.topic}
+        check_options(config, "sink", own, options)
         return Destination(name, rows, None, "nsq", own | options, output_mode, ())
     path = config.path(str(target.path))
     return Destination(name, rows, path, target.format or "parquet", options, output_mode, target.partition_by)

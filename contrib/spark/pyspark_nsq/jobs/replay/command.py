@@ -13,10 +13,21 @@ from pyspark_nsq.jobs.replay.checkpoint import Checkpoint
 from pyspark_nsq.jobs.replay.plan import count_by_hour, print_counts
 from pyspark_nsq.jobs.replay.publish import Replay, Target
 from pyspark_nsq.jobs.spark import SparkChoice, spark_options
-from pyspark_nsq.options.kinds import is_name
+from pyspark_nsq.options.kinds import HttpAddresses, is_name
 
 #: Options that a move of a channel does not support: nsqd moves the channel to a position in the topic's log.
-_NOT_FOR_A_MOVE = ("archive", "end_ms", "where", "limit", "rate", "ordered", "checkpoint", "to_nsqd_http_address")
+_NOT_FOR_A_MOVE = (
+    "archive",
+    "end_ms",
+    "where",
+    "limit",
+    "rate",
+    "ordered",
+    "checkpoint",
+    "to_nsqd_http_address",
+    "allow_data_loss",
+    "allow_same_topic",
+)
 
 
 @click.command(short_help="Publish messages of an archive or a log again.")
@@ -74,23 +85,23 @@ def replay(
         topics=(given["topic"],),
         **{name: given[name] for name in ("archive", "start_ms", "end_ms", "where", "allow_data_loss")},
     )
-    if given["dry_run"]:
-        with spark.session() as session:
-            print_counts(count_by_hour(messages.frame(session)))
-        return
     target = Target(_target(connection, to_nsqd_http_address), to_topic, given["rate"], given["ordered"])
     is_same = _is_same_topic(messages, target)
+    if is_same and not to_channel and not given["allow_same_topic"]:
+        raise click.UsageError(
+            f'topic "{to_topic}" would be replayed into itself, and have more to replay after each run; '
+            "give another --to-topic, a --to-channel, or --allow-same-topic"
+        )
+    if given["dry_run"]:
+        with spark.session() as session:
+            print_counts(count_by_hour(messages.frame(session)), given["limit"])
+        return
     if to_channel:
         from pyspark_nsq.jobs.replay.channel import create_channel
 
         has_others = create_channel(Connection(target.connection), to_topic, to_channel)
         if is_same or has_others:
             target = replace(target, channel=to_channel)
-    elif is_same and not given["allow_same_topic"]:
-        raise click.UsageError(
-            f'topic "{to_topic}" would be replayed into itself, and have more to replay after each run; '
-            "give another --to-topic, a --to-channel, or --allow-same-topic"
-        )
     request = {
         "--topic": given["topic"],
         "--archive, --nsqd-http-address or --lookupd-http-address": messages.place,
@@ -125,11 +136,12 @@ def _check_move(channel: str, given: dict[str, Any]) -> None:
 
 
 def _target(connection: Connection, addresses: tuple[str, ...]) -> dict[str, str]:
-    """Return the options of the sink for its addresses. Raises UsageError."""
+    """Return the options of the sink for its addresses. Raises UsageError and OptionError."""
     options = dict(connection.options)
     options.pop("lookupdHttpAddresses", None)
     if addresses:
-        options["nsqdHttpAddresses"] = ",".join(addresses)
+        options["nsqdHttpAddresses"] = text = ",".join(addresses)
+        HttpAddresses().read("--to-nsqd-http-address", text)
     if "nsqdHttpAddresses" not in options:
         raise click.UsageError("give --to-nsqd-http-address, an nsqd to publish to")
     return options

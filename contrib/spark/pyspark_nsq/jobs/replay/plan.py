@@ -80,8 +80,8 @@ def _edges(hours: list[Hour], size: int) -> Iterator[int]:
         before = upto
 
 
-def print_counts(hours: Iterable[Hour]) -> None:
-    """Print the messages and bytes of each topic and hour, and their sum."""
+def print_counts(hours: Iterable[Hour], limit: int | None = None) -> None:
+    """Print the messages and bytes of each topic and hour, their sum, and how many of them a limit allows."""
     total: dict[tuple[str, int], tuple[int, int]] = {}
     for hour in hours:
         key = (hour.topic, hour.since_ms // HOUR_MS * HOUR_MS)
@@ -95,3 +95,5 @@ def print_counts(hours: Iterable[Hour]) -> None:
     for line in (heads, *lines):
         cells = [pad(cell, width) for pad, cell, width in zip(_ALIGNED, line, widths, strict=True)]
         click.echo("  ".join(cells).rstrip())
+    if limit is not None and limit < counts[0]:
+        click.echo(f"{limit:,} of these messages would be published, by --limit")
