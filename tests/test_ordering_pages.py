@@ -28,6 +28,10 @@ def blocks(page: str, language: str) -> list[str]:
     ]
 
 
+def dialogues(page: str) -> list[str]:
+    return [block for block in blocks(page, "text") if block.startswith("publish")]
+
+
 def tables(page: str) -> dict[str, dict[str, object]]:
     """The tables of channels in the config file of a page."""
     return {name: table for text in blocks(page, "toml") for name, table in tomllib.loads(text)["channel"].items()}
@@ -57,8 +61,18 @@ def play(core: BrokerHarness, dialogue: str) -> None:
 def test_the_dialogue_of_the_page(page: str) -> None:
     core = BrokerHarness()
     core.channel().set_policy(next(iter(tables(page).values())))
-    (dialogue,) = [block for block in blocks(page, "text") if block.startswith("publish")]
+    dialogue, *_ = dialogues(page)
     play(core, dialogue)
+
+
+def test_the_window_of_the_page() -> None:
+    _, dialogue = dialogues("ordering")
+    core = BrokerHarness()
+    core.channel().set_policy({"ordered_by": "json:customer", "order_window": 2})
+    play(core, dialogue)
+    core.channel().set_policy({"ordered_by": "json:customer"})
+    with pytest.raises(AssertionError):
+        play(core, dialogue)
 
 
 @pytest.mark.parametrize("page", PAGES)

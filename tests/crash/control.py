@@ -12,6 +12,8 @@ import mmap
 import struct
 from pathlib import Path
 
+WALL_START_NS = 1_700_000_000 * 10**9
+"""The wall clock of a broker when the monotonic clock of the machine began."""
 _NUMBERS = struct.Struct("=qqq")
 
 

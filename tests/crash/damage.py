@@ -1,6 +1,6 @@
 """
 What a disk may do to files while nobody looks: cut the end off, flip bits. And what that may cost, found out without
-the broker's own readers.
+the broker's own readers; a malformed database is repaired first.
 
     log file   header, 64 bytes | record ...      record   head, 40 bytes | frames
     head       magic, 4 bytes | length of payload u32 | first sequence u64 | count u32 | layout u32 | delay ms u64
@@ -20,11 +20,15 @@ import shutil
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from zlib import crc32
+
+from nsqtw.tools.fsck.command import run as fsck
+from tests.crash.promises import expect
 
 HEADER_BYTES = 64
 _HEAD = struct.Struct(">4sIQIIQ")
@@ -142,27 +146,33 @@ def damage_disk(data_path: Path, chance: random.Random) -> frozenset[StoredMessa
 
 def damage_sqlite(data_path: Path, chance: random.Random) -> frozenset[StoredMessage]:
     """
-    Cut off or flip something in the write-ahead log. The messages that SQLite then has not got any more. Nothing is
-    done if the database had pages from behind that place, and is malformed with older ones: nothing tells then which
-    messages a repair can find.
+    Cut off or flip something in the write-ahead log. The messages that SQLite then has not got any more. If the
+    database had pages from behind that place, and is malformed with older ones, `nsqtw fsck --repair` is run, as the
+    documentation says.
     """
     log = data_path / "messages.db-wal"
     if not log.exists() or not log.stat().st_size:
         return frozenset()
     before = _in_database(data_path)
-    whole = log.read_bytes()
-    content = bytearray(whole)
+    content = bytearray(log.read_bytes())
     place = chance.randrange(len(content) // 2, len(content))
     if chance.random() < 0.5:
         os.truncate(log, place)
     else:
         content[place] ^= 1 << chance.randrange(8)
         log.write_bytes(content)
-    try:
-        return before - _in_database(data_path)
-    except sqlite3.DatabaseError:
-        log.write_bytes(whole)
-        return frozenset()
+    if not is_sound(data_path):
+        repair_malformed(data_path)
+    return before - _in_database(data_path)
+
+
+def repair_malformed(data_path: Path) -> None:
+    """Run `nsqtw fsck --repair` on a malformed database. Broken if that loses a message that can be read."""
+    readable = _readable(data_path)
+    with redirect_stdout(StringIO()) as said:
+        fsck(str(data_path), must_repair=True)
+    lost = readable - _in_database(data_path)
+    expect(not lost and is_sound(data_path), "nsqtw fsck --repair", (said.getvalue(), lost))
 
 
 @contextmanager
@@ -180,6 +190,29 @@ def _in_database(data_path: Path) -> frozenset[StoredMessage]:
     with copied_database(data_path) as copy, closing(sqlite3.connect(copy)) as connection:
         rows = connection.execute("SELECT frames FROM segment").fetchall()
     return frozenset().union(*(messages_in(frames) for (frames,) in rows))
+
+
+def is_sound(data_path: Path) -> bool:
+    """Return whether the database agrees with itself."""
+    with copied_database(data_path) as copy, closing(sqlite3.connect(copy)) as connection:
+        try:
+            return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
+        except sqlite3.DatabaseError:
+            return False
+
+
+def _readable(data_path: Path) -> frozenset[StoredMessage]:
+    """All messages of a malformed database that a walk over its table finds with a right checksum, from either end."""
+    found = set[StoredMessage]()
+    with copied_database(data_path) as copy, closing(sqlite3.connect(copy)) as connection:
+        for order in ("ASC", "DESC"):
+            with suppress(sqlite3.DatabaseError):
+                for frames, crc in connection.execute(
+                    f"SELECT frames, crc FROM segment NOT INDEXED ORDER BY id {order}"
+                ):
+                    if crc32(frames) == crc:
+                        found |= messages_in(frames)
+    return frozenset(found)
 
 
 DAMAGES = {"disk": damage_disk, "sqlite": damage_sqlite}

@@ -67,6 +67,12 @@ class Harness(NsqdProcess):
         return self.life == life and self.runs
 
     @property
+    def requeues_on_disconnect(self) -> bool:
+        """Whether the broker does; the last flag that says so is in force."""
+        said = [flag.partition("=")[2] for flag in self._flags if flag.startswith("--requeue-on-disconnect")]
+        return bool(said) and said[-1] != "false"
+
+    @property
     def longest_delay_ms(self) -> int:
         """What messages are deferred by: a part of them for longer than a start takes, however slow the machine is."""
         return int(1000 * max(_SHORTEST_WAIT_SECONDS, _WAIT_OF_STARTS * self.start_seconds))

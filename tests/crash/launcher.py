@@ -27,10 +27,8 @@ from nsqtw.daemon import lazy_imports  # isort: skip
 from nsqtw.backends.disk import backend as disk
 from nsqtw.backends.files import Files
 from nsqtw.backends.sqlite import backend as sqlite
-from tests.crash.control import Control
+from tests.crash.control import WALL_START_NS, Control
 from tests.crash.file_layers import Narrow, Volatile
-
-WALL_START_NS = 1_700_000_000 * 10**9
 
 
 def inject(control: Control, layer: str) -> None:

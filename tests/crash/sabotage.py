@@ -29,7 +29,7 @@ _TOO_SOON = 10
 """Delays are so many times shorter: on a slow machine a little would not show."""
 
 
-def _change_cuts(change: Callable[[CursorState], None]) -> None:
+def change_cuts(change: Callable[[CursorState], None]) -> None:
     """Have each cursor changed before it is saved."""
     save = Positions.save
 
@@ -60,12 +60,12 @@ def forget_sync() -> None:
 
 def forget_held_rows() -> None:
     """What is requeued or deferred is not there any more after a crash."""
-    _change_cuts(lambda cursor: cursor.pending.clear())
+    change_cuts(lambda cursor: cursor.pending.clear())
 
 
 def forget_in_flight() -> None:
     """What is in flight is not there any more after a crash."""
-    _change_cuts(lambda cursor: cursor.first_deliveries.clear())
+    change_cuts(lambda cursor: cursor.first_deliveries.clear())
 
 
 def forget_saving() -> None:
@@ -91,7 +91,7 @@ def forget_stored_attempts() -> None:
     def change(cursor: CursorState) -> None:
         cursor.pending = [row._replace(attempts=min(row.attempts, 1)) for row in cursor.pending]
 
-    _change_cuts(change)
+    change_cuts(change)
 
 
 def deliver_early() -> None:
@@ -122,7 +122,7 @@ def restore_early() -> None:
     def change(cursor: CursorState) -> None:
         cursor.pending = [row._replace(due_ms=min(row.due_ms, 1)) for row in cursor.pending]
 
-    _change_cuts(change)
+    change_cuts(change)
 
 
 def miscount() -> None:

@@ -55,6 +55,12 @@ OF_POLICIES = {
     "time_out_at_once": ("delayed", MIDST),
     "disconnect_at_once": ("delayed", MIDST),
     "restore_early": ("delayed", SETTLED),
+    "forget_growth": ("delayed-long", MIDST),
+    "forget_longest_delay": ("delayed-long", MIDST),
+    "forget_variation": ("delayed-long", MIDST),
+    "vary_too_much": ("delayed-long", MIDST),
+    "forget_saved_timeouts": ("delayed-long", MIDST),
+    "forget_saved_disconnects": ("delayed-long", MIDST),
     "drop_expired": ("stale", MIDST),
     "publish_to_all": ("directed", MIDST),
     "release_to_all": ("directed", MIDST),
@@ -63,7 +69,11 @@ OF_POLICIES = {
     "forget_ids": ("once", MIDST),
     "forget_directed_ids": ("once-to-one", MIDST),
     "deliver_together": ("ordered", UNREAD),
+    "forget_window": ("ordered-window", MIDST),
+    "widen_window_after_start": ("ordered-window", MIDST),
     "forget_classes": ("urgent", MIDST),
+    "starve_low": ("urgent-shares", MIDST),
+    "miscount_classes": ("urgent-shares", MIDST),
     "drop_in_order": ("urgent-dropping", MIDST),
     "keep_old_of_classes": ("urgent-aging", UNREAD),
     "forget_positions": ("urgent", SETTLED),
@@ -75,7 +85,7 @@ FAULTS = {"deliver_by_counts": (Fault(SYNC, "EIO", ".log"),)}
 """The failed calls that show it, where not every kind does."""
 MESSAGES = {"deliver_by_counts": 600, "time_out_at_once": 300, "disconnect_at_once": 300}
 """Where longer rounds show it sooner: more calls fail meanwhile, or more messages time out."""
-FLAGS = {"disconnect_at_once": ("--requeue-on-disconnect",)}
+FLAGS = dict.fromkeys(("disconnect_at_once", "forget_saved_disconnects"), ("--requeue-on-disconnect",))
 """The options with which it shows."""
 
 

@@ -2,8 +2,9 @@
 Salvage of a damaged `messages.db`: all readable rows are copied into a new one.
 
 The index names most rows even where the table is broken, the table names most rows where the index is; so the rows are
-looked for in both, from both ends, and each is fetched on its own. Rows whose numbers are damaged get those their
-frames tell; what two rows have is kept once.
+looked for in both, from both ends, and each is fetched on its own. Where a damaged log of changes has mixed pages of
+several versions of the table, a walk over it meets rows that are not found by their id; these are taken from the walk.
+Rows whose numbers are damaged get those their frames tell; what two rows have is kept once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _HIGHEST = 1 << 53
 _MAX_TRIED = 1_000_000
 """Row ids that are tried one by one where a table cannot be walked."""
 _ROWS_AT_ONCE = 100
+_MAX_WALKED_BYTES = 256 * 1024 * 1024
+"""Of rows that only a walk reads: they are in memory."""
 
+_ORDERS = ("ASC", "DESC")
 _BY_INDEX = "SELECT id FROM segment INDEXED BY place ORDER BY topic {order}, last {order}"
 _BY_TABLE = "SELECT id FROM segment NOT INDEXED ORDER BY id {order}"
 _TOPICS = "SELECT id, name, end_sequence FROM topic NOT INDEXED ORDER BY id {order}"
@@ -63,8 +67,9 @@ class Salvage:
     """Topics that are being deleted."""
     invalid_topics: list[tuple[int, str]] = field(factory=list)
     """The damage of the other rows."""
-    query: str = ""
-    """For one row."""
+    columns: str = ""
+    _walked: dict[int, tuple[Any, ...]] | None = None
+    """Rows that are not found by their id; None before there was one."""
 
     def read_topics(self) -> None:
         """Fill `topics` and the others."""
@@ -117,11 +122,14 @@ class Salvage:
 
     def _fetch(self, row_id: int) -> SalvagedRow:
         try:
-            values = self.connection.execute(self.query, (row_id,)).fetchone()
+            query, why = f"SELECT {self.columns} FROM segment WHERE id = ?", ""
+            values = self.connection.execute(query, (row_id,)).fetchone()
         except sqlite3.DatabaseError as error:
-            return self._unreadable(row_id, str(error))
+            values, why = None, str(error)
         if values is None:
-            return self._unreadable(row_id, "the index has a row that the table has not")
+            values = self._by_walk(row_id)
+        if values is None:
+            return self._unreadable(row_id, why or "the index has a row that the table has not")
         row = Row(*values)
         why = row.fault()
         repaired = row.with_bit_put_right() if why else row
@@ -138,6 +146,19 @@ class Salvage:
         is_valid = type(row.first) is int and type(row.last) is int and 0 <= row.first <= row.last < _HIGHEST
         lost = (row.first, row.last) if is_valid else None
         return SalvagedRow(row_id, topic_id, None, why or "it belongs to no topic", lost, row.channel)
+
+    def _by_walk(self, row_id: int) -> tuple[Any, ...] | None:
+        """Return a row that is not found by its id, if walking over the table reads it."""
+        if self._walked is None:
+            self._walked, room = {}, _MAX_WALKED_BYTES
+            for order in _ORDERS:
+                with suppress(sqlite3.DatabaseError):
+                    query = f"SELECT {self.columns} FROM segment NOT INDEXED ORDER BY id {order}"
+                    for row in self.connection.execute(query):
+                        if room > 0 and row[0] not in self._walked and not self._is_there(row[0]):
+                            self._walked[row[0]] = row
+                            room -= sum(len(value) for value in row if isinstance(value, bytes))
+        return self._walked.get(row_id)
 
     def _unreadable(self, row_id: int, why: str) -> SalvagedRow:
         position = None
@@ -156,7 +177,7 @@ class Salvage:
 
 def salvage(connection: sqlite3.Connection) -> Salvage:
     """Look at a database."""
-    result = Salvage(connection, query=f"SELECT {columns_of(connection)} FROM segment WHERE id = ?")
+    result = Salvage(connection, columns=columns_of(connection))
     result.read_topics()
     return result
 
@@ -233,7 +254,7 @@ def _both_ways(connection: sqlite3.Connection, query: str) -> tuple[dict[int, An
     are all.
     """
     rows: dict[int, Any] = {}
-    for order in ("ASC", "DESC"):
+    for order in _ORDERS:
         try:
             for row in connection.execute(query.format(order=order)):
                 if type(row[0]) is int:

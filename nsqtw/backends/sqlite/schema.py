@@ -59,6 +59,11 @@ CREATE INDEX IF NOT EXISTS directed ON segment (topic, last) WHERE head >= {LOWE
 _HAS_HEADERS = "SELECT EXISTS (SELECT 1 FROM segment INDEXED BY with_headers WHERE headers IS NOT NULL)"
 _INSERT = f"INSERT INTO segment ({COLUMNS.removeprefix('id, ')}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
+_REMEDIES = {
+    sqlite3.SQLITE_NOTADB: "; nsqtw fsck --repair sets it aside",
+    sqlite3.SQLITE_CORRUPT: "; stop nsqd and run nsqtw fsck --repair, which keeps all that can be read",
+}
+"""What helps against an error, as the end of its sentence."""
 _PAGE_BYTES = 8192
 _BUSY_SECONDS = 5.0
 
@@ -74,8 +79,7 @@ def sqlite_error(error: sqlite3.Error) -> BackendError:
     """Convert an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     kind = BackendFull if code == sqlite3.SQLITE_FULL else BackendError
-    hint = "; nsqtw fsck --repair sets it aside" if code == sqlite3.SQLITE_NOTADB else ""
-    return kind(f"{FILE}: {error}{hint}")
+    return kind(f"{FILE}: {error}{_REMEDIES.get((code or 0) & 0xFF, '')}")
 
 
 def connect(path: str) -> sqlite3.Connection:

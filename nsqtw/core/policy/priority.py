@@ -52,6 +52,11 @@ is delivered now; if not, what must be held is held.
 """
 
 
+def class_of(encoded: bytes) -> int:
+    """Return the class of a message that has these headers, encoded as in `message_headers`."""
+    return CLASSES.get(header(encoded, PRIORITY) or "", NORMAL)
+
+
 class PriorityReader:
     """
     The positions of the cursor of `channel` in the log of `topic`, all of them at `start`. `count_passed` is told the
@@ -301,5 +306,5 @@ class PriorityReader:
         if encoded not in self._cache:
             if len(self._cache) >= _MAX_CACHED:
                 self._cache.clear()
-            self._cache[encoded] = CLASSES.get(header(encoded, PRIORITY) or "", NORMAL)
+            self._cache[encoded] = class_of(encoded)
         return self._cache[encoded]

@@ -28,7 +28,13 @@ from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.log_file import ReadOnly
 from nsqtw.tools.fsck.manifest import ManifestCheck, check_manifest
 from nsqtw.tools.fsck.messages import MessagesCheck, check_messages
-from nsqtw.tools.fsck.positions import FRESH_FILE, PositionsCheck, check_positions, compare
+from nsqtw.tools.fsck.positions import (
+    FRESH_FILE,
+    PositionsCheck,
+    check_positions,
+    compare,
+    topics_with_class_depths,
+)
 from nsqtw.tools.fsck.topic_log import TopicLog, check_topic
 
 _DELETED = re.compile(r"(.+)\.deleted\.[0-9]+")
@@ -79,18 +85,21 @@ class DataPathCheck:
         """The logs of both backends."""
         return [*self.logs.values(), *(self.messages.logs.values() if self.messages is not None else ())]
 
+    @property
+    def served_logs(self) -> dict[str, TopicLog] | None:
+        """The logs that a broker serves; None: those of a backend that is not known here."""
+        in_database = self.messages.logs if self.messages is not None else {}
+        if self.manifest.manifest is None:
+            return {**in_database, **self.logs}
+        return {"disk": self.logs, "sqlite": in_database}.get(self.manifest.manifest.backend)
+
     def findings(self) -> list[Finding]:
         """Everything that is wrong, topic by topic, then the rest."""
         findings_ = [finding for log in self.logs.values() for finding in log.findings()]
-        logs: dict[str, TopicLog] | None = self.logs
         if self.messages is not None:
             findings_ += self.messages.findings
-            logs = {**self.messages.logs, **self.logs}
-        if self.manifest.manifest is not None:
-            logs = {"disk": self.logs, "sqlite": self.messages.logs if self.messages is not None else {}}.get(
-                self.manifest.manifest.backend
-            )
         findings_ += self.manifest.findings()
+        logs = self.served_logs
         if logs is not None:
             findings_ += self.positions.findings(any(log.end for log in logs.values()))
             if self.positions.saved is not None and not (self.messages is not None and self.messages.is_foreign):
@@ -128,6 +137,7 @@ def check_data_path(directory: str) -> DataPathCheck:
         raise backend_error(failure, f"list of {directory}") from failure
     positions = check_positions(directory)
     saved_ends = {topic.name: topic.end for topic in positions.saved.topics} if positions.saved is not None else {}
+    by_class = topics_with_class_depths(positions.saved)
     logs: dict[str, TopicLog] = {}
     leftovers = list(_leftovers(directory, entries))
     for entry in entries:
@@ -137,8 +147,9 @@ def check_data_path(directory: str) -> DataPathCheck:
         if is_ephemeral(topic):
             leftovers.append((path, "nothing: an ephemeral topic ends with its broker; the next start deletes it"))
         else:
-            logs[topic] = check_topic(files, topic, path, saved_ends.get(topic, 0))
-    messages = check_messages(directory)
+            known_end = saved_ends.get(topic, 0)
+            logs[topic] = check_topic(files, topic, path, known_end, by_class=topic in by_class)
+    messages = check_messages(directory, by_class)
     manifest = check_manifest(directory, logs, messages.logs if messages is not None else {})
     return DataPathCheck(directory, logs, leftovers, positions, _check_names(directory), manifest, messages)
 

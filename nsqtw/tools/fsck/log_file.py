@@ -33,7 +33,7 @@ from nsqtw.backends.disk.open_files import Descriptor
 from nsqtw.backends.disk.scan import Scan
 from nsqtw.backends.files import FILE_MODE, Files
 from nsqtw.core.segment import Segment
-from nsqtw.tools.fsck.sequences import ChannelSequences
+from nsqtw.tools.fsck.sequences import ChannelSequences, ClassSequences
 
 _BLOCK_BYTES = 1 << 20
 
@@ -88,6 +88,8 @@ class LogFileCheck:
     at_once: ChannelSequences = field(factory=ChannelSequences)
     deferred: ChannelSequences = field(factory=ChannelSequences)
     """Messages that were published with a delay."""
+    classes: ClassSequences | None = None
+    """The classes of those without a delay; None: they are not looked at."""
     index: list[Entry] = field(factory=list)
     wrong_index: bool = False
 
@@ -112,12 +114,15 @@ class LogFileCheck:
         return self.header is not None and not self.damage and len(self.runs) <= 1
 
 
-def check_log_file(files: Files, path: str, first: int, below: int, index: bytes, known_end: int = 0) -> LogFileCheck:
+def check_log_file(
+    files: Files, path: str, first: int, below: int, index: bytes, known_end: int = 0, *, by_class: bool = False
+) -> LogFileCheck:
     """
     Read a log file. `index` is what stands in its index file, b"" when there is none; positions.db knows the log up to
-    `known_end`. OSError.
+    `known_end`. `by_class`: look at the priorities of the messages. OSError.
     """
     check = LogFileCheck(path, first, below, files.size(path), end=first)
+    check.classes = ClassSequences() if by_class else None
     descriptor = Descriptor(files, files.open(path))
     header = decode_header(descriptor.read(HEADER_BYTES, 0))
     if header is not None and header.first == first:
@@ -142,9 +147,12 @@ def _take(check: LogFileCheck, scan: Scan, head: Head, sequence_at: dict[int, in
     if sequence_at.get(start) == head.first:
         del sequence_at[start]
     if not head.is_tombstone:
-        segment = scan.segment(head) if head.is_directed else None
+        is_read = head.is_directed or (check.classes is not None and head.has_block)
+        segment = scan.segment(head) if is_read else None
         channel = segment.channel if segment is not None else ""
         (check.deferred if head.delay_ms else check.at_once).add(head.first, head.end, channel)
+        if segment is not None and check.classes is not None:
+            check.classes.add(segment)
         check.records += 1
     scan.skip(head)
     check.end = head.end
@@ -181,6 +189,8 @@ def _pass_damage(descriptor: Descriptor, scan: Scan, check: LogFileCheck, known_
     check.damage.append(damage_)
     for segment in damage.segments:
         (check.deferred if segment.delay_ms else check.at_once).add(segment.first, segment.end, segment.channel)
+        if check.classes is not None:
+            check.classes.add(segment)
     if damage.head is not None:
         check.end = damage.head.end
     return not damage.is_end or scan.position < scan.size

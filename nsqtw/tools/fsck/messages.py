@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import closing, contextmanager
 from tempfile import TemporaryDirectory
 
@@ -22,6 +22,7 @@ from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
 from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, connect_read_only, version_of
 from nsqtw.errors import BackendError
 from nsqtw.tools.fsck.finding import Finding
+from nsqtw.tools.fsck.sequences import ClassSequences
 from nsqtw.tools.fsck.topic_log import TopicLog
 
 _MAX_PROBLEMS = 10
@@ -51,8 +52,11 @@ class MessagesCheck:
         return any(finding.remedy is not None for finding in self.findings)
 
 
-def check_messages(directory: str) -> MessagesCheck | None:
-    """Look into the messages.db of a data path; None when there is none. BackendError when that cannot be done."""
+def check_messages(directory: str, by_class: Container[str] = ()) -> MessagesCheck | None:
+    """
+    Look into the messages.db of a data path; None when there is none. `by_class`: the topics with messages whose
+    priorities are looked at. BackendError when that cannot be done.
+    """
     check = MessagesCheck(os.path.join(directory, FILE))
     path = check.path
     if not os.path.exists(path):
@@ -66,7 +70,7 @@ def check_messages(directory: str) -> MessagesCheck | None:
                 return check
             check.has_headers = version == HEADERS_VERSION
             problems = _problems(connection)
-            _check_rows(check, salvage(connection))
+            _check_rows(check, salvage(connection), by_class)
         except BackendError as refusal:
             check.is_foreign = True
             check.findings.append(Finding("newer format", check.path, f"{refusal}: a start fails"))
@@ -82,7 +86,7 @@ def check_messages(directory: str) -> MessagesCheck | None:
     return check
 
 
-def _check_rows(check: MessagesCheck, content: Salvage) -> None:
+def _check_rows(check: MessagesCheck, content: Salvage, by_class: Container[str]) -> None:
     for topic_id, why in content.invalid_topics:
         name = content.topics.get(topic_id, (None, 0))[0]
         costs = f"topic {topic_id}: {why}"
@@ -92,7 +96,8 @@ def _check_rows(check: MessagesCheck, content: Salvage) -> None:
         costs = f"nothing: topic {topic_id} was being deleted; the next start goes on with it"
         check.findings.append(Finding("leftover", check.path, costs))
     for name, end in content.topics.values():
-        check.logs[name] = TopicLog(name, check.path, database_end=end)
+        classes = ClassSequences() if name in by_class else None
+        check.logs[name] = TopicLog(name, check.path, database_end=end, classes=classes)
     for row in content.rows():
         _take(check, content, row)
 
@@ -103,6 +108,8 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
     if segment is not None and name is not None:
         log = check.logs[name]
         (log.deferred if segment.delay_ms else log.at_once).add(segment.first, segment.end, segment.channel)
+        if log.classes is not None:
+            log.classes.add(segment)
         log.database_end = max(log.database_end, segment.end)
         check.records += 1
     if row.why:

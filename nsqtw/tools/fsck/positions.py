@@ -1,12 +1,13 @@
 """
 positions.db: whether it is valid, and whether it agrees with the logs.
 
-It is loaded with the code of a start, on a copy, because loading writes. In addition every page is checked. Three
+It is loaded with the code of a start, on a copy, because loading writes. In addition every page is checked. Four
 things are compared with each log:
 
     topic      the messages that were released to no channel: counted when they were published
     channel    the messages that it has not reached: counted when the topic released them
     channel    the messages that were in flight, requeued or deferred: each by its sequence
+    channel    with priorities, how many messages of each class wait
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from tempfile import TemporaryDirectory
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import CursorState, SavedState, TopicState
 from nsqtw.core.pending import all_rows
+from nsqtw.core.policy.priority import CLASSES
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.tools.fsck.finding import Finding
@@ -113,6 +115,23 @@ def compare(path: str, saved: SavedState, logs: dict[str, TopicLog]) -> Iterator
             yield from _compare_topic(path, topic, log)
 
 
+def topics_with_class_depths(saved: SavedState | None) -> set[str]:
+    """Return the topics with a channel for which is saved how many messages of each class wait."""
+    topics = saved.topics if saved is not None else []
+    return {topic.name for topic in topics if any(cursor.class_depths for cursor in topic.cursors)}
+
+
+def miscounted(saved: SavedState, logs: Mapping[str, TopicLog]) -> list[TopicState]:
+    """Return the topics with channels that wait for other numbers of each class than are saved; those channels only."""
+    found = []
+    for topic in saved.topics:
+        log = logs.get(topic.name)
+        cursors = [cursor for cursor in topic.cursors if log is not None and _is_miscounted(topic, cursor, log)]
+        if cursors:
+            found.append(evolve(topic, cursors=cursors))
+    return found
+
+
 def _read_pending(positions: Positions, saved: SavedState) -> None:
     """Load all pending rows. BackendError."""
     for topic in saved.topics:
@@ -157,6 +176,48 @@ def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: Top
     if lost:
         costs = f"not in the log: {len(lost)} of those in flight, requeued or deferred; it passes them over"
         yield Finding("held without a record", path, costs, None, topic.name, cursor.name, messages=(lost[0], lost[-1]))
+
+    if _is_miscounted(topic, cursor, log):
+        counts, found = (_shown(numbers) for numbers in (cursor.class_depths[:-1], _class_depths(topic, cursor, log)))
+        costs = f"{counts} wait by the saved counts, {found} by the log; nothing is lost, statistics and the choice of"
+        costs += " what a bound drops are wrong"
+        remedy = "removes the counts, and the next start counts anew"
+        yield Finding("wrong class depths", path, costs, remedy, topic.name, cursor.name)
+
+
+def _is_miscounted(topic: TopicState, cursor: CursorState, log: TopicLog) -> bool:
+    """Return whether other numbers of messages of each class wait than are saved, as far as both are known."""
+    if not cursor.class_depths or log.classes is None or not log.is_known:
+        return False
+    return cursor.class_depths[:-1] != _class_depths(topic, cursor, log)
+
+
+def _class_depths(topic: TopicState, cursor: CursorState, log: TopicLog) -> list[int]:
+    """Return how many messages of each class wait in the log, up to the sequence to which they are counted."""
+    assert log.classes is not None
+    of_class, end = log.classes.of, min(cursor.class_depths[-1], topic.released)
+    depths = [0] * len(cursor.positions)
+    for number, position in enumerate(cursor.positions):
+        for low, high in _kept(topic, position, end):
+            if number in of_class:
+                depths[number] += of_class[number].count_for(cursor.name, low, high)
+            else:
+                depths[number] += _between(log, topic, cursor, low, high)
+                depths[number] -= sum(other.count_for(cursor.name, low, high) for other in of_class.values())
+    return depths
+
+
+def _kept(topic: TopicState, low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges between two places that were not dropped by emptying the topic."""
+    for first, stop in sorted(topic.dropped):
+        yield low, max(low, min(first, high))
+        low = max(low, stop)
+    yield low, max(low, high)
+
+
+def _shown(counts: Sequence[int]) -> str:
+    """Return the numbers of messages of each class in words."""
+    return ", ".join(f"{count} {name}" for count, name in zip(counts, CLASSES, strict=True))
 
 
 def _count(log: TopicLog, low: int, high: int) -> int:

@@ -9,6 +9,7 @@ it would have delivered before; so a repair may be interrupted anywhere and be r
     files without record  moved to damaged.d, the very last first, as a start deletes them
     messages.db, positions.db
                           everything that can be read is written into a new one; the old one is moved to damaged.d
+    wrong class depths    removed from positions.db
     foreign messages      moved to damaged.d, as is an invalid manifest
     nsqd.dat              moved to damaged.d if positions.db knows the names
     strays                removed
@@ -23,6 +24,8 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from attrs import evolve
+
 from nsqtw.backends.disk.format import index_name
 from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.disk.open_files import Descriptor, LogFile
@@ -36,7 +39,7 @@ from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.tools.fsck.data_path import DataPathCheck
 from nsqtw.tools.fsck.log_file import LogFileCheck
 from nsqtw.tools.fsck.manifest import quarantine_foreign
-from nsqtw.tools.fsck.positions import FRESH_FILE
+from nsqtw.tools.fsck.positions import FRESH_FILE, miscounted
 from nsqtw.tools.fsck.topic_log import TopicLog
 
 
@@ -65,6 +68,7 @@ def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:
     if "sqlite" not in check.manifest.foreign:
         attempt("repair of messages.db", lambda: _repair_messages(files, quarantine, check))
     attempt("repair of positions.db", lambda: _repair_positions(files, quarantine, check))
+    attempt("repair of counts in positions.db", lambda: _forget_class_depths(check))
     if check.names.problem and check.positions.saved is not None:
         attempt("repair of nsqd.dat", lambda: quarantine.move(check.names.path))
     for path, _ in check.leftovers:
@@ -159,6 +163,23 @@ def _repair_positions(files: Files, quarantine: Quarantine, check: DataPathCheck
     if positions.saved is not None:
         files.rename(fresh, positions.path)
         files.sync_directory(check.directory)
+
+
+def _forget_class_depths(check: DataPathCheck) -> None:
+    """Remove wrong counts of the messages of each class from positions.db. BackendError."""
+    saved, logs = check.positions.saved, check.served_logs
+    if saved is None or logs is None or not (topics := miscounted(saved, logs)):
+        return
+    counted_anew = [
+        evolve(topic, cursors=[evolve(cursor, class_depths=[], pending=[]) for cursor in topic.cursors])
+        for topic in topics
+    ]
+    positions = Positions(check.positions.path)
+    positions.load()
+    try:
+        positions.save(Checkpoint(topics=counted_anew, durable=True))
+    finally:
+        positions.close(saved.clean_stop)
 
 
 def _write(saved: SavedState, path: str) -> None:

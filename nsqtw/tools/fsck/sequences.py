@@ -1,11 +1,17 @@
-"""Sequences of a log: runs of consecutive ones, a few numbers for a million messages of the same channels."""
+"""
+Sequences of a log: runs of consecutive ones, a few numbers for a million messages of the same channels and priority.
+"""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from itertools import groupby
 
 from attrs import define, field
+
+from nsqtw.core.policy.priority import HIGH, LOW, class_of
+from nsqtw.core.segment import Segment
 
 
 class Sequences:
@@ -75,3 +81,25 @@ class ChannelSequences:
     def has(self, sequence: int, channel: str) -> bool:
         """Return whether a channel gets a message."""
         return self.count_for(channel, sequence, sequence + 1) == 1
+
+
+@define
+class ClassSequences:
+    """Sequences of messages that have a priority other than normal, apart by their class."""
+
+    of: dict[int, ChannelSequences] = field(factory=lambda: {HIGH: ChannelSequences(), LOW: ChannelSequences()})
+
+    def add(self, segment: Segment) -> None:
+        """Add the messages of a segment. Those that were published with a delay have no class."""
+        if segment.headers is None or segment.delay_ms:
+            return
+        end = segment.first
+        for number, run in groupby(map(class_of, segment.headers)):
+            start, end = end, end + len([*run])
+            if number in self.of:
+                self.of[number].add(start, end, segment.channel)
+
+    def update(self, other: ClassSequences) -> None:
+        """Add all of another, which are behind these."""
+        for number, sequences in other.of.items():
+            self.of[number].update(sequences)

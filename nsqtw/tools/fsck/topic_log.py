@@ -24,7 +24,7 @@ from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.files import Files
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.log_file import Damage, LogFileCheck, check_log_file
-from nsqtw.tools.fsck.sequences import ChannelSequences
+from nsqtw.tools.fsck.sequences import ChannelSequences, ClassSequences
 
 
 @define
@@ -44,6 +44,8 @@ class TopicLog:
     at_once: ChannelSequences = field(factory=ChannelSequences)
     """All good messages that were published without a delay."""
     deferred: ChannelSequences = field(factory=ChannelSequences)
+    classes: ClassSequences | None = None
+    """The classes of those without a delay; None: they are not looked at."""
     database_end: int = 0
     """The `end` of a topic in a database."""
 
@@ -97,9 +99,12 @@ class TopicLog:
             yield Finding("stray file", path, "nothing", "removes it", self.topic)
 
 
-def check_topic(files: Files, topic: str, directory: str, known_end: int = 0) -> TopicLog:
-    """Read all of a topic's log, which positions.db knows up to `known_end`."""
-    log = TopicLog(topic, directory)
+def check_topic(files: Files, topic: str, directory: str, known_end: int = 0, *, by_class: bool = False) -> TopicLog:
+    """
+    Read all of a topic's log, which positions.db knows up to `known_end`. `by_class`: look at the priorities of its
+    messages.
+    """
+    log = TopicLog(topic, directory, classes=ClassSequences() if by_class else None)
     try:
         names = sorted(files.names(directory))
         firsts = sorted({first for first in map(first_of_log, names) if first is not None})
@@ -118,6 +123,8 @@ def check_topic(files: Files, topic: str, directory: str, known_end: int = 0) ->
     for file in log.log_files:
         log.at_once.update(file.at_once)
         log.deferred.update(file.deferred)
+        if log.classes is not None and file.classes is not None:
+            log.classes.update(file.classes)
     return log
 
 
@@ -135,7 +142,7 @@ def _check_file(
     if has_index:
         index = _content(files, os.path.join(log.directory, index_name(first)))
     try:
-        checked = check_log_file(files, path, first, below, index, known_end)
+        checked = check_log_file(files, path, first, below, index, known_end, by_class=log.classes is not None)
     except OSError as failure:
         log.unreadable.append(_cannot_read(log.topic, path, failure))
         return None

@@ -14,8 +14,8 @@ from tests.crash.policies.clients import HttpPublisher, V2Consumer
 from tests.crash.policies.row import Row
 from tests.crash.promises import await_promised
 
-_CLASSES = ("high", "normal", "low")
-_PRIORITY = "priority"
+CLASSES = ("high", "normal", "low")
+PRIORITY = "priority"
 _EACH = 16
 _HIGH, _LOW = 12, 1
 """Of so many deliveries while all classes wait: at least, and at most."""
@@ -36,19 +36,19 @@ class Priority(Row):
     most_kept = 1000
 
     def headers(self, chance: random.Random) -> dict[str, str]:
-        said = chance.choice((*_CLASSES, ""))
-        return {_PRIORITY: said} if said else {}
+        said = chance.choice((*CLASSES, ""))
+        return {PRIORITY: said} if said else {}
 
     def probe(self) -> Iterator[str]:
         of_class: dict[str, list[bytes]] = {}
         publisher = HttpPublisher(self.house)
         try:
-            for said in reversed(_CLASSES):
-                bodies = [self.publish_quietly(publisher, {_PRIORITY: said}) for _ in range(_EACH)]
+            for said in reversed(CLASSES):
+                bodies = [self.publish_quietly(publisher, {PRIORITY: said}) for _ in range(_EACH)]
                 of_class[said] = bodies
         finally:
             publisher.close()
-        taken = [message.body for message in self.take(V2Consumer, self.channels[0], _EACH * len(_CLASSES))]
+        taken = [message.body for message in self.take(V2Consumer, self.channels[0], _EACH * len(CLASSES))]
         first = {said: len({*bodies} & {*taken[:_EACH]}) for said, bodies in of_class.items()}
         if first["high"] < _HIGH or first["low"] > _LOW:
             yield f"priority: the first {_EACH} deliveries were {first}"
@@ -73,8 +73,8 @@ class DroppingByPriority(Priority):
         # What was in flight waits again. It is dropped when its rows are saved.
         await_promised(lambda: self.stats(channel)["depth"] <= _MAX_DEPTH, "dropping down to the bound")
         stats = self.stats(channel)
-        if sum(_depths(stats)) > stats["depth"]:
-            yield f"priority: {_depths(stats)} messages of the classes wait, and {stats['depth']} in all"
+        if sum(depths(stats)) > stats["depth"]:
+            yield f"priority: {depths(stats)} messages of the classes wait, and {stats['depth']} in all"
 
     def probe(self) -> Iterator[str]:
         channel = self.channels[0]
@@ -82,20 +82,20 @@ class DroppingByPriority(Priority):
         publisher = HttpPublisher(self.house)
         try:
             high, low, normal = (
-                [self.publish_quietly(publisher, {_PRIORITY: said}) for _ in range(_PROBED)]
+                [self.publish_quietly(publisher, {PRIORITY: said}) for _ in range(_PROBED)]
                 for said in ("high", "low", "normal")
             )
         finally:
             publisher.close()
         stats = self.stats(channel)
         expected = [_PROBED, _MAX_DEPTH - _PROBED, 0]
-        if [*_depths(stats), stats["dropped_count"] - before] != [*expected, 3 * _PROBED - _MAX_DEPTH]:
-            yield f"priority: {_depths(stats)} messages of the classes are left, and not {expected}"
+        if [*depths(stats), stats["dropped_count"] - before] != [*expected, 3 * _PROBED - _MAX_DEPTH]:
+            yield f"priority: {depths(stats)} messages of the classes are left, and not {expected}"
             return
         taken = {message.body for message in self.take(V2Consumer, channel, _MAX_DEPTH)}
         if taken != {*high, *normal[_PROBED - expected[1] :]}:
             yield f"priority: {sorted({*high, *normal, *low} - taken)} were dropped"
 
 
-def _depths(stats: Mapping[str, Any]) -> list[int]:
-    return [stats[f"{said}_depth"] for said in _CLASSES]
+def depths(stats: Mapping[str, Any]) -> list[int]:
+    return [stats[f"{said}_depth"] for said in CLASSES]

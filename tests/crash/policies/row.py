@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from tests.crash.checks import name as shown
 from tests.crash.harness import Harness
 from tests.crash.history import Channel
+from tests.crash.policies.aside import Aside, tables
 from tests.crash.policies.clients import OVER_BOUND, PUBLISHERS, STORED, Got, HttpPublisher, Publisher, V3Publisher
 from tests.crash.policies.notes import Answered, Delivered, Draining, Notes, Published, now
 from tests.crash.policies.threads import FINISH, KEEP, Consuming, Publishing
@@ -48,20 +49,23 @@ class Row:
         self.notes = Notes()
         self.channels = tuple(Channel(self.name, channel) for channel in self.channel_names)
         self.durability = durability
+        self.asides: tuple[Aside, ...] = ()
+        """Topics beside its own."""
         self._seed = seed
         self._turns = count(1)
         self._rounds = count(1)
 
     def config(self) -> str:
         """Tables of the config file."""
-        settings: dict[str, object] = {"durability": self.durability, **self.topic_policy}
-        text = f'[topic."{self.name}"]\n{_lines(settings)}'
-        return f'{text}[channel."{self.channels[0]}"]\n{_lines(self.channel_policy)}' if self.channel_policy else text
+        own = tables(self.channels[0], {"durability": self.durability, **self.topic_policy}, self.channel_policy)
+        return own + "".join(aside.config() for aside in self.asides)
 
     def create(self) -> None:
         """Create its topics and channels."""
         for channel in self.channels:
             self.house.create(channel.topic, channel.name)
+        for aside in self.asides:
+            aside.create()
 
     @property
     def all_channels(self) -> tuple[Channel, ...]:
@@ -111,7 +115,10 @@ class Row:
             return KEEP
         return 0 if share > 1 - self.requeues else FINISH
 
-    # -- the next life
+    # -- from one life to the next
+
+    def begin(self) -> None:
+        """A round begins, and nobody is connected: do what `started` is to look at."""
 
     def started(self) -> Iterator[str]:
         """The broker runs again, nobody is connected, and messages may be left: tell what is wrong with that."""
@@ -209,11 +216,3 @@ class Row:
         finally:
             consumer.close()
         return taken
-
-
-def _lines(settings: Mapping[str, object]) -> str:
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in settings.items())
-
-
-def _toml(value: object) -> str:
-    return str(value).lower() if isinstance(value, (bool, int)) else f'"{value}"'

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
+from math import inf
 from typing import Any
 
 from attrs import evolve
@@ -29,11 +32,12 @@ from nsqtw.core.policy.priority import HIGH, NORMAL, PriorityReader
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.core.policy.sizes import Sizes
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Assigned, Waiter
 from nsqtw.options.policies import ChannelPolicy
 from nsqtw.protocols.v3.session import V3Session
+from tests.crash.sabotage import change_cuts
 
 _EVERY = 5
 _TOO_SOON = 20
@@ -156,6 +160,43 @@ def requeue_at_once() -> None:
     RequeueDelay.due = lambda self, attempts, now: now
 
 
+def forget_growth() -> None:
+    """The delay of a failed message is that of the first failure, however often it has failed."""
+    due = RequeueDelay.due
+    RequeueDelay.due = lambda self, attempts, now: due(self, 1, now)
+
+
+def forget_longest_delay() -> None:
+    """The delay of a failed message grows without an end."""
+
+    def wrong(self: RequeueDelay, attempts: int, now: float) -> float:
+        self.longest = inf
+        return due(self, attempts, now)
+
+    due = RequeueDelay.due
+    RequeueDelay.due = wrong
+
+
+def forget_variation() -> None:
+    """What failed together comes back together."""
+    _vary(lambda share: 0.5)
+
+
+def vary_too_much() -> None:
+    """A delay is varied by more than a half, in either direction."""
+    _vary(lambda share: 2.0 if share < 0.5 else -1.0)
+
+
+def forget_saved_timeouts() -> None:
+    """After a crash what has timed out is delivered again at once."""
+    _forget_saved_delay(TIMED_OUT)
+
+
+def forget_saved_disconnects() -> None:
+    """After a crash what a consumer had in flight that is gone is delivered again at once."""
+    _forget_saved_delay(DISCONNECTED)
+
+
 def time_out_at_once() -> None:
     """What times out is delivered again at once."""
     _forget_delay(TIMED_OUT)
@@ -222,6 +263,45 @@ def forget_directed_ids() -> None:
 def deliver_together() -> None:
     """The messages of a key are delivered as others are."""
     OrderedPosition._divide = lambda self, span, room: LogChoice(span, span.stop, (None,) * span.segment.count)
+
+
+def forget_window() -> None:
+    """An ordered channel sets aside as much as there is."""
+    OrderedPosition.window = property(lambda self: sys.maxsize, lambda self, window: None)  # type: ignore[assignment]
+
+
+def widen_window_after_start() -> None:
+    """What was set aside before a start does not count in the window."""
+    take_requeued = OrderedPosition._take_requeued
+
+    def wrong(self: OrderedPosition) -> bool:
+        count = len(self._set_aside)
+        is_taken = take_requeued(self)
+        self.window += len(self._set_aside) - count
+        return is_taken
+
+    OrderedPosition._take_requeued = wrong
+
+
+def starve_low() -> None:
+    """Class low is delivered when nothing else waits."""
+    next_span = PriorityReader.next_span
+
+    def wrong(self: PriorityReader, now: float) -> Span | None:
+        self._left = [sys.maxsize] * len(self._left)
+        return next_span(self, now)
+
+    PriorityReader.next_span = wrong
+
+
+def miscount_classes() -> None:
+    """After a crash no message waits of any class, it says."""
+
+    def change(cursor: CursorState) -> None:
+        if cursor.class_depths:
+            cursor.class_depths = [0, 0, 0, cursor.class_depths[-1]]
+
+    change_cuts(change)
 
 
 def forget_classes() -> None:
@@ -304,6 +384,34 @@ def _forget_delay(reason: str) -> None:
     DeliveringChannel._deliver_again = wrong  # type: ignore[assignment]
 
 
+def _forget_saved_delay(reason: str) -> None:
+    """What fails for this reason is due at once after a crash."""
+    deliver_again, failed = DeliveringChannel._deliver_again, set[int]()
+
+    def wrong(self: DeliveringChannel, deliveries: Any, now: float, why: str, detail: str = "") -> None:
+        of_cursor = [*deliveries]
+        if why == reason:
+            failed.update(sequence_of(message_id) for message_id, _ in of_cursor)
+        deliver_again(self, of_cursor, now, why, detail)
+
+    def change(cursor: CursorState) -> None:
+        cursor.pending = [row._replace(due_ms=1) if row.sequence in failed else row for row in cursor.pending]
+
+    DeliveringChannel._deliver_again = wrong  # type: ignore[assignment]
+    change_cuts(change)
+
+
+def _vary(share: Callable[[float], float]) -> None:
+    """Delays are varied by this function of what they should be varied by."""
+    construct = RequeueDelay.__init__
+
+    def wrong(self: RequeueDelay, *arguments: Any) -> None:
+        construct(self, *arguments)
+        self._random = lambda: share(random.random())
+
+    RequeueDelay.__init__ = wrong  # type: ignore[assignment, method-assign]
+
+
 def _put_to_all(is_for_all: Callable[[Sequence[bytes] | None], bool]) -> None:
     """All channels get the messages for one channel whose headers are like this."""
     put = Topic.put
@@ -340,6 +448,12 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         drop_young,
         forget_rate,
         requeue_at_once,
+        forget_growth,
+        forget_longest_delay,
+        forget_variation,
+        vary_too_much,
+        forget_saved_timeouts,
+        forget_saved_disconnects,
         time_out_at_once,
         disconnect_at_once,
         drop_expired,
@@ -350,7 +464,11 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         forget_ids,
         forget_directed_ids,
         deliver_together,
+        forget_window,
+        widen_window_after_start,
         forget_classes,
+        starve_low,
+        miscount_classes,
         drop_in_order,
         keep_old_of_classes,
         forget_positions,

@@ -17,20 +17,23 @@ from tests.crash.policies.directed import Directed
 from tests.crash.policies.expiry import Expiry
 from tests.crash.policies.headers import Headers
 from tests.crash.policies.live import Live
+from tests.crash.policies.long_delay import LongDelay
 from tests.crash.policies.notes import Delivered, Event, Saved
 from tests.crash.policies.order import Order
+from tests.crash.policies.order_window import OrderWindow
 from tests.crash.policies.priority import DroppingByPriority, Priority
 from tests.crash.policies.rate import Rate
 from tests.crash.policies.row import Row
 from tests.crash.policies.schedule import Schedule
+from tests.crash.policies.shares import Shares
 from tests.crash.policies.threads import Consuming, Publishing
 
 ROWS: dict[str, type[Row]] = {
     row.name: row
     for row in (
         *(Headers, Directed, DeadLetters, ExpiredLetters, Expiry, Rejecting, Heavy, Dropping, Aging),
-        *(Rate, Delay, Deduplication, DirectedDeduplication, Order, Priority, DroppingByPriority),
-        *(AgingByPriority, Schedule, Live),
+        *(Rate, Delay, LongDelay, Deduplication, DirectedDeduplication, Order, OrderWindow),
+        *(Priority, Shares, DroppingByPriority, AgingByPriority, Schedule, Live),
     )
 }
 AT_ONCE = 3
@@ -57,12 +60,13 @@ class Rows:
             row.create()
 
     def clients(self) -> tuple[list[Publishing], list[Consuming]]:
-        """Those of the next round."""
+        """Begin the next round, which has these clients."""
         publishing: list[Publishing] = []
         consuming: list[Consuming] = []
         for row in self._chance.sample(self._all, min(AT_ONCE, len(self._all))):
             if row not in self._used:
                 self._used.append(row)
+            row.begin()
             more = row.clients()
             publishing += more[0]
             consuming += more[1]

@@ -8,8 +8,10 @@ import pytest
 
 from nsqtw.options.policies import ChannelPolicy, TopicPolicy, settings_of
 from tests.crash.history import Channel
+from tests.crash.policies.aside import Deferred
 from tests.crash.policies.clients import OVER_BOUND, REFUSED, STORED
 from tests.crash.policies.live import DEPTH, WINDOW, Knowledge
+from tests.crash.policies.long_delay import LongDelay
 from tests.crash.policies.notes import (
     Abandoned,
     Answered,
@@ -24,6 +26,8 @@ from tests.crash.policies.notes import (
     Saved,
     Wall,
 )
+from tests.crash.policies.order_window import OrderWindow
+from tests.crash.policies.shares import Shares
 from tests.crash.policies.table import ROWS
 
 A, B = b"a", b"b"
@@ -271,6 +275,56 @@ def test_delay_without_an_answer() -> None:
     assert wrongs("delayed", [*begin, early, abandoned, end]) == ["delay"]
     later = early._replace(life=2)
     assert wrongs("delayed", [*begin, abandoned, Saved(1), later, end]) == [], "the broker may not have seen it"
+
+
+def test_long_delays() -> None:
+    """The broker says when they are due, in hours: it is told apart from seconds that a slow machine takes."""
+    row = LongDelay(None, "seed", "os")  # type: ignore[arg-type]  # a history needs no broker
+
+    def wrong_after(**shares: tuple[int, float]) -> list[str]:
+        """After so many deliveries, and so much of the delay that is not varied."""
+        hours = {1: 1, 2: 2, 3: 3, 5: 3}
+        deferred = {
+            name.encode(): Deferred(attempts, 100 + share * 3600 * hours[attempts])
+            for name, (attempts, share) in shares.items()
+        }
+        return [*row.wrong_delays(deferred, 99.0, 101.0)]
+
+    assert wrong_after(a=(1, 0.8), b=(2, 1.2), c=(3, 1.0), d=(5, 1.1)) == []
+    assert wrong_after(a=(1, 0.7), b=(2, 1.2)) == ["delay: b'a'  after 1 deliveries, and waits for 2519 s"]
+    assert len(wrong_after(a=(1, 0.9), b=(5, 1.3))) == 1
+    assert len(wrong_after(a=(1, 1.0), b=(2, 0.5))) == 1, "it has not grown"
+    assert len(wrong_after(a=(1, 1.0), b=(5, 16 / 3))) == 1, "it has grown beyond the longest"
+    assert wrong_after(a=(1, 0.9), b=(2, 0.9), c=(5, 0.9)) == ["delay: all of them have the same variation"]
+    before = {A: Deferred(1, 500.0)}
+    assert [*row.changed(before, {A: Deferred(1, 500.001)})] == []
+    assert [*row.changed({}, {A: Deferred(1, 500.0)})] == []
+    for after in ({}, {A: Deferred(1, 499.9)}, {A: Deferred(1, 500.1)}, {A: Deferred(2, 500.0)}):
+        assert len([*row.changed(before, after)]) == 1
+    row.notes.excused.add(A)
+    assert [*row.changed(before, {})] == []
+
+
+def test_a_full_window() -> None:
+    row = OrderWindow(None, "seed", "os")  # type: ignore[arg-type]
+    bodies = [b"%d" % number for number in range(10)]
+    *busy, free = bodies
+    assert [*row.read_too_far(bodies, busy[:1], 5)] == []
+    assert [*row.read_too_far(bodies, [*busy[:4], free, *busy[4:]], 5)] == []
+    assert len([*row.read_too_far(bodies, [busy[0], free], 5)]) == 1
+    assert len([*row.read_too_far(bodies, [*busy[:3], free, *busy[3:]], 5)]) == 1
+    assert len([*row.read_too_far(bodies, [busy[1], busy[0], *busy[2:], free], 5)]) == 1
+    assert len([*row.read_too_far(bodies, busy[:1], 6)]) == 1
+
+
+def test_shares_of_classes() -> None:
+    row = Shares(None, "seed", "os")  # type: ignore[arg-type]
+    rounds = [*["high"] * 12, *["normal"] * 3, "low"]
+    assert [*row.starving([*rounds, *rounds, *["high"] * 40])] == []
+    assert len([*row.starving([*["high"] * 31, "low"])]) == 1
+    assert len([*row.starving([*rounds, *["normal"] * 31, "low", "high"])]) == 1
+    assert [*row.miscounted({A: "high", B: "low"}, [1, 0, 1])] == []
+    assert len([*row.miscounted({A: "high", B: "low"}, [1, 0, 0])]) == 1
 
 
 def test_policies_that_are_set() -> None:
