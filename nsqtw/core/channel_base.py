@@ -105,8 +105,8 @@ class ChannelBase(Timer):
         """
         self.redrive_left: Callable[[], int] | None = None
         """Returns how many dead letters a redrive still has to look at; None in a channel that never had one."""
-        self.is_limited = False
-        """Whether it may have to wait before it delivers: for its rate, or until dead letters have left."""
+        self.has_dead_letters = False
+        """Whether it may have to wait before it delivers, until dead letters have left."""
 
     # -- what /stats shows
 

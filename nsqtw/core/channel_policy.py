@@ -84,7 +84,7 @@ class PolicyChannel(DeliveringChannel):
         bounds = {} if self.ephemeral else bounds_of(policy)  # a pattern of the config file may match it
         self.undelivered.follow(policy)
         self._limit_rate(policy.max_rate)
-        self.is_limited = self.rate_limit is not None or self.undelivered.dead_letters is not None
+        self.has_dead_letters = self.undelivered.dead_letters is not None
         self._delay_requeues(policy.requeue_delay, policy.max_requeue_delay)
         if policy.ordered_by != before.ordered_by:
             self._set_order(policy.ordered_by)

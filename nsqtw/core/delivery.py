@@ -56,7 +56,7 @@ class DeliveringChannel(ChannelBase):
         Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
         allowance of this turn.
         """
-        if self.paused or self.exiting or (self.is_limited and self._must_wait(now)):
+        if self.paused or self.exiting or (self.has_dead_letters and self.undelivered.is_full):
             return False
         if self.ordered is not None:
             self.ordered.begin_turn()
@@ -73,7 +73,7 @@ class DeliveringChannel(ChannelBase):
                 if rate is not None:
                     tokens = min(available, rate.available(now))
                     if not tokens:
-                        rate.wait()
+                        rate.wait(now)
                         return False
                     share, ready = max(1, tokens // len(ready)), ready[:tokens]
                 delivered = 0
@@ -114,16 +114,6 @@ class DeliveringChannel(ChannelBase):
             context.log("error", text, topic=topic, channel=self.name, count=available)
         self._schedule(now + _VAIN_SECONDS)
         return True
-
-    def _must_wait(self, now: float) -> bool:
-        """Return whether nothing may be delivered now. When that may change, the channel wakes."""
-        if self.undelivered.is_full:
-            return True
-        rate = self.rate_limit
-        if rate is not None and rate.available(now) < 1:
-            rate.wait()
-            return True
-        return False
 
     def _ready(self) -> list[Consumer]:
         ready = [consumer for consumer in self.consumers if consumer.room > 0]

@@ -20,7 +20,7 @@ from nsqtw.core.topic import Topic
 from nsqtw.stats.daemon_families import DaemonView
 from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
 from nsqtw.stats.http_consumers import HttpConsumers
-from nsqtw.stats.metrics import redrive_left
+from nsqtw.stats.metrics import rate_limited_seconds, redrive_left
 
 
 @attrs.frozen(kw_only=True)
@@ -304,6 +304,13 @@ CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
         "Messages of nsq_channel_depth that were never delivered, by priority; in a channel with priorities only.",
         _class_depths,
         (*_CHANNEL, "class"),
+    ),
+    Family(
+        "nsq_channel_rate_limited_seconds_total",
+        COUNTER,
+        "Seconds for which messages waited for max_rate while consumers were ready; in a channel with a max_rate only.",
+        lambda view: rate_limited_seconds(view.channel),
+        _CHANNEL,
     ),
     Family(
         "nsq_channel_redrive_left",

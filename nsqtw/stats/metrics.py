@@ -100,6 +100,16 @@ def _dropped(channel: Channel) -> int | None:
     return count if count or channel.bounds is not None else None
 
 
+def rate_limited_seconds(channel: Channel) -> float | None:
+    """Return for how long messages of a channel waited for its `max_rate`, None without one."""
+    return None if channel.rate_limit is None else channel.rate_limit.waited_seconds
+
+
+def _rate_limited_ms(channel: Channel) -> int | None:
+    seconds = rate_limited_seconds(channel)
+    return None if seconds is None else round(seconds * 1000)
+
+
 def _class_depth(number: int) -> Callable[[Channel], int | None]:
     """Return the value of the depth of a class, None where it is not known."""
 
@@ -141,6 +151,7 @@ CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
     Metric("held_count", GAUGE, _positive("held_count"), label="held", is_extra=True, is_pushed=False),
     Metric("dead_letter_count", COUNTER, _positive("dead_letter_count"), label="dead", is_extra=True),
     Metric("expired_count", COUNTER, _positive("expired_count"), label="expired", is_extra=True),
+    Metric("rate_limited_ms", COUNTER, _rate_limited_ms, label="rate-limited-ms", is_extra=True),
     Metric("redrive_left", GAUGE, redrive_left, label="redrive-left", is_extra=True),
     *(
         Metric(f"{name}_depth", GAUGE, _class_depth(number), label=f"{name}-depth", is_extra=True)

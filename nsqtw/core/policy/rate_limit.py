@@ -29,27 +29,41 @@ class RateLimit(Timer):
         self._timers = timers
         self._wake = wake
         self._empty_at = -inf
+        self._waits_since: float | None = None
         self.rate = rate
+        self.waited_seconds = 0.0
+        """For how long messages waited that consumers were ready for, up to the end of the last wait."""
 
     def available(self, now: float) -> int:
         """Return how many messages may be delivered now."""
         self._empty_at = max(self._empty_at, now - max(1.0, 1.0 / self.rate))
-        return int((now - self._empty_at) * self.rate + _ROUNDING)
+        count = int((now - self._empty_at) * self.rate + _ROUNDING)
+        if count:
+            self._end_wait(now)
+        return count
 
     def spend(self, count: int) -> None:
         """`count` messages, which were available, are delivered."""
         self._empty_at += count / self.rate
 
-    def wait(self) -> None:
-        """Have the channel woken when the next message may be delivered."""
+    def wait(self, now: float) -> None:
+        """Messages wait for a token: have the channel woken when the next one may be delivered."""
+        if self._waits_since is None:
+            self._waits_since = now
         tokens = max(1.0, self.rate / MAX_WAKES)
         self._timers.schedule(self._empty_at + tokens / self.rate, self)
 
     def on_timer(self, now: float) -> float | None:
         """Timer API: there are tokens."""
+        self._end_wait(now)
         self._wake()
         return None
 
     def close(self) -> None:
         """The channel is not limited any more, or is deleted."""
         self._timers.cancel(self)
+
+    def _end_wait(self, now: float) -> None:
+        if self._waits_since is not None:
+            self.waited_seconds += now - self._waits_since
+            self._waits_since = None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nsqtw.stats.metrics import CHANNEL_METRICS, numbers_of
 from tests.core.harness import BrokerHarness
 
 
@@ -80,6 +81,36 @@ def test_many_tokens_a_second_wake_the_channel_a_hundred_times() -> None:
     next_due = core.broker.tick(core.now)
     assert next_due is not None
     assert next_due >= core.now + 0.009
+
+
+def test_the_time_that_messages_waited_is_counted() -> None:
+    core = limited(0.5)
+    channel, reader = core.channel(), core.reader(ready=2)
+    assert numbers_of(CHANNEL_METRICS, channel)["rate_limited_ms"] == 0
+    assert len(reader.read()) == 1
+    core.wait(1.5)
+    core.turn()
+    assert numbers_of(CHANNEL_METRICS, channel)["rate_limited_ms"] == 0, "the wait goes on"
+    core.wait(0.5)
+    assert len(reader.read()) == 1
+    core.wait(60)
+    assert numbers_of(CHANNEL_METRICS, channel)["rate_limited_ms"] == 2000, "no consumer was ready for more"
+
+
+def test_no_message_and_a_higher_rate_end_a_wait() -> None:
+    core = limited(1)
+    channel, reader = core.channel(), core.reader()
+    assert len(reader.read()) == 1
+    core.wait(0.25)
+    channel.set_policy({"max_rate": 100})
+    core.wait(0.25)
+    while reader.read():
+        core.wait(1)
+    assert channel.rate_limit is not None
+    waited = channel.rate_limit.waited_seconds
+    assert 0.25 <= waited < 2
+    core.wait(60)
+    assert channel.rate_limit.waited_seconds == waited, "an empty channel waits for nothing"
 
 
 def test_consumers_share_the_tokens() -> None:
