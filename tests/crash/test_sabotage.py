@@ -62,6 +62,7 @@ OF_POLICIES = {
     "forget_saved_timeouts": ("delayed-long", MIDST),
     "forget_saved_disconnects": ("delayed-long", MIDST),
     "drop_expired": ("stale", MIDST),
+    "rename_letters": ("stale", MIDST),
     "publish_to_all": ("directed", MIDST),
     "release_to_all": ("directed", MIDST),
     "forget_policies": ("live", MIDST),

@@ -20,7 +20,7 @@ from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.delivery import DeliveringChannel
-from nsqtw.core.policy import undelivered
+from nsqtw.core.policy import dead_letters, undelivered
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
 from nsqtw.core.policy.choice import LogChoice
 from nsqtw.core.policy.dead_letters import DeadLetters
@@ -35,6 +35,7 @@ from nsqtw.core.policy.sizes import Sizes
 from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.core.topic import Topic
 from nsqtw.interfaces import Assigned, Waiter
+from nsqtw.names import dead_letter_name
 from nsqtw.options.policies import ChannelPolicy
 from nsqtw.protocols.v3.session import V3Session
 from tests.crash.sabotage import change_cuts
@@ -216,6 +217,11 @@ def drop_expired() -> None:
         self.takes_expired = False
 
     DeadLetters.follow = wrong
+
+
+def rename_letters() -> None:
+    """Dead letters go to the topic with the default name."""
+    dead_letters.dead_letter_topic = lambda policy, topic: dead_letter_name(topic)  # type: ignore[attr-defined]
 
 
 def publish_to_all() -> None:
@@ -457,6 +463,7 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         time_out_at_once,
         disconnect_at_once,
         drop_expired,
+        rename_letters,
         publish_to_all,
         release_to_all,
         forget_policies,
