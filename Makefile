@@ -97,6 +97,10 @@ docs: $(EVERYTHING)
 test-compiled: $(EVERYTHING)
 	@$(BIN)/python -m tests.compiled --hypothesis-profile=same $(ONLY)
 
+# As in `make test`: the same examples, JOBS test files at the same time.
+test-spark: export FUZZ_SEED = 1
+test-spark: export CRASH_SEED ?= 1
+test-spark: export PYTEST_ADDOPTS = --hypothesis-profile=same --numprocesses=$(JOBS) --dist=loadfile
 test-spark: $(EVERYTHING)
 	@$(BIN)/python -m tests.spark_versions $(SPARK) $(ONLY)
 
