@@ -88,7 +88,8 @@ def main(words: list[str]) -> int:
         chosen, *words = words
         requirements = {chosen: requirements.get(chosen, f"pyspark=={chosen}")}
     connect = CACHE / "connect"
-    install(list(CONNECT), connect)
+    if not words:
+        install(list(CONNECT), connect)
     statuses = []
     for name, requirement in requirements.items():
         directory = CACHE / name
