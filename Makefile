@@ -6,7 +6,8 @@
 # make test               everything that checks this code; JOBS=4 runs four test files at the same time, not two
 # make test-browser       nsqadmin's pages in Chromium (Debian: apt-get install chromium); ONLY='live actions' for some
 # make test-compiled      the tests on modules that mypyc compiled, with a C compiler; ONLY='tests/core' for some
-# make test-spark         the lowest and the newest supported Spark, and Spark Connect; SPARK=lowest for one
+# make test-spark         all tests of the connector on the lowest and the newest supported Spark, and Spark Connect;
+#                         SPARK=lowest for one, ONLY=tests/spark/test_sql.py for some
 # make test-system        Prometheus, systemd, zsh and fish, which must be installed; ONLY=systemd for some
 # make test-twisted       the lowest and the newest supported Twisted; TWISTED=lowest for one, ONLY='tests/net' for some
 # make fuzz               hostile inputs, new ones each time, for MINUTES=10; ONLY='http disk' for some targets
@@ -97,6 +98,10 @@ docs: $(EVERYTHING)
 test-compiled: $(EVERYTHING)
 	@$(BIN)/python -m tests.compiled --hypothesis-profile=same $(ONLY)
 
+# As in `make test`: the same examples, JOBS test files at the same time.
+test-spark: export FUZZ_SEED = 1
+test-spark: export CRASH_SEED ?= 1
+test-spark: export PYTEST_ADDOPTS = --hypothesis-profile=same --numprocesses=$(JOBS) --dist=loadfile
 test-spark: $(EVERYTHING)
 	@$(BIN)/python -m tests.spark_versions $(SPARK) $(ONLY)
 

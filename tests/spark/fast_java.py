@@ -18,8 +18,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
-"""Where `make test` has the archive."""
+ARCHIVE = Path(os.environ.get("SPARK_CLASSES") or Path(sys.prefix) / "spark-classes.jsa")
+"""Where `make test` has the archive; the variable names that of another version."""
 _EXIT_SECONDS = 600
 #: It would tell on stdout that it ignores an archive.
 _SILENT = "-Xlog:disable"
