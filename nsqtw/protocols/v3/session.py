@@ -227,6 +227,7 @@ class V3Session(Session):
                 else:
                     self._execute(frame, now)
             self._is_in_frame = False
+            reader.release()
         except ClientError as error:
             self._broker.refused(error)
             self._fail(error)
