@@ -167,9 +167,8 @@ class FrameReader:
         self._pieces.clear()
 
     def release(self) -> None:
-        """Keep nothing of a buffer that was read to its end: the next chunk is read into the same memory."""
-        if self._offset == len(self.buffer):
-            self.buffer, self._offset = b"", 0
+        """Keep nothing of the buffer, which was read to its end: the next chunk is read into the same memory."""
+        self.buffer, self._offset = b"", 0
 
     def next_frame(self) -> Frame | None:
         """Return the next frame; None while it is incomplete. ClientError for one that is none."""
@@ -177,7 +176,8 @@ class FrameReader:
         end = len(buffer)
         if end - offset < HEAD_BYTES or self._missing:
             self.has_more = False
-            self.release()
+            if offset == end:
+                self.release()
             return None
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size

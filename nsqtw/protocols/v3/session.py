@@ -227,7 +227,8 @@ class V3Session(Session):
                 else:
                     self._execute(frame, now)
             self._is_in_frame = False
-            reader.release()
+            if count:
+                reader.release()
         except ClientError as error:
             self._broker.refused(error)
             self._fail(error)
