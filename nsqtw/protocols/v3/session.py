@@ -530,7 +530,7 @@ class V3Session(Session):
             self._changed()
 
     def _write_messages(self, head: bytes, frames: bytes) -> None:
-        """Write a DELIVER."""
+        """Write a large DELIVER."""
         self._out += (head, frames)
         if not self._is_awaited:
             self._is_awaited = True

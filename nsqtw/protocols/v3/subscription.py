@@ -22,8 +22,8 @@ MAX_COPIED: Final = 4096
 
 class Subscription:
     """
-    The subscription with the id `number`. `write` sends a frame, `write_messages` a large DELIVER in two pieces; `over` is
-    told that it has ended, with an error when the connection may do nothing any more.
+    The subscription with the id `number`. `write` sends a frame, `write_messages` a large DELIVER in two pieces; `over`
+    is told that it has ended, with an error when the connection may do nothing any more.
     """
 
     def __init__(
