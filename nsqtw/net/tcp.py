@@ -57,7 +57,7 @@ one gets no byte before TLS then: its clients begin with the handshake.
 TURN_BYTES: Final = 1024 * 1024
 """Decompressed bytes that a session is given in one turn."""
 
-MAX_JOINED: Final = 64 * 1024
+MAX_JOINED: Final = 16 * 1024
 """Bytes up to which the pieces of an output are joined: more of them take longer to copy than to send one by one."""
 MAX_PIECES: Final = 64
 """Pieces that are sent without being joined. The kernel takes 1,024."""

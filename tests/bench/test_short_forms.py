@@ -36,6 +36,13 @@ def test_a_server_that_does_the_least_tells_what_the_machine_leaves() -> None:
     assert "MPUB 200 x 200 B" in table and "PUB 200 B, 8 connections" in table
 
 
+def test_protocols_are_measured_beside_each_other() -> None:
+    words = ("--rounds", "2", "--seconds", "0.1", "--messages", "2000", "--only", "pub-8", "--only", "single-fins")
+    table = run("tests.bench.beside", *words)
+    rows = re.findall(r" (V3|V2|ratio) +[\d,.]+ .*", table)
+    assert rows == ["V3", "V2", "ratio"] * 2 and "a write for each FIN" in table
+
+
 def test_durability_is_measured_side_by_side() -> None:
     table = run("tests.bench.durability", "--quick", "--side", "dummy", "--side", "sqlite, fsync")
     head, line, *rows = [line for line in table.splitlines() if line.startswith("|")]

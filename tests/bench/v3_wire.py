@@ -22,6 +22,7 @@ _RANGE = struct.Struct(">QI")
 _PAIR = struct.Struct(">II")
 _SIZE = struct.Struct(">I")
 _ID_AT, _BODY_AT = 18, 34
+_U16S = struct.pack(">65536H", *range(0x10000))
 
 
 def frame(kind: int, number: int, payload: bytes = b"", flags: int = 0) -> bytes:
@@ -68,13 +69,15 @@ def fin(ranges: list[tuple[int, int]]) -> bytes:
 
 def single_fins(first: int, count: int) -> bytes:
     """
-    A FIN for each of so many messages. Slices put the ids into a template, which takes few steps.
+    A FIN for each of so many messages. Slices put the lowest two bytes of the ids into a template, which takes few
+    steps.
     """
-    fins = bytearray(fin([(0, 1)]) * count)
-    numbers = struct.pack(f">{count}Q", *range(first, first + count))
-    for offset in range(8):
-        fins[HEAD_BYTES + offset :: FIN_BYTES] = numbers[offset::8]
-    return bytes(fins)
+    low = first & 0xFFFF
+    here = min(count, 0x10000 - low)
+    fins = bytearray(fin([(first, 1)]) * here)
+    fins[HEAD_BYTES + 6 :: FIN_BYTES] = _U16S[2 * low : 2 * (low + here) : 2]
+    fins[HEAD_BYTES + 7 :: FIN_BYTES] = _U16S[2 * low + 1 : 2 * (low + here) : 2]
+    return bytes(fins) + (single_fins(first + here, count - here) if here < count else b"")
 
 
 class DeliveryCutter:

@@ -269,6 +269,16 @@ def test_single_fins_of_two_subscriptions_alternate(client: Client, cut: int) ->
     assert counts == [4, 4]
 
 
+@pytest.mark.parametrize(("count", "pieces"), [(1, 1), (60, 2)])
+def test_messages_are_copied_behind_their_header_only_if_they_are_few(client: Client, count: int, pieces: int) -> None:
+    client.says(v3.subscribe(9, channel=b"c#ephemeral", credit=0), *[v3.publish(1, [b"x" * 100])] * count)
+    session, stage = client.connection.session, client.stage
+    session.receive_data(v3.credit(9, count), stage.now)
+    stage.broker.serve(stage.now)
+    written = [item for item in session.data_to_send() if isinstance(item, bytes)]
+    assert len(written) == pieces and len(delivered(answers(b"".join(written)))) == count
+
+
 @pytest.mark.parametrize("first", [0xFE, 0xFFFE, 0xFFFFFE, 2**40 - 2])
 def test_single_fins_are_one_run_whatever_their_numbers(first: int) -> None:
     reader = codec.FrameReader()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 
 import pytest
 
@@ -161,3 +162,13 @@ def test_subscriptions_are_bounded(client: Client) -> None:
         found += client.hears()
     assert [one.id for one in found if one.name == "UNSUBSCRIBED"] == [1001]
     assert [len(channel.consumers) for channel in client.stage.broker.topics["t"].channels.values()] == [1000]
+
+
+@pytest.mark.parametrize("frame", [v3.ping(1), v3.publish(2, [b"x"]), v3.publish(2, [b"x", b"y"]), v3.fin(9, (1, 1))])
+def test_nothing_is_kept_of_frames_that_were_executed(client: Client, frame: bytes) -> None:
+    """Memory that is free again takes the next chunk; a chunk may have 256 KB."""
+    client.says(v3.publish(1, [b"x"]), v3.subscribe(9))
+    chunk = frame * 3
+    references = sys.getrefcount(chunk)
+    client.says(chunk)
+    assert sys.getrefcount(chunk) == references

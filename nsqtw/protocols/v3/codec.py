@@ -154,8 +154,8 @@ class FrameReader:
 
     def feed(self, chunk: bytes) -> None:
         """Take what was read."""
-        if self._offset == len(self.buffer):
-            self.buffer, self._offset, self.has_more = chunk, 0, True
+        if not self.buffer:
+            self.buffer, self.has_more = chunk, True
             return
         if self._missing > len(chunk):
             self._missing -= len(chunk)
@@ -166,12 +166,18 @@ class FrameReader:
         self._offset, self._missing, self._piece_bytes, self.has_more = 0, 0, 0, True
         self._pieces.clear()
 
+    def release(self) -> None:
+        """Keep nothing of the buffer, which was read to its end: the next chunk is read into the same memory."""
+        self.buffer, self._offset = b"", 0
+
     def next_frame(self) -> Frame | None:
         """Return the next frame; None while it is incomplete. ClientError for one that is none."""
         buffer, offset = self.buffer, self._offset
         end = len(buffer)
         if end - offset < HEAD_BYTES or self._missing:
             self.has_more = False
+            if offset == end:
+                self.release()
             return None
         size, kind, flags, extension, number = unpack_head(buffer, offset)
         stop = offset + _SIZE_BYTES + size

@@ -227,6 +227,8 @@ class V3Session(Session):
                 else:
                     self._execute(frame, now)
             self._is_in_frame = False
+            if count:
+                reader.release()
         except ClientError as error:
             self._broker.refused(error)
             self._fail(error)
@@ -528,7 +530,7 @@ class V3Session(Session):
             self._changed()
 
     def _write_messages(self, head: bytes, frames: bytes) -> None:
-        """Write a DELIVER."""
+        """Write a large DELIVER."""
         self._out += (head, frames)
         if not self._is_awaited:
             self._is_awaited = True

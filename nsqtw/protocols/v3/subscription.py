@@ -7,7 +7,7 @@ Performance: `deliver` is called once per span.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from zope.interface import classImplements
 
@@ -16,11 +16,14 @@ from nsqtw.interfaces import IConsumer, IReceiver
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import SIZE_BEYOND_PAYLOAD, pack_u32
 
+MAX_COPIED: Final = 4096
+"""Bytes of messages that are copied behind their header: two pieces of output take longer to write."""
+
 
 class Subscription:
     """
-    The subscription with the id `number`. `write` sends a frame, `write_messages` a DELIVER in two pieces; `over` is
-    told that it has ended, with an error when the connection may do nothing any more.
+    The subscription with the id `number`. `write` sends a frame, `write_messages` a large DELIVER in two pieces; `over`
+    is told that it has ended, with an error when the connection may do nothing any more.
     """
 
     def __init__(
@@ -76,9 +79,13 @@ class Subscription:
         """IReceiver API."""
         frames: bytes = batch.frames
         if batch.encoded_headers is None:
-            self._write_messages(pack_u32(SIZE_BEYOND_PAYLOAD + len(frames)) + self._deliver_mark, frames)
+            head = pack_u32(SIZE_BEYOND_PAYLOAD + len(frames)) + self._deliver_mark
         else:
-            self._write_messages(codec.deliver_head(self.number, len(frames), batch.encoded_headers), frames)
+            head = codec.deliver_head(self.number, len(frames), batch.encoded_headers)
+        if len(frames) <= MAX_COPIED:
+            self._write(head + frames)
+        else:
+            self._write_messages(head, frames)
 
     def paused(self, is_paused: bool) -> None:
         """IReceiver API."""
