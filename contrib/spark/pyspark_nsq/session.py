@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.java import ensure_java
+from pyspark_nsq.python_start import quick_python
 
 _LOOPBACK = "127.0.0.1"
 
@@ -25,7 +25,7 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
     # Otherwise Spark warns that the machine's name resolves to a loopback address.
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     # Otherwise Spark runs the python3 on PATH, in which these packages may be missing.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", quick_python(os.environ))
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     # Applies from the first line on: Spark's settings apply only after it has logged two lines.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={log4j}")

@@ -23,7 +23,7 @@ from pyspark_nsq.channel.spool_format import (
 )
 from pyspark_nsq.errors import SpoolError
 
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 14
 #: The index has an offset for each so many bytes of records, so it stays small when records are small.
 _INDEX_STEP = 1 << 16
 REMEDY = 'set the option "failOnDataLoss" to "false" to go on with what there is'

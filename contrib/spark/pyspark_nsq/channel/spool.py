@@ -127,8 +127,10 @@ class Spool:
     def _new(self, nsqd: str, spans: list[Span]) -> tuple[list[Span], list[bytes]]:
         """Return the messages of `spans` that are not known, each once, and their ids."""
         ids = [one for span in spans for one in span.ids]
+        if self._ids.are_next(nsqd, ids):
+            return spans, ids
         distinct = set(ids)
-        known = self._ids.known(nsqd, distinct) if ids else distinct
+        known = self._ids.known(nsqd, distinct)
         if not known and len(distinct) == len(ids):
             return spans, ids
         spans = [span.without(known) for span in spans]

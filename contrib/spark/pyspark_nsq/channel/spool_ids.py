@@ -19,7 +19,9 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
+from operator import lt
 from pathlib import Path
 from zlib import crc32
 
@@ -102,16 +104,21 @@ class _Nsqd:
     """The ids of one nsqd."""
 
     def __init__(self) -> None:
-        self.recent: set[bytes] = set()
         self.in_order: list[bytes] = []
-        """The same, in the order in which they came: nearly sorted."""
+        """The ids in memory, in the order in which they came: nearly sorted."""
+        self._recent: set[bytes] = set()
+        """Those of `in_order` from the first one on, as far as a search has needed them."""
         self.chains = [_Chain() for _ in range(_CHAINS)]
         self.highest = b""
+        """The highest id in the files."""
+        self.greatest = b""
+        """The highest id that ever came."""
         self.others: dict[Path, set[bytes]] = {}
 
     def known(self, ids: set[bytes]) -> set[bytes]:
         """Return the `ids` that are known. Raises OSError."""
-        found = set() if self.recent.isdisjoint(ids) else self.recent & ids
+        self._recent.update(self.in_order[len(self._recent) :])
+        found = set() if self._recent.isdisjoint(ids) else self._recent & ids
         if min(ids) > self.highest:
             return found
         old = [one for one in ids if one <= self.highest]
@@ -131,7 +138,7 @@ class _Nsqd:
             ids = ids[:low]
         if ids:
             yield _CHAINS, ids
-        self.recent, self.in_order = set(), []
+        self._recent, self.in_order = set(), []
 
     def forget(self, path: Path) -> None:
         for chain in self.chains:
@@ -146,17 +153,21 @@ class KnownIds:
         self._nsqds: dict[str, _Nsqd] = {}
         self._files: list[tuple[int, Path]] = []
 
+    def are_next(self, nsqd: str, ids: list[bytes]) -> bool:
+        """Return whether `ids` ascend, and are above all that came before. So they are new and without repeats."""
+        one = self._nsqds.get(nsqd)
+        return (not ids or one is None or ids[0] > one.greatest) and all(map(lt, ids, islice(ids, 1, None)))
+
     def known(self, nsqd: str, ids: set[bytes]) -> set[bytes]:
         """Return the `ids` that came before. `ids` is not empty. Raises OSError."""
         one = self._nsqds.get(nsqd)
         return set() if one is None else one.known(ids)
 
-    def add(self, nsqd: str, ids: Iterable[bytes]) -> None:
+    def add(self, nsqd: str, ids: list[bytes]) -> None:
         """Add `ids`, which are new and without repeats."""
         one = self._nsqds.setdefault(nsqd, _Nsqd())
-        before = len(one.in_order)
         one.in_order += ids
-        one.recent.update(one.in_order[before:])
+        one.greatest = max(one.greatest, max(ids, default=b""))
 
     def store(self, path: Path, newest: int) -> None:
         """Move the ids in memory to a new file. `newest`: time of the last of them. Raises OSError."""
@@ -215,6 +226,7 @@ class KnownIds:
                 else:
                     one.others[path] = run.read(file.fileno())
                 one.highest = max(one.highest, high)
+                one.greatest = max(one.greatest, high)
                 offset += count * _ID_BYTES
 
     def forget(self, before: int) -> None:

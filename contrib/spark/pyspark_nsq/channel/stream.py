@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyspark_nsq.channel.rows import MOST_INLINE_BYTES, InlinePartition, SharedPartition, cuts
 from pyspark_nsq.errors import OptionError, SpoolError
+from pyspark_nsq.machine import tasks_run_here
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.progress import tell
 
@@ -108,7 +109,8 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last <= after:
             return []
         found: list[InputPartition]
-        if self._options.spool_mode == "shared":
+        mode = self._options.spool_mode
+        if mode == "shared" or (mode == "auto" and tasks_run_here()):
             # A task runs in another folder.
             path = str(Path(str(self._options.spool_path)).absolute())
             names = self._options.topic, self._options.channel, path, intake.uuid

@@ -12,7 +12,9 @@
 | maxBytesPerTrigger   | stream | none     | most bytes of values of a micro-batch, but at least one row; 128 MiB  |
 |                      |        |          | when neither this nor maxRowsPerTrigger is set                        |
 | spoolPath            | stream | required | folder on a durable disk of the driver, as important as the checkpoint|
-| spoolMode            | stream | inline   | ``shared``: tasks read the spool; it must be on their machine         |
+| spoolMode            | stream | auto     | ``inline``: the driver sends the rows; ``shared``: tasks read the     |
+|                      |        |          | spool, on the machine of the driver; ``auto``: shared in a local      |
+|                      |        |          | Spark, else inline                                                    |
 | maxSpoolRows         | stream | 2000000  | rows in the spool, beyond which no more are taken from NSQ            |
 | maxSpoolBytes        | stream | 1 GiB    | the same for the bytes of these rows                                  |
 | idWindowSeconds      | stream | 3600     | time for which the id of a message is remembered: another delivery    |
@@ -121,7 +123,7 @@ class ChannelOptions(Security, Values):
         "maxBytesPerTrigger", WholeNumber(1, _MANY), None, only=STREAM, at_most="maxSpoolBytes"
     )
     spool_path: str | None = option("spoolPath", FilePath(), None, only=STREAM)
-    spool_mode: str = option("spoolMode", Choice(("inline", "shared")), "inline", only=STREAM)
+    spool_mode: str = option("spoolMode", Choice(("auto", "inline", "shared")), "auto", only=STREAM)
     max_spool_rows: int = option("maxSpoolRows", WholeNumber(1, _MANY), 2_000_000, only=STREAM)
     max_spool_bytes: int = option("maxSpoolBytes", WholeNumber(1, _MANY), 1 << 30, only=STREAM)
     id_window_seconds: int = option("idWindowSeconds", WholeNumber(0, _MANY // 1000), 3600, only=STREAM)
