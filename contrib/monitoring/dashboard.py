@@ -200,8 +200,21 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ),
             ),
             Panel(
+                "Share of time at max_rate",
+                (
+                    (
+                        "max by (topic, channel) "
+                        f"(rate(nsq_channel_rate_limited_seconds_total{{{_CHANNEL}}}[$__rate_interval]))",
+                        "{{topic}}/{{channel}}",
+                    ),
+                ),
+                "percentunit",
+                width=12,
+            ),
+            Panel(
                 "Consumers",
                 ((f"sum by (topic, channel) (nsq_channel_clients{{{_CHANNEL}}})", "{{topic}}/{{channel}}"),),
+                width=12,
             ),
             Panel(
                 "Dropped, dead and expired messages, refused publishes",

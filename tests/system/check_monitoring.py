@@ -64,14 +64,14 @@ def cause_traffic(nsqd: NsqdProcess) -> None:
 
 def cause_traffic_of_policies(nsqd: NsqdProcess) -> None:
     """
-    Have a message of a channel in order by key delivered over HTTP, a redrive that finds nothing, and a channel with
-    priorities.
+    Have a message of a channel in order by key and with a rate delivered over HTTP, a redrive that finds nothing, and a
+    channel with priorities.
     """
     about = "topic=payments&channel=ledger"
     nsqd.create("payments", "ledger")
     nsqd.create("payments.dead", "ledger")
     asked = [
-        nsqd.http("PUT", f"/v2/channel/policy?{about}", b'{"ordered_by": "json:customer"}'),
+        nsqd.http("PUT", f"/v2/channel/policy?{about}", b'{"ordered_by": "json:customer", "max_rate": 100}'),
         nsqd.http("POST", "/pub?topic=payments", b'{"customer": "a"}'),
         nsqd.http("POST", f"/v2/subscribe/poll?{about}"),
         nsqd.http("POST", f"/v2/channel/redrive?{about}"),
