@@ -1,4 +1,4 @@
-"""The tables of options name every option with its default: those of docs/how-to/spark*.md, and those of the modules."""
+"""The tables of options name every option with its default: those of the Spark pages, and those of the modules."""
 
 import dataclasses
 import importlib
