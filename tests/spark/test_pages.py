@@ -74,16 +74,28 @@ class Machine:
         assert answer.status == 200, (words, answer)
 
 
+@pytest.fixture(scope="module")
+def lookupd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LookupdProcess]:
+    with closing(LookupdProcess(tmp_path_factory.mktemp("lookupd"))) as process:
+        process.start()
+        yield process
+
+
+@pytest.fixture(scope="module")
+def broker(lookupd: LookupdProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NsqdProcess]:
+    flags = f"--broadcast-address={HOST}", f"--lookupd-tcp-address={HOST}:{lookupd.tcp_port}"
+    with closing(NsqdProcess(tmp_path_factory.mktemp("broker"), *flags)) as process:
+        process.start()
+        yield process
+        process.assert_no_traceback()
+
+
 @pytest.fixture
-def machine(spark: SparkSession, tmp_path: Path) -> Iterator[Machine]:
-    """A machine whose session shares no temporary views with other tests."""
-    with closing(LookupdProcess(tmp_path / "lookupd")) as lookupd:
-        lookupd.start()
-        flags = f"--broadcast-address={HOST}", f"--lookupd-tcp-address={HOST}:{lookupd.tcp_port}"
-        with closing(NsqdProcess(tmp_path / "broker", *flags)) as broker:
-            broker.start()
-            yield Machine(spark.newSession(), broker, lookupd, tmp_path)
-            broker.assert_no_traceback()
+def machine(spark: SparkSession, broker: NsqdProcess, lookupd: LookupdProcess, tmp_path: Path) -> Iterator[Machine]:
+    """A machine without topics, whose session shares no temporary views with other tests."""
+    yield Machine(spark.newSession(), broker, lookupd, tmp_path)
+    for topic in broker.stats():
+        broker.order(f"/topic/delete?topic={topic['topic_name']}")
 
 
 def bodies(machine: Machine, topic: str, count: int) -> list[bytes]:
