@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 setup(
     name="pyspark-nsq",
     version="0.1.0",
-    description='format("nsq") for PySpark: write DataFrames to NSQ topics',
+    description='format("nsq") for PySpark: write and read NSQ topics',
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",

@@ -1,4 +1,4 @@
-"""The tables of options name every option with its default: those of docs/how-to/spark.md, and those of the modules."""
+"""The tables of options name every option with its default: those of the Spark pages, and those of the modules."""
 
 import dataclasses
 import importlib
@@ -13,14 +13,15 @@ from pyspark_nsq.options.security import Security
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.options.values import Values
 
-PAGE = (Path(__file__).parent.parent.parent / "docs/how-to/spark.md").read_text("utf-8")
+PAGES = Path(__file__).parents[2] / "docs/how-to"
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-#: A heading, the class of its table, and the classes whose options are in other tables.
+#: A page, the heading of its table, the class of the table, and the classes whose options are in other tables.
 SECTIONS = [
-    ("## Writing: options", SinkOptions, ()),
-    ("## Reading a channel", ChannelOptions, (Values, Security)),
-    ("## Reading a log: `replay=log`", LogOptions, (Values, Security)),
-    ("## Columns and the form of the messages", Values, ()),
+    ("spark-writing", "## Options", SinkOptions, (Security,)),
+    ("spark-channel", "## Options", ChannelOptions, (Values, Security)),
+    ("spark-log", "## Options", LogOptions, (Values, Security)),
+    ("spark-values", "## Options", Values, ()),
+    ("spark", "## Secrets and TLS", Security, ()),
 ]
 MODULES = [
     ("sink", SinkOptions, (Security,)),
@@ -68,9 +69,9 @@ def is_right(text: str, default: Any) -> bool:
     return text == (str(default).lower() if isinstance(default, bool) else default)
 
 
-@pytest.mark.parametrize(("heading", "options", "elsewhere"), SECTIONS, ids=[heading for heading, *_ in SECTIONS])
-def test_the_page_has_every_option_with_its_default(heading: str, options: Any, elsewhere: Any) -> None:
-    _, begin, rest = PAGE.partition(f"\n{heading}\n")
+@pytest.mark.parametrize(("page", "heading", "options", "elsewhere"), SECTIONS, ids=[page for page, *_ in SECTIONS])
+def test_the_page_has_every_option_with_its_default(page: str, heading: str, options: Any, elsewhere: Any) -> None:
+    _, begin, rest = (PAGES / f"{page}.md").read_text("utf-8").partition(f"\n{heading}\n")
     assert begin, heading
     section = rest.partition("\n## ")[0]
     shown, expected = listed(section), declared(options, elsewhere)
