@@ -17,8 +17,8 @@
 # make crash-spark        an archive on a Spark cluster, under SIGKILL of driver, executors and broker, for MINUTES=10
 #
 # Measure
-# make bench              rates and latencies, then bench-clients and bench-plots; PEER=/path/to/nsqd to compare,
-#                         TOOLS=/dir/of/bench_writer
+# make bench              rates and latencies, V3 beside V2, then bench-clients and bench-plots; PEER=/path/to/nsqd to
+#                         compare, TOOLS=/dir/of/bench_writer
 # make bench-clients      rates of our client library on each event loop, and of pynsq, gnsq and ansq
 # make bench-connections  what closed connections leave in memory; COUNT=20000 of each kind instead of 200,000
 # make bench-durability   what each durability class costs with each backend; PEER=/path/to/nsqd to compare
@@ -129,6 +129,7 @@ crash-spark: $(EVERYTHING)
 
 bench: $(EVERYTHING)
 	@$(BIN)/python -m tests.bench --json bench.json $(if $(PEER),--peer '$(PEER)') $(if $(TOOLS),--tools '$(TOOLS)')
+	@$(BIN)/python -m tests.bench.beside
 	@$(BIN)/python -m tests.bench.clients
 	@$(SWEEP)
 
