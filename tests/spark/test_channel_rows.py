@@ -66,6 +66,13 @@ def test_a_spool_is_not_read_from_another_machine(spool: Spool) -> None:
         rows(elsewhere)
 
 
+def test_rows_that_a_task_cannot_find_have_a_remedy(spool: Spool, tmp_path: Path) -> None:
+    (tmp_path / "spool").rename(tmp_path / "another")
+    with pytest.raises(SpoolError, match="or reads a micro-batch after its end, set the option") as caught:
+        rows(shared(spool, 0, 5))
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("count", "expected"), [(1, [(2, 9)]), (2, [(2, 5), (5, 9)]), (9, [(number, number + 1) for number in range(2, 9)])]
 )

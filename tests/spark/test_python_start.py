@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pyspark
 import pytest
-from pyspark_nsq.python_start import quick_python
+from pyspark_nsq.python_start import python_of_a_session, quick_python
 
 _PRINT = "import json, os, sys; print(json.dumps([sys.executable, os.environ['PYTHONPATH'], sys.argv[1:]]))"
 
@@ -41,6 +41,20 @@ def test_python_starts_without_sparks_archives(environ: dict[str, str], given: s
     command = [script, "-c", _PRINT, "a b", "*"]
     done = subprocess.run(command, env={"PYTHONPATH": given}, capture_output=True, timeout=60, check=True)
     assert [sys.executable, kept, ["a b", "*"]] == json.loads(done.stdout)
+
+
+def test_only_the_session_that_starts_has_the_script(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", environ)
+    with python_of_a_session():
+        assert Path(environ["PYSPARK_PYTHON"]).is_relative_to(environ["XDG_CACHE_HOME"])
+    assert sys.executable == environ["PYSPARK_PYTHON"]
+
+
+def test_a_python_that_the_user_has_chosen_stays(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", environ | {"PYSPARK_PYTHON": "/opt/python"})
+    with python_of_a_session():
+        assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
 
 
 def test_another_spark_keeps_its_archive(environ: dict[str, str]) -> None:

@@ -100,7 +100,7 @@ LOG_MISTAKES: list[tuple[Given, str]] = [
     ({"replay": "channel"}, 'option "replay" must be "log", not "channel"; leave it out to read a channel'),
     ({"timestampSlackMs": "5"}, 'option "timestampSlackMs" is of no use without "pushFilters"'),
     ({"topicDiscoveryMs": "5"}, 'of no use without "subscribePattern" or "lookupdHttpAddresses"; leave it out, or set'),
-    ({"maxBackoffMs": "5"}, 'option "backoffMs" is 100, more than "maxBackoffMs", which is 5; lower the one, or raise'),
+    ({"backoffMs": "6", "maxBackoffMs": "5"}, 'option "backoffMs" is 6, more than "maxBackoffMs", which is 5; lower'),
     ({"backoffMs": "5001"}, 'option "backoffMs" is 5001, more than "maxBackoffMs", which is 5000; lower the one'),
     ({"retries": "0", "backoffMs": "5"}, 'option "backoffMs" is of no use without "retries"; leave it out'),
     ({"retries": "0", "maxBackoffMs": "500"}, 'option "maxBackoffMs" is of no use without "retries"; leave it out'),
@@ -205,6 +205,12 @@ def test_a_batch_refuses_an_option_of_streams(spark: SparkSession) -> None:
 def test_a_batch_from_the_latest_offset_would_be_empty() -> None:
     with pytest.raises(OptionError, match='"startingOffsets" is "latest", behind which a batch finds nothing; set'):
         log_batch_reader(LogOptions.parse(LOG | {"startingOffsets": "latest"}))
+
+
+def test_an_option_that_has_its_default_contradicts_no_other_one() -> None:
+    assert ChannelOptions.parse(CHANNEL | {"maxWaitMs": "500"}).max_wait_ms == 500
+    assert LogOptions.parse(LOG | {"maxBackoffMs": "50"}).max_backoff_ms == 50
+    assert LogOptions.parse(LOG | {"retries": "0", "backoffMs": "100"}).retries == 0
 
 
 @pytest.mark.parametrize("cls", [ChannelOptions, LogOptions, SinkOptions])

@@ -12,7 +12,8 @@ import os
 import shlex
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -33,6 +34,24 @@ for entry in $PYTHONPATH; do
 done
 PYTHONPATH=$kept exec {python} "$@"
 """
+
+
+@contextmanager
+def python_of_a_session() -> Iterator[None]:
+    """
+    Let a local Spark that is started within use the script, unless PYSPARK_PYTHON is set. Spark would run the python3
+    on PATH, in which these packages may be missing.
+
+    A Spark that is started later gets this Python itself: its tasks may be on machines that do not have the script.
+    """
+    if "PYSPARK_PYTHON" in os.environ:
+        yield
+        return
+    os.environ["PYSPARK_PYTHON"] = quick_python(os.environ)
+    try:
+        yield
+    finally:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 def quick_python(environ: Mapping[str, str]) -> str:

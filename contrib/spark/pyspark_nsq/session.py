@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.java import ensure_java
-from pyspark_nsq.python_start import quick_python
+from pyspark_nsq.python_start import python_of_a_session
 
 _LOOPBACK = "127.0.0.1"
 
@@ -24,8 +24,6 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
     ensure_java()
     # Otherwise Spark warns that the machine's name resolves to a loopback address.
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    # Otherwise Spark runs the python3 on PATH, in which these packages may be missing.
-    os.environ.setdefault("PYSPARK_PYTHON", quick_python(os.environ))
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     # Applies from the first line on: Spark's settings apply only after it has logged two lines.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={log4j}")
@@ -42,4 +40,5 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
     builder = SparkSession.builder.appName(name).master(f"local[{threads}]")
     for key, value in (quiet | dict(settings or {})).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with python_of_a_session():
+        return builder.getOrCreate()

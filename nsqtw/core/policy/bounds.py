@@ -12,9 +12,10 @@ another delivery, in the order of their turns, then unread ones, oldest first, t
 due first. So what was published first goes first, and a deferred message goes when nothing else is left. With
 priorities and `max_depth` unread messages of class low go first of all, and those of class high after the normal ones.
 The other bounds drop the oldest unread messages of all classes, and the bytes of unread messages are those of the log
-from the oldest one on: what was delivered before its turn counts, because it is kept with them. A channel
-that is to be served in this turn drops at the start of the next one what its consumers did not take. The position moves
-ahead, and the next checkpoint trims the log. Much to be dropped is dropped in several turns.
+from the oldest one on: what was delivered before its turn counts, because it is kept with them, and once more when it
+waits for another delivery. A channel that is to be served in this turn drops at the start of the next one what its
+consumers did not take. The position moves ahead, and the next checkpoint trims the log. Much to be dropped is dropped
+in several turns.
 
 Messages are counted exactly. Bytes are those of frames, 34 for a message beside its body, and of encoded headers. They
 are not looked up when they are needed: `core.policy.sizes` knows about how many lie between two positions in the log,
@@ -347,12 +348,13 @@ class ChannelBounds(Timer):
             self._scan.step()
         else:
             return now + _NEXT_TURN
-        self._sizes, self._scan = self._scan.sizes, None
-        if not self._sizes.message_size:
+        sizes = self._scan.sizes
+        if not sizes.message_size:
             rows = cursor.pending_rows(now, deferred=bool(cursor.deferred_count), limit=_SAMPLED_ROWS)
             sequences = [row.sequence for row in rows] or [cursor.next - 1]  # perhaps it is in flight, and waits again
             for record in filter(None, map(topic.log.find, sequences)):
-                self._sizes.sample(1, record[0].part(record[1], record[1] + 1).size)
+                sizes.sample(1, record[0].part(record[1], record[1] + 1).size)
+        self._sizes, self._scan = sizes, None
         return None
 
     # -- age

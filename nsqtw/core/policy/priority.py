@@ -133,8 +133,8 @@ class PriorityReader:
         if not waiting:
             return None
         if not self.is_on:
-            self._class = min(waiting, key=self.at.__getitem__)
-            return self._found[self._class]
+            self._class = self._lowest()
+            return found[self._class]  # None while it is not found: no other class may pass it
         dealt = [number for number in waiting if self._left[number]]
         if not dealt:
             self._left = [*SHARES]

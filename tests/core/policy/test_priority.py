@@ -197,6 +197,25 @@ def test_a_long_backlog_does_not_hide_what_comes_first(core: BrokerHarness) -> N
     assert 0 < sizes.index(1) < 12
 
 
+@pytest.mark.parametrize("after", [{}, {"ordered_by": "header:customer"}])
+def test_switched_off_a_class_that_is_far_behind_is_waited_for(core: BrokerHarness, after: dict[str, str]) -> None:
+    channel, reader = by_priority(core), core.reader(ready=0)
+    put(core, "l")
+    for _ in range(12):  # more than is looked through in a turn
+        core.put(b"h" + b"x" * 100_000, headers=[encode_headers({"priority": "high"})])
+        core.turn()
+    channel.set_ready(reader.consumer, 13)
+    delivered = reader.read()
+    put(core, "12345")
+    channel.set_policy(after)
+    core.turn()
+    channel.set_ready(reader.consumer, 100)
+    for _ in range(50):
+        delivered += reader.read()
+    assert len({message.id for message in delivered}) == len(delivered) == 18
+    assert channel.depth == 0
+
+
 def test_switched_off_a_replay_holds_a_deferred_message_once(core: BrokerHarness) -> None:
     core.options.retention_time = 1e9
     core.topic().reader.retention_policy.give((None, None), core.now)

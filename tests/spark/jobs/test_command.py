@@ -68,7 +68,10 @@ def test_the_table_names_commands(name: str) -> None:
         (["archive", "--output=x", NSQD, "--topic=t", "--file-size=5"], "--file-size needs --compact"),
         (["archive", NSQD, "--topc=t"], "No such option"),
         (["archive", "--output=x", NSQD, "--topic=t", "--once", "--trigger=5"], "--trigger is of no use with --once"),
-        (["archive-files", "--output=x", "--conf=driver.memory=1g"], 'their names begin with "spark."'),
+        (
+            ["archive-files", "--output=x", "--conf=driver.memory=1g"],
+            'begin with "spark.", and those of Hadoop\'s with',
+        ),
         (["archive-files", "--output=x", "--master=local", "--conf=spark.master=local"], "exclude each other; leave"),
         (["profile", "--archive=x", "--topic=t", "--allow-data-loss"], "--allow-data-loss is of no use with --archive"),
         (

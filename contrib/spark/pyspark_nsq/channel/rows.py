@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_INLINE_BYTES = 32 << 20
 #: Most bytes of the frames of one Arrow batch.
 _BATCH_BYTES = 4 << 20
+_INLINE = 'set the option "spoolMode" to "inline"'
 
 
 class InlinePartition(InputPartition):
@@ -50,12 +51,16 @@ class SharedPartition(InputPartition):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Return the rows. Raises SpoolError, also when rows are missing."""
         if self.machine != this_machine():
-            raise SpoolError(
-                f"the spool {self.path} is on the driver's machine, and this task is not; "
-                'set the option "spoolMode" to "inline"'
-            )
-        spans = read_spans(self.path, self.spool, self.after, self.end, skips_damage=self.skips_damage)
-        return _batches(self.topic, self.channel, spans)
+            raise SpoolError(f"the spool {self.path} is on the driver's machine, and this task is not; {_INLINE}")
+        return self._read()
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        try:
+            spans = read_spans(self.path, self.spool, self.after, self.end, skips_damage=self.skips_damage)
+            yield from _batches(self.topic, self.channel, spans)
+        except SpoolError as error:
+            reasons = "this task cannot see the driver's folder, or reads a micro-batch after its end"
+            raise SpoolError(f"{error}; if {reasons}, {_INLINE}") from error
 
 
 def _batches(topic: str, channel: str, spans: Iterable[Span]) -> Iterator[pa.RecordBatch]:

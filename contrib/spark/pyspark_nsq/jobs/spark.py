@@ -107,7 +107,8 @@ def _setting(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise click.UsageError(f'--conf "{text}" is not NAME=VALUE')
     if not name.startswith("spark."):
-        raise click.UsageError(f'--conf "{text}" is no setting of Spark; their names begin with "spark."')
+        named = 'their names begin with "spark.", and those of Hadoop\'s with "spark.hadoop."'
+        raise click.UsageError(f'--conf "{text}" is no setting of Spark; {named}')
     return name, value
 
 

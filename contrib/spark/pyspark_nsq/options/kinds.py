@@ -123,21 +123,22 @@ def is_given(name: str, given: Iterable[str]) -> bool:
 def _check_pairs(each: dataclasses.Field[Any], by_name: Mapping[str, Any], used: Mapping[str, str]) -> None:
     """Raise OptionError when an option is without effect because of another one, or contradicts it.
 
-    `by_name` are the values of all options, and `used` the names of those that are given, by their fields.
+    `by_name` are the values of all options, and `used` the names of those that are given, by their fields. An option
+    that is not given, or has its default, contradicts no other one.
     """
     needs, not_with, at_most = (each.metadata[key] for key in ("needs", "not_with", "at_most"))
-    name = used.get(each.name)
-    if name is not None and needs and not any(by_name[other] for other in needs):
-        others = " or ".join(f'"{other}"' for other in needs)
-        raise OptionError(f'option "{name}" is of no use without {others}; leave it out, or set that, too')
-    if name is not None and not_with and by_name[not_with]:
-        raise OptionError(f'option "{name}" is of no use with "{not_with}"; leave it out')
-    value, most = by_name[each.metadata["name"]], by_name.get(at_most)
+    name, value, most = used.get(each.name), by_name[each.metadata["name"]], by_name.get(at_most)
+    if name is None or value == each.default:
+        return
     if value is not None and most is not None and value > most:
         raise OptionError(
-            f'option "{name or each.metadata["name"]}" is {value}, more than "{at_most}", which is {most}; '
-            "lower the one, or raise the other"
+            f'option "{name}" is {value}, more than "{at_most}", which is {most}; lower the one, or raise the other'
         )
+    if needs and not any(by_name[other] for other in needs):
+        others = " or ".join(f'"{other}"' for other in needs)
+        raise OptionError(f'option "{name}" is of no use without {others}; leave it out, or set that, too')
+    if not_with and by_name[not_with]:
+        raise OptionError(f'option "{name}" is of no use with "{not_with}"; leave it out')
 
 
 def names(each: dataclasses.Field[Any]) -> tuple[str, ...]:
