@@ -26,6 +26,7 @@ from nsqtw.admin.server import MAX_BODY_BYTES, MAX_SMALL_BODY_BYTES, WebRequest
 from nsqtw.admin.sessions import Sessions
 from nsqtw.admin.viewer import Role, Viewer, viewer_with
 from nsqtw.errors import AccessDenied, AuthError, AuthRefused
+from nsqtw.options.addresses import host_of
 from nsqtw.options.admin import AdminOptions, Network, network_of
 from nsqtw.rights import MAX_SECRET_BYTES, Authorizations, Credentials, Rights
 
@@ -126,14 +127,19 @@ class Access:
     def client_ip(self, request: WebRequest) -> str:
         """
         Return the address that a request comes from: of the peer, or when that is a proxy of --acl-proxy-cidr, what
-        the proxy says in X-Forwarded-For. Empty for a unix socket.
+        the proxy says in X-Forwarded-For, with a port or without. Empty for a unix socket, and where the proxy does not
+        know it: what stands before such a word is of the client's choice.
         """
         peer = peer_ip(request)
         proxies = network_of("acl-proxy-cidr", self._options.acl_proxy_cidr)
         if proxies is None or not is_in(proxies, peer):
             return peer
-        passed = [address.strip() for address in (request.getHeader("X-Forwarded-For") or "").split(",")]
-        return next((address for address in reversed(passed) if is_ip(address) and not is_in(proxies, address)), peer)
+        lists = request.requestHeaders.getRawHeaders("X-Forwarded-For", [])
+        for entry in reversed([entry.strip() for entry in ",".join(lists).split(",") if entry.strip()]):
+            address = host_of(entry).removeprefix("::ffff:")
+            if not is_in(proxies, address):
+                return address if is_ip(address) else ""
+        return peer
 
     # -- requests of other sites
 

@@ -22,6 +22,7 @@ from nsqtw.admin.access import FORBIDDEN, Access
 from nsqtw.admin.routing import answer_to, refusal
 from nsqtw.admin.server import WebRequest
 from nsqtw.errors import AuthError
+from nsqtw.http.routes import has_escaped_slash
 from nsqtw.stats.daemon_pages import OPEN_PATHS
 from nsqtw.version import VERSION_FIELD
 
@@ -86,7 +87,10 @@ class AuthenticatedResource(Resource):
         """Return the answer to a request that is not allowed; None for others, whose user is recorded."""
         if not (_is_text(request.path) and _is_text(request.getRequestHostname())):
             return refusal(request, 404, "NOT_FOUND")
-        path = request.uri.partition(b"?")[0].decode("latin-1").removeprefix(self._base_path)
+        raw = request.uri.partition(b"?")[0]
+        if has_escaped_slash(raw):
+            return refusal(request, 404, "NOT_FOUND")
+        path = raw.decode("latin-1").removeprefix(self._base_path)
         if path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDERS):
             return None
         if self._access.has_login:

@@ -22,6 +22,7 @@ MAX_SMALL_BODY_BYTES = 256 * 1024
 """Bytes of the body of other requests, such as that of a login. Its user is looked for when it is there."""
 IDLE_SECONDS = 60.0
 _TOO_LARGE = b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_AMBIGUOUS = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _COMPRESSION_LEVEL = 5
 _EVENTS = b"text/event-stream"
 
@@ -42,8 +43,10 @@ class AdminRequest(Request):
         super().gotLength(length)  # type: ignore[no-untyped-call]
         channel: Any = self.channel
         self._limit = channel.site.body_limit(self)
-        if length is not None and length > self._limit:
-            self._refuse()
+        if self._is_ambiguous():
+            self._refuse(_AMBIGUOUS)
+        elif length is not None and length > self._limit:
+            self._refuse(_TOO_LARGE)
 
     def getHeader(self, key: Any) -> Any:
         """Return a header; None without it. The bytes of a name that are no UTF-8 are replaced."""
@@ -64,7 +67,7 @@ class AdminRequest(Request):
         """Called by the channel with a part of the body."""
         self._received += len(data)
         if self._received > self._limit and not self._is_refused:
-            self._refuse()
+            self._refuse(_TOO_LARGE)
         if not self._is_refused:
             super().handleContentChunk(data)  # type: ignore[no-untyped-call]
 
@@ -73,10 +76,15 @@ class AdminRequest(Request):
         if not self._is_refused:
             super().process()  # type: ignore[no-untyped-call]
 
-    def _refuse(self) -> None:
+    def _is_ambiguous(self) -> bool:
+        """Return whether a program on the way may see another host, or another end of the body."""
+        hosts, encodings = (self.requestHeaders.getRawHeaders(name, []) for name in (b"Host", b"Transfer-Encoding"))
+        return len(hosts) > 1 or [encoding.lower() for encoding in encodings] not in ([], [b"chunked"])
+
+    def _refuse(self, answer: bytes) -> None:
         self._is_refused = True
         channel: Any = self.channel
-        channel.transport.write(_TOO_LARGE)
+        channel.transport.write(answer)
         channel.loseConnection()
 
 

@@ -2,7 +2,9 @@
 Routes: the handler of a method and a path, and the answer when there is none.
 
 The rules for paths that are almost right are those of the router nsqd uses: an exact path
-with another method is 405, one that only differs by slashes, dots or letter case is a redirect, the rest is 404.
+with another method is 405, one that only differs by slashes, dots or letter case is a redirect, the rest is 404. Other
+than there an escaped slash separates nothing, and no name has one: a proxy that passes some paths and no others sees
+the path that is served.
 """
 
 from __future__ import annotations
@@ -100,6 +102,8 @@ class Routes:
         path = _without_host(path)
         if not (path.startswith(b"/") and is_escaped(path)):
             return None
+        if has_escaped_slash(path):
+            return DeadEnd(NOT_FOUND, logged=True)
         path = unquote_to_bytes(path)
         route = self._routes.get((method, self._known(path)))
         if route is not None:
@@ -148,6 +152,11 @@ class OneAnswer:
     def find(self, method: bytes, target: bytes) -> DeadEnd | None:
         """Like Routes.find."""
         return None if self._routes.find(method, target) is None else self._end
+
+
+def has_escaped_slash(path: bytes) -> bool:
+    """Return whether a path that is not decoded yet has a `/` that would separate nothing in it."""
+    return b"%2f" in path.lower()
 
 
 def _start(path: bytes) -> bytes:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
+
 MAX_PORT = 65535
 LOOKED_UP_HOST, LOOKED_UP_SERVICE = "dns://", "dns+srv://"
 
@@ -21,10 +24,32 @@ def join_host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def host_of(text: str) -> str:
+    """Return the host of a host alone, `v6` or `[v6]` among them, or with a port."""
+    parts = split_host_port(text)
+    return parts[0] if parts is not None else text.strip("[]")
+
+
+def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """
+    Return the IP address that a host is, also in a form that only programs in C know (`127.1`), and of one that is
+    mapped to IPv6 the IPv4 address. None for a name.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            return ipaddress.ip_address(socket.inet_aton(host)) if host.isprintable() and " " not in host else None
+        except (OSError, ValueError):
+            return None
+    return (address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None) or address
+
+
 def is_loopback(host: str) -> bool:
     """Return whether an address, or the name `localhost`, is this machine's own."""
-    name = host.lower().removeprefix("::ffff:").rstrip(".")
-    return name in ("localhost", "::1") or (name.startswith("127.") and name.replace(".", "").isdecimal())
+    name = host.lower().rstrip(".")
+    address = ip_of(name)
+    return name == "localhost" if address is None else address.is_loopback
 
 
 def is_unix_path(address: str) -> bool:

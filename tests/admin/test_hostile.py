@@ -15,6 +15,7 @@ from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS, HOST
 
 MANY = 300
+CHUNKED = b'13\r\n{"topic":"chunked"}\r\n0\r\n\r\n'
 
 
 def send(admin: AdminProcess, data: bytes) -> bytes:
@@ -49,6 +50,14 @@ def request(line: str, *fields: bytes, body: bytes = b"") -> bytes:
         (request("GET /api/topics/%00"), 502),
         (request("GET /api/topics/" + "a" * 9000), 502),
         (request("GET /api/topics/%0d%0aX:y"), 502),
+        (request("GET /ping", b"Host: a", b"Host: a"), 400),
+        (request("POST /api/topics", b"Host: a", b"Host: evil", b"Origin: http://evil", body=b'{"topic":"t"}'), 400),
+        (request("POST /api/topics", b"Transfer-Encoding: chunked", b"Transfer-Encoding: identity") + CHUNKED, 400),
+        (request("POST /api/topics", b"Transfer-Encoding: identity", body=b'{"topic":"t"}'), 400),
+        (request("POST /api/topics", b"Transfer-Encoding: chunked") + CHUNKED, 200),
+        (request("GET /api%2Ftopics"), 404),
+        (request("GET /api/topics/a%2fb"), 404),
+        (request("GET /static%2f..%2fapi/topics"), 404),
         (request("GET /API/topics%0d%0aSet-Cookie:x"), 404),
         (request("GET //elsewhere.example"), 404),
         (request("GET http://elsewhere.example/api/topics"), 404),

@@ -38,7 +38,10 @@ OLD = [
 ]
 
 
-@pytest.mark.parametrize("path", [*OLD, "/", "/nothing", "/topic", "/topic/", "/stats/x", "/pingx", "/%FF"])
+ESCAPED = ["/%FF", "/debug%2Fpprof/cmdline", "/%64ebug%2fpprof%2Fheap"]
+
+
+@pytest.mark.parametrize("path", [*OLD, *ESCAPED, "/", "/nothing", "/topic", "/topic/", "/stats/x", "/pingx"])
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "OPTIONS"])
 def test_unknown_paths(method: str, path: str) -> None:
     reply = Web().ask(method, f"{path}?topic=t")
