@@ -57,6 +57,8 @@ class Action:
     is_notified_always: bool = False
     topics_named: Callable[[Arguments], tuple[str, ...]] = lambda arguments: ()
     """The topics beside the target for which the user needs the role, too."""
+    uses_letters: bool = False
+    """The user needs the role for the dead letters of the target, too."""
     api_word: str = ""
     """The word for the action in a POST to the API; empty for an action with a route of its own."""
 
@@ -158,12 +160,14 @@ ACTIONS: dict[str, Action] = {
             name="redrive_channel",
             role=Role.ADMIN,
             perform=lambda cluster, target, arguments: cluster.redrive(target.topic, target.channel, arguments),
+            uses_letters=True,
             notifies=("redrive_channel",),
         ),
         Action(
             name="stop_redrive_channel",
             role=Role.ADMIN,
             perform=lambda cluster, target, arguments: cluster.redrive(target.topic, target.channel, {"stop": "true"}),
+            uses_letters=True,
             notifies=("stop_redrive_channel",),
         ),
         Action(
@@ -256,6 +260,9 @@ class Performer:
             self._access.check(viewer, action.role, target.topic, target.channel)
             for topic in action.topics_named(arguments):
                 self._access.check(viewer, action.role, topic)
+            if action.uses_letters and viewer.role < action.role:
+                for topic in await _letter_topics(self._cluster, target):
+                    self._access.check(viewer, action.role, topic, target.channel)
             _check_names(action, target)
             result = await action.perform(self._cluster, target, arguments)
             if result.value:
@@ -284,6 +291,12 @@ class Performer:
 def why_not_done(result: Partial[Any]) -> str:
     """Return why no server did an action."""
     return "\n".join(result.warnings) or _NOWHERE
+
+
+async def _letter_topics(cluster: Cluster, target: Target) -> set[str]:
+    """Return the topics that have the dead letters of a channel, on its nodes. ClusterError."""
+    channel = (await cluster.channel(target.topic, target.channel)).value
+    return {node.letter_topic for node in channel.nodes or (channel,)}
 
 
 def _check_names(action: Action, target: Target) -> None:

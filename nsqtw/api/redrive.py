@@ -7,10 +7,15 @@
 
 Each answers {"state", "total", "redriven", "others", "rate", "started", "error"}. `others` are messages that stay:
 letters of other channels, and messages that are no dead letters. `core.policy.redrive` has the rest.
+
+Each needs `admin` for the channel and for the channel of the dead letters, which others may share: a redrive is the
+only consumer there, and withholds their letters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from twisted.logger import Logger
@@ -27,6 +32,7 @@ from nsqtw.http.query import parameters, truth, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
 from nsqtw.options.dead_letter_topic import dead_letter_topic
+from nsqtw.rights import ADMIN
 
 _PATH = "/v2/channel/redrive"
 _EPHEMERAL_CHANNEL = failure(
@@ -90,8 +96,31 @@ class Redriving(Section):
     )
     def redrive(self, request: HttpRequest) -> Answer | None:
         """POST /v2/channel/redrive"""
+        return self._with_rights(request, partial(self._redrive, request))
+
+    @endpoint(
+        "GET",
+        _PATH,
+        "How far the last redrive of a channel is",
+        required=(TOPIC, CHANNEL),
+        success=_PROGRESS,
+        errors={400: [*CHANNEL_WORDS, "EPHEMERAL_CHANNEL"], 404: [*_NOT_FOUND, "REDRIVE_NOT_FOUND"]},
+    )
+    def progress(self, request: HttpRequest) -> Answer | None:
+        """GET /v2/channel/redrive"""
+        return self._with_rights(request, lambda channel: document(self._last(channel).progress()))
+
+    def _with_rights(self, request: HttpRequest, serve: Callable[[Channel], Answer | None]) -> Answer | None:
+        """Serve a request whose client has the right for both channels. Refused."""
+        query = parameters(request.query)
+        channel = self._channel(query)
+        letter_topic = dead_letter_topic(channel.policy, channel.topic.name)
+        # The authorizer may take its time, and then there may be another channel of this name.
+        return request.require(ADMIN, letter_topic, channel.name, lambda: serve(self._channel(query)))
+
+    def _redrive(self, request: HttpRequest, channel: Channel) -> Answer | None:
+        """Begin or stop a redrive. Refused."""
         params = parameters(request.query)
-        channel = self._channel(params)
         if truth(params, _STOP.name):
             found = self._last(channel)
             found.stop()
@@ -118,18 +147,6 @@ class Redriving(Section):
         self._redrives.add(channel, begun)
         self._pump.wake()
         return document(begun.progress())
-
-    @endpoint(
-        "GET",
-        _PATH,
-        "How far the last redrive of a channel is",
-        required=(TOPIC, CHANNEL),
-        success=_PROGRESS,
-        errors={400: [*CHANNEL_WORDS, "EPHEMERAL_CHANNEL"], 404: [*_NOT_FOUND, "REDRIVE_NOT_FOUND"]},
-    )
-    def progress(self, request: HttpRequest) -> Answer:
-        """GET /v2/channel/redrive"""
-        return document(self._last(self._channel(parameters(request.query))).progress())
 
     def _preview(self, request: HttpRequest, channel: Channel, letters: Channel, rate: int) -> None:
         """Answer what a redrive would read."""

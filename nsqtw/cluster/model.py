@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from nsqtw.names import dead_letter_name
 from nsqtw.options.addresses import join_host_port
 
 MERGED = "*"
@@ -185,6 +186,11 @@ class ChannelStats(Counts):
     oldest_message_age: float | None = None
     policy: Mapping[str, Any] | None = attrs.field(factory=dict)
     """The settings that are not at their default; None when the nodes of a merged channel differ."""
+
+    @property
+    def letter_topic(self) -> str:
+        """The dead-letter topic of the channel of one node."""
+        return str((self.policy or {}).get("dead_letter_topic") or dead_letter_name(self.topic_name))
 
 
 @attrs.frozen(kw_only=True)

@@ -23,6 +23,7 @@ Performance: called once per request.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote_to_bytes
 
@@ -386,7 +387,7 @@ class HttpRequest:
         is_late = False
 
         def decided(error: Answer | None, identity: str) -> None:
-            answer = error if error is not None else then()
+            answer = error if error is not None else _answer_of(then)
             if not is_late:
                 answers.append(answer)
             elif answer is not None:
@@ -469,15 +470,7 @@ class HttpRequest:
         if self.is_awaiting_rights:
             self._is_due = True
             return
-        answer: Answer | None
-        try:
-            answer = self._route.handler(self)
-        except Refused as refused:
-            answer = refused.answer
-        except Exception as unforeseen:  # one request fails, and not the connection or the broker
-            text = "panic in HTTP handler - {unforeseen}"
-            _log.failure(text, level=LogLevel.error, unforeseen=f"{type(unforeseen).__name__}: {unforeseen}")
-            answer = INTERNAL_ERROR
+        answer = _answer_of(partial(self._route.handler, self))
         if answer is not None:
             self.answer(answer)
 
@@ -499,3 +492,15 @@ class HttpRequest:
             elapsed=duration_text(int((self._pump.now() - self._began) * 1e9) if self._began else 0),
             **more,
         )
+
+
+def _answer_of(handle: Callable[[], Answer | None]) -> Answer | None:
+    """Return the answer of a handler. A mistake in it is the end of one request, and not of the connection."""
+    try:
+        return handle()
+    except Refused as refused:
+        return refused.answer
+    except Exception as unforeseen:
+        text = "panic in HTTP handler - {unforeseen}"
+        _log.failure(text, level=LogLevel.error, unforeseen=f"{type(unforeseen).__name__}: {unforeseen}")
+        return INTERNAL_ERROR

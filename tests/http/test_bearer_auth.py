@@ -531,3 +531,36 @@ def test_a_dead_letter_topic_is_named_when_the_authorizer_has_answered() -> None
             web.turn()
         (reply,) = browser.read()
         assert reply.status == status
+
+
+REDRIVE = "/v2/channel/redrive?topic=t&channel=c"
+
+
+@pytest.mark.parametrize("more", ["", "&stop=true", "&dry_run=true", "&rate=1"])
+def test_a_redrive_needs_admin_for_the_dead_letters(more: str) -> None:
+    """It is the only consumer of their channel, which others may share."""
+    web = GuardedWeb(ann=grants("^t$"), ben=grants(r"^t(\.dead)?$"), eve=grants(r"^t(\.dead)?$", "^d$"))
+    for topic in ("t", "t.dead"):
+        web.bearing("ben", "POST", f"/topic/create?topic={topic}")
+        web.bearing("ben", "POST", f"/channel/create?topic={topic}&channel=c")
+    assert web.bearing("ann", "POST", REDRIVE + more).outcome == FORBIDDEN
+    assert web.bearing("eve", "POST", REDRIVE + more).outcome == FORBIDDEN
+    assert web.bearing("ann", "GET", REDRIVE).outcome == FORBIDDEN
+    expected = (404, "REDRIVE_NOT_FOUND") if "stop" in more else (200, "")
+    assert web.bearing("ben", "POST", REDRIVE + more).outcome[0] == expected[0]
+
+
+def test_what_a_handler_refuses_late_is_an_answer() -> None:
+    web = GuardedWeb(ann=grants(ttl=0))
+    web.bearing("ann", "POST", "/topic/create?topic=t")
+    web.bearing("ann", "POST", "/channel/create?topic=t&channel=c")
+    browser = web.connect()
+    web.authorizations.held = []
+    browser.send(request("GET", REDRIVE, Authorization="Bearer ann"))
+    while web.authorizations.held:
+        held, web.authorizations.held = web.authorizations.held, []
+        for answer in held:
+            answer()
+        web.turn()
+    (reply,) = browser.read()
+    assert reply.outcome == (404, "REDRIVE_NOT_FOUND")

@@ -8,7 +8,7 @@ from typing import Any
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons, policy_url
 from nsqtw.admin.pages.charts import Line
-from nsqtw.admin.pages.letters import letters_of, letters_panel
+from nsqtw.admin.pages.letters import letters_of, letters_panel, may_redrive
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.messages import message_content
 from nsqtw.admin.pages.page import TOPICS, Content, page
@@ -63,7 +63,7 @@ async def channel(page_request: PageRequest) -> Content:
         channel=name,
         is_paused=found.is_paused,
         is_nsqtw=shared["is_nsqtw"],
-        has_letters=letters is not None and letters.depth > 0,
+        has_letters=letters is not None and letters.depth > 0 and may_redrive(page_request, letters),
     )
     if page_request.query.get("view") == "messages":
         content = await message_content(page_request, topic_name, name, [node.node for node in nodes], url)

@@ -8,7 +8,6 @@ from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.model import ChannelStats, RedriveProgress
 from nsqtw.errors import ClusterError
-from nsqtw.names import dead_letter_name
 
 
 @attrs.frozen
@@ -32,11 +31,16 @@ def letters_of(page_request: PageRequest, channel: ChannelStats) -> ChannelStats
     """Return the channel that has the dead letters of a channel, merged over its nodes; None when there is none."""
     topics = page_request.stats().topics
     for node in channel.nodes or (channel,):
-        name = (node.policy or {}).get("dead_letter_topic") or dead_letter_name(channel.topic_name)
+        name = node.letter_topic
         for found in topics[name].channels if name in topics else ():
             if found.channel_name == channel.channel_name:
                 return found
     return None
+
+
+def may_redrive(page_request: PageRequest, letters: ChannelStats | None) -> bool:
+    """Return whether there are letters that the user may put back, if the user may do so in their channel."""
+    return letters is not None and page_request.viewer.may(Role.ADMIN, letters.topic_name, letters.channel_name)
 
 
 async def letters_panel(page_request: PageRequest, channel: ChannelStats, letters: ChannelStats) -> LettersPanel:
@@ -46,7 +50,7 @@ async def letters_panel(page_request: PageRequest, channel: ChannelStats, letter
         redrives = (await page_request.cluster.redrive_progress(topic, name)).value
     except ClusterError:
         redrives = ()
-    may_stop = page_request.viewer.may(Role.ADMIN, topic, name)
+    may_stop = page_request.viewer.may(Role.ADMIN, topic, name) and may_redrive(page_request, letters)
     return LettersPanel(
         topic=letters.topic_name,
         channel=letters.channel_name,
