@@ -19,6 +19,8 @@ import attrs
 
 FINE_SAMPLES = 120
 COARSE_SECONDS = 30.0
+RECENT_SECONDS = 600.0
+"""The time that is shown beside a figure."""
 COARSE_SAMPLES = 120
 MAX_SUBJECTS = 50_000
 """Subjects beyond this number have no history."""
@@ -202,10 +204,9 @@ class History:
             self._coarse.add(self._now)
             self._coarse_from, self._coarse_count = self._now, 0
 
-    def recent(self, subject: Subject, name: str) -> list[float]:
-        """Return the values of the last samples, oldest first; empty for an unknown subject."""
-        series = self._series(subject, name)
-        return [] if series is None else series.fine(self._fine)
+    def recent(self, subject: Subject, name: str) -> Points:
+        """Return the values of the last RECENT_SECONDS."""
+        return self.points(subject, name, RECENT_SECONDS)
 
     def points(self, subject: Subject, name: str, seconds: float) -> Points:
         """Return the values of the last `seconds`; of the older ones there are means."""

@@ -6,7 +6,8 @@ that takes long makes the next one wait: the sampler uses at most a quarter of t
 that share the reactor with everything else.
 
 A node that does not answer is kept for an hour and marked (`NodeState.is_gone`); the figures of the others are not
-affected.
+affected. In the first minute nodes answer one after the other, which is no rise of anything: the history begins anew
+with each of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from nsqtw.admin.history import CLUSTER, History, Subject
+from nsqtw.cluster.merge import node_order
 from nsqtw.cluster.model import ClusterStats, NodeStats, Partial, TopicStats
 from nsqtw.cluster.rates import RateMeter, Rates
 from nsqtw.errors import NsqtwError
@@ -35,7 +37,10 @@ WATCHED_SECONDS = 60.0
 """Time after a request for a page in which the page counts as open."""
 KEPT_SECONDS = 3600.0
 """Time for which a node that does not answer is shown."""
+SETTLE_SECONDS = 60.0
+"""Time after the start in which a node that answers for the first time makes the history begin anew."""
 _SHARE = 4.0
+_RATES = frozenset(("in", "out", "requeue", "timeout"))
 _STEP = 100
 """Subjects in a step."""
 
@@ -71,6 +76,7 @@ class Sampler:
         self._meter = RateMeter()
         self._viewed_at = -math.inf
         self._recorded_at = -math.inf
+        self._started_at = -math.inf
         self._timer: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
         self._is_running = False
@@ -83,6 +89,7 @@ class Sampler:
     def start(self) -> None:
         """Begin to ask."""
         self._is_running = True
+        self._started_at = self._reactor.seconds()
         self._begin_round()
 
     def stop(self) -> None:
@@ -165,7 +172,10 @@ class Sampler:
             self.error = str(error)
             stats = ClusterStats()
         now = self._reactor.seconds()
+        known = self.nodes.keys()
         self._mark_nodes(stats, now)
+        if now - self._started_at < SETTLE_SECONDS and self.nodes.keys() - known:
+            self.history = History()
         if now - self._recorded_at >= STEP_SECONDS - LIVE_SECONDS / 2 and self.latest is not None:
             self._recorded_at = now
             await self._cooperator.cooperate(self._record(stats, now)).whenDone()
@@ -179,14 +189,17 @@ class Sampler:
                 states[name] = attrs.evolve(state, is_gone=True)
             else:
                 self._meter.forget(name)
-        self.nodes = dict(sorted(states.items()))
+        self.nodes = dict(sorted(states.items(), key=lambda each: node_order(each[1].stats.node.hostname, each[0])))
 
     # -- the history
 
     def _record(self, stats: ClusterStats, now: float) -> Iterator[None]:
         figures: dict[Subject, dict[str, float]] = {}
+        unknown: set[Subject] = set()
         for node in stats.nodes:
-            yield from self._add_node(node, now, figures)
+            yield from self._add_node(node, now, figures, unknown)
+        for subject in unknown & figures.keys():
+            figures[subject] = {name: value for name, value in figures[subject].items() if name not in _RATES}
         _set_levels(stats, figures)
         self.history.begin(now)
         for number, (subject, values) in enumerate(figures.items()):
@@ -195,12 +208,19 @@ class Sampler:
                 yield
         yield from self.history.end()
 
-    def _add_node(self, node: NodeStats, now: float, figures: dict[Subject, dict[str, float]]) -> Iterator[None]:
-        """Add the figures of a node to those of the cluster, and of its topics and channels."""
+    def _add_node(
+        self, node: NodeStats, now: float, figures: dict[Subject, dict[str, float]], unknown: set[Subject]
+    ) -> Iterator[None]:
+        """
+        Add the figures of a node to those of the cluster, and of its topics and channels; to `unknown` those that have
+        no rates in this sample, because the node has none yet.
+        """
         totals = [_values(figures, CLUSTER), _values(figures, ("node", node.node.http_address))]
         _count_waiting(node.topics, totals)
         for number, (subject, rates) in enumerate(self._meter.rates(node, now)):
-            if rates is not None:
+            if rates is None:
+                unknown.update((CLUSTER, ("topic", subject[1]), subject))
+            else:
                 _add_rates(subject, rates, figures, totals)
             if number % _STEP == _STEP - 1:
                 yield

@@ -104,6 +104,12 @@ def merged_latency(latencies: Iterable[Latency | None], topic: str, channel: str
     )
 
 
+def node_order(hostname: str, address: str) -> tuple[Any, ...]:
+    """Return the key for a list of nodes, the same everywhere: by host name, then by address, its port as a number."""
+    host, _, port = address.rpartition(":")
+    return (hostname, host, int(port) if port.isascii() and port.isdigit() and len(port) < 6 else 0, port)
+
+
 def topology_order(client: ConsumerStats) -> tuple[Any, ...]:
     """Return the key for a list of clients by node, with those of the node's zone first, then those of its region."""
     zone, region = client.topology_zone, client.topology_region
@@ -149,7 +155,7 @@ def _merged_percentile(one: Percentile, other: Percentile) -> Percentile:
 
 
 def _by_hostname(found: Iterable[Stats]) -> list[Stats]:
-    return sorted(found, key=lambda stats: stats.hostname)
+    return sorted(found, key=lambda stats: node_order(stats.hostname, stats.node))
 
 
 def _sums(nodes: Sequence[Counts], names: Iterable[str]) -> dict[str, Any]:

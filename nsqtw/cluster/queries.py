@@ -25,7 +25,7 @@ from nsqtw.cluster.answers import (
 )
 from nsqtw.cluster.credentials import ClusterCredentials
 from nsqtw.cluster.http import NSQD, NSQLOOKUPD, QUERIES, SAMPLES, ServerRequests, Timeouts, ask_all, split
-from nsqtw.cluster.merge import merged_channel, merged_topic
+from nsqtw.cluster.merge import merged_channel, merged_topic, node_order
 from nsqtw.cluster.model import (
     ChannelCount,
     ChannelStats,
@@ -147,10 +147,10 @@ class Queries:
             by_address: dict[str, Node] = {}
             for node in (node for nodes in found for node in nodes):
                 by_address.setdefault(node.http_address, node)
-            return Partial(tuple(by_address.values()), _warnings(errors))
+            return Partial(_in_order(by_address.values()), _warnings(errors))
         outcomes = await ask_all([self._given_node_with(address, topic) for address in self.nsqds])
         kept, errors = split(NSQD, outcomes)
-        return Partial(tuple(node for node in kept if node is not None), _warnings(errors))
+        return Partial(_in_order(node for node in kept if node is not None), _warnings(errors))
 
     # -- statistics
 
@@ -265,8 +265,7 @@ class Queries:
                 first = by_address.get(node.tcp_address, node)
                 remote = (*first.remote_addresses, f"{lookupd}/{node.remote_address or 'N/A'}")
                 by_address[node.tcp_address] = attrs.evolve(first, remote_addresses=remote)
-        nodes = sorted(with_outdated_marked(by_address.values()), key=lambda node: node.hostname)
-        return Partial(tuple(nodes), _warnings(errors))
+        return Partial(_in_order(with_outdated_marked(by_address.values())), _warnings(errors))
 
     async def _given_node(self, address: str) -> Node:
         info = await self.ask(NSQD, address, "/info", {}, lambda document: document)
@@ -328,6 +327,10 @@ def _merge(nodes: Sequence[NodeStats]) -> ClusterStats:
     for topic in (topic for node in nodes for topic in node.topics):
         by_name.setdefault(topic.topic_name, []).append(topic)
     return ClusterStats(tuple(nodes), {name: merged_topic(name, by_name[name]) for name in sorted(by_name)})
+
+
+def _in_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    return tuple(sorted(nodes, key=lambda node: node_order(node.hostname, node.http_address)))
 
 
 def _union(found: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsqtw.admin.history import Points
 from nsqtw.admin.pages import formats
 from nsqtw.admin.pages.messages import body_text
 
@@ -55,12 +56,22 @@ def test_what_is_not_known_is_a_dash(form: object) -> None:
     assert form(None) == form(math.nan) == "–"  # type: ignore[operator]
 
 
-def test_a_line_runs_through_what_is_known() -> None:
-    assert formats.polyline([0, 5, 10], 100, 10) == "0.0,10.0 50.0,5.0 100.0,0.0"
-    assert formats.polyline([math.nan, 1, 2], 100, 10) == "50.0,5.0 100.0,0.0"
-    assert formats.polyline([1], 100, 10) == formats.polyline([], 100, 10) == ""
-    assert formats.polyline([0, 0], 100, 10) == "0.0,10.0 100.0,10.0"
+def test_a_line_of_values_is_drawn_by_time() -> None:
+    assert formats.polylines(Points([0, 50, 100], [0, 5, 10]), 100, 100, 10) == ["0.0,10.0 50.0,5.0 100.0,0.0"]
+    # A page that was closed for a while has fewer samples of that time, not another slope.
+    assert formats.polylines(Points([0, 90, 100], [0, 9, 10]), 100, 100, 10) == ["0.0,10.0 90.0,1.0 100.0,0.0"]
+    assert formats.polylines(Points([0, 300], [1, 1]), 600, 100, 10) == ["0.0,0.0 100.0,0.0"]
+    assert formats.polylines(Points([0, 30], [1, 1]), 600, 100, 10) == ["75.0,0.0 100.0,0.0"]
+    assert formats.polylines(Points([0, 90, 100], [5, 10, 10]), 10, 100, 10) == ["0.0,0.0 100.0,0.0"]
+    assert formats.polylines(Points([100], [1]), 100, 100, 10) == formats.polylines(Points([], []), 100, 100, 10) == []
+    assert formats.polylines(Points([0, 100], [0, 0]), 100, 100, 10) == ["0.0,10.0 100.0,10.0"]
     assert formats.area("0.0,5.0 100.0,0.0", 10) == "0.0,10 0.0,5.0 100.0,0.0 100.0,10"
+
+
+def test_unknown_values_are_gaps_in_a_line() -> None:
+    values = [math.nan, 1, 2, math.nan, 2, 1]
+    points = Points([0, 20, 40, 60, 80, 100], values)
+    assert formats.polylines(points, 100, 100, 10) == ["20.0,5.0 40.0,0.0", "80.0,0.0 100.0,5.0"]
 
 
 # -- bodies

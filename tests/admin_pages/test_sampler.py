@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from nsqtw.admin.history import CLUSTER
-from nsqtw.admin.sampler import KEPT_SECONDS, LIVE_SECONDS, QUIET_SECONDS, STEP_SECONDS, Sampler
+from nsqtw.admin.sampler import KEPT_SECONDS, LIVE_SECONDS, QUIET_SECONDS, SETTLE_SECONDS, STEP_SECONDS, Sampler
 from nsqtw.cluster.merge import merged_topic
 from nsqtw.cluster.model import ChannelStats, ClusterStats, Node, NodeStats, Partial, TopicStats
 from nsqtw.errors import NoServerAnswered
@@ -147,6 +147,29 @@ def test_when_nobody_answers_the_last_figures_stay(bench: Bench) -> None:
     bench.cluster.error = None
     bench.pass_time(QUIET_SECONDS)
     assert bench.sampler.error == ""
+
+
+def test_nodes_that_answer_one_after_the_other_are_no_rise(bench: Bench) -> None:
+    bench.cluster.answer = stats(node(1, 100, depth=100))
+    bench.start()
+    bench.step(stats(node(1, 150, depth=100)))
+    bench.step(stats(node(1, 200, depth=100), node(2, 900, depth=900)))
+    bench.step(stats(node(1, 250, depth=100), node(2, 950, depth=900)))
+    history = bench.sampler.history
+    assert history.recent(CLUSTER, "depth").values == history.recent(TOPIC, "depth").values == [1000, 1000]
+    rates = [history.recent(subject, "in").values for subject in (CLUSTER, TOPIC, CHANNEL)]
+    assert [[math.isnan(each[0]), each[1]] for each in rates] == [[True, pytest.approx(20)]] * 3
+
+
+def test_a_node_that_comes_later_is_a_rise_and_has_no_rate_yet(bench: Bench) -> None:
+    bench.cluster.answer = stats(node(1, 0, depth=100))
+    bench.start()
+    bench.pass_time(SETTLE_SECONDS)
+    bench.step(stats(node(1, 50, depth=100), node(2, 900, depth=900)))
+    history = bench.sampler.history
+    assert history.recent(CLUSTER, "depth").values[-2:] == [100, 1000]
+    assert math.isnan(history.last(CLUSTER, "in"))
+    assert history.last(("node", "10.0.0.1:1"), "in") == pytest.approx(10)
 
 
 # -- when it asks

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from nsqtw.cluster.merge import merged_channel, merged_latency, merged_topic, setting_values, topology_order
+from nsqtw.cluster.merge import (
+    merged_channel,
+    merged_latency,
+    merged_topic,
+    node_order,
+    setting_values,
+    topology_order,
+)
 from nsqtw.cluster.model import (
     MERGED,
     ChannelStats,
@@ -141,3 +148,15 @@ def test_clients_of_the_same_zone_come_first() -> None:
     clients = [client("b", "z", "r"), client("a", "x", "far"), client("a", "y", "r"), client("a", "z", "r")]
     ordered = sorted(clients, key=topology_order)
     assert [(found.node, found.topology_zone) for found in ordered] == [("a", "z"), ("a", "y"), ("a", "x"), ("b", "z")]
+
+
+def test_nodes_have_one_order_by_host_name_and_address() -> None:
+    nodes = [channel("b:10000", hostname="h"), channel("b:9000", hostname="h"), channel("c:1", hostname="a")]
+    expected = ["c:1", "b:9000", "b:10000"]
+    assert [node.node for node in merged_channel(nodes).nodes] == expected
+    assert [node.node for node in merged_channel(nodes[::-1]).nodes] == expected
+    assert sorted(["[::1]:2", "[::1]:x", "b"], key=lambda address: node_order("h", address)) == [
+        "b",
+        "[::1]:x",
+        "[::1]:2",
+    ]

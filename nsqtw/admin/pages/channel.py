@@ -46,6 +46,7 @@ async def channel(page_request: PageRequest) -> Content:
     subject = ("channel", topic_name, name)
     url = partial(page_request.links.channel, topic_name, name)
     nodes = found.nodes or (found,)
+    node_names = [node.node for node in nodes]
     has_policies = is_nsqtw(page_request, topic)
     shared: dict[str, Any] = {
         "title": f"{name} of {topic_name}",
@@ -66,8 +67,10 @@ async def channel(page_request: PageRequest) -> Content:
         has_letters=letters is not None and letters.depth > 0 and may_redrive(page_request, letters),
     )
     if page_request.query.get("view") == "messages":
-        content = await message_content(page_request, topic_name, name, [node.node for node in nodes], url)
+        content = await message_content(page_request, topic_name, name, node_names, url)
         return {**shared, **content, "template": "messages.html"}
+    consumers = sorted(found.clients, key=lambda client: (node_names.index(client.node), topology_order(client)))
+    places = {client: place for place, client in enumerate(consumers)}.__getitem__
     return {
         **shared,
         "now": page_request.now,
@@ -79,7 +82,7 @@ async def channel(page_request: PageRequest) -> Content:
             page_request.chart(subject, "levels", "Messages in the channel", _LEVELS),
         ],
         "consumer_list": listing(
-            sorted(found.clients, key=topology_order), {"name": _order}, page_request.query, url, name=_client_name
+            found.clients, {"place": places}, page_request.query, url, name=_client_name, default="place"
         ),
         "channel_nodes": nodes,
         "policy_url": policy_url(page_request, Target(topic=topic_name, channel=name)) if has_policies else "",
@@ -90,10 +93,6 @@ async def channel(page_request: PageRequest) -> Content:
 
 def _client_name(client: ConsumerStats) -> str:
     return f"{client.client_id} {client.hostname} {client.remote_address}"
-
-
-def _order(client: ConsumerStats) -> str:
-    return client.node
 
 
 def _has_topology(page_request: PageRequest) -> bool:

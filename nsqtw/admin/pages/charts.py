@@ -33,7 +33,7 @@ class Series:
     label: str
     tone: str
     last: str
-    points: Sequence[float]
+    points: Points
 
 
 @attrs.frozen
@@ -62,7 +62,7 @@ def chart(
     found = [history.points(subject, line.figure, SPANS[span]) for line in lines]
     times = found[0].times if found else []
     series = [
-        Series(line.label, line.tone, short(points.values[-1] if points.values else None), points.values)
+        Series(line.label, line.tone, short(points.values[-1] if points.values else None), points)
         for line, points in zip(lines, found, strict=True)
     ]
     return Chart(

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup, escape
 
+from nsqtw.admin.history import Points
 from nsqtw.cluster.texts import brief_duration_text, duration_text, size_text
 
 NOTHING = "–"
 """The text of a number that is not known."""
+_LEAST_SECONDS = 120.0
 _SHORT_UNITS = ("", "k", "M", "G", "T")
 _HEX_COLUMNS = 16
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -135,25 +137,27 @@ def _indented(tokens: Sequence[str]) -> Iterator[str]:
             yield f"\n{'  ' * depth}"
 
 
-def polyline(values: Sequence[float], width: float, height: float, floor: float = 0.0) -> str:
+def polylines(points: Points, seconds: float, width: float, height: float, floor: float = 0.0) -> list[str]:
     """
-    Return the points of an SVG polyline through `values`, from the left to the right. `floor` is the smallest value
-    that the top stands for. Unknown values are left out.
+    Return the points of SVG polylines through a series, by time: the right edge is its last sample, the left one its
+    first, at most `seconds` before and at least _LEAST_SECONDS. `floor` is the smallest value that the top stands for.
+    Unknown values are gaps.
     """
-    known = [value for value in values if is_known(value)]
-    if len(known) < 2:
-        return ""
-    top, step = max(*known, floor) or 1.0, width / (len(values) - 1)
-    return " ".join(
-        f"{index * step:.1f},{height - max(0.0, value) / top * height:.1f}"
-        for index, value in enumerate(values)
-        if is_known(value)
-    )
+    if not points.times:
+        return []
+    seconds = min(seconds, max(points.times[-1] - points.times[0], _LEAST_SECONDS))
+    start, top = points.times[-1] - seconds, max((floor, *filter(is_known, points.values))) or 1.0
+    runs: list[list[str]] = [[]]
+    for at, value in zip(points.times, points.values, strict=True):
+        if not is_known(value):
+            runs.append([])
+        elif at >= start:
+            x, y = (at - start) / seconds * width, height - max(0.0, value) / top * height
+            runs[-1].append(f"{x:.1f},{y:.1f}")
+    return [" ".join(run) for run in runs if len(run) > 1]
 
 
 def area(points: str, height: float) -> str:
     """Return the points of the polygon between a polyline and its base."""
-    if not points:
-        return ""
     first, last = points.split(" ", 1)[0], points.rsplit(" ", 1)[-1]
     return f"{first.split(',')[0]},{height} {points} {last.split(',')[0]},{height}"

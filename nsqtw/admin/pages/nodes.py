@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from nsqtw.admin.history import History
+from nsqtw.admin.history import History, Points
 from nsqtw.admin.pages import formats
 from nsqtw.admin.pages.charts import Line
 from nsqtw.admin.pages.listing import listing
@@ -74,7 +74,7 @@ class NodeRow:
         return self._history.last(("node", self.name), "in")
 
     @property
-    def recent(self) -> list[float]:
+    def recent(self) -> Points:
         """The rate of publishing in the last minutes."""
         return self._history.recent(("node", self.name), "in")
 

@@ -13,7 +13,7 @@ from nsqtw.admin.pages.links import Links
 from nsqtw.admin.pages.page import NAVIGATION
 
 _FILTERS = (
-    *(formats.area, formats.brief, formats.count, formats.duration, formats.percent, formats.plural, formats.polyline),
+    *(formats.area, formats.brief, formats.count, formats.duration, formats.percent, formats.plural, formats.polylines),
     *(formats.quantile, formats.rate, formats.short, formats.size),
 )
 

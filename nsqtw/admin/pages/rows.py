@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from nsqtw.admin.history import History, Subject
+from nsqtw.admin.history import History, Points, Subject
 from nsqtw.admin.pages.listing import Sorts
 from nsqtw.admin.sampler import waiting
 from nsqtw.cluster.model import ChannelStats, TopicStats
@@ -30,7 +30,7 @@ class TopicRow:
         return self._history.last(self._subject, "in")
 
     @property
-    def recent(self) -> list[float]:
+    def recent(self) -> Points:
         """The rate of publishing in the last minutes."""
         return self._history.recent(self._subject, "in")
 
@@ -62,7 +62,7 @@ class ChannelRow:
         return ("channel", self.channel.topic_name, self.channel.channel_name)
 
     @property
-    def recent(self) -> list[float]:
+    def recent(self) -> Points:
         """Waiting messages in the last minutes."""
         return self._history.recent(self._subject, "depth")
 

@@ -38,9 +38,9 @@ function options(element) {
     height: Math.max(element.clientHeight, 80),
     legend: { show: false },
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
-    padding: [8, 4, 0, 0],
+    padding: [8, 20, 0, 0],
     scales: {
-      x: { range: (_chart, first, last) => [Math.max(last - Number(element.dataset.span), Math.min(first, last - 120)), last] },
+      x: { range: (_chart, _first, last) => [last - Number(element.dataset.span), last] },
       y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] },
     },
     axes: [
