@@ -237,3 +237,8 @@ def test_focus_and_scrolling_survive_new_figures(shown: Window, cluster: Browser
     cluster.publish("payments", b"one more")
     expect(row).not_to_have_text(before, use_inner_text=True)
     assert shown.page.evaluate("document.activeElement.textContent") == "payments"
+
+
+def test_latencies_are_shown_when_there_are_some(shown: Window) -> None:
+    shown.go("/topics/payments")
+    assert "p50" not in shown.text("main")

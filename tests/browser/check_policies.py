@@ -40,7 +40,7 @@ def test_settings_of_a_channel_are_set_and_unset(shown: Window, cluster: Browser
     change(shown, max_attempts="5", requeue_delay="1500ms", priority="true")
     assert shown.text("#preview-title") == "The change can be made"
     for name in cluster.names:
-        assert f"{name}: would do it" in shown.text("#answers")
+        assert f"{name}: accepts the change" in shown.text("#answers")
     assert given(cluster, topic, "work") == [{}, {}]
     press(shown, "Set on all nodes")
     assert notice(shown) == f"The policy of work of {topic} is changed."

@@ -8,7 +8,7 @@ an action of `nsqtw.admin.actions` and its arguments.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ from nsqtw.admin.pages.fields import ActionCall, Fields
 from nsqtw.admin.pages.page import Content
 from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.cluster.cluster import DEFERRED
+from nsqtw.cluster.model import ChannelStats, TopicStats
 
 TOPIC_PAGE, CHANNEL_PAGE = "topic", "channel"
 """The pages that have buttons of actions."""
@@ -285,7 +286,7 @@ def buttons(
     *,
     topic: str,
     channel: str = "",
-    is_paused: bool,
+    pauses: Collection[bool],
     is_nsqtw: bool,
     has_letters: bool = False,
 ) -> list[Button]:
@@ -300,8 +301,13 @@ def buttons(
         if form.may(page_request, target)
         and (is_nsqtw or not form.needs_nsqtw)
         and (has_letters or not form.needs_letters)
-        and form.wanted_pause in (None, is_paused)
+        and (form.wanted_pause is None or form.wanted_pause in pauses)
     ]
+
+
+def pauses(found: TopicStats | ChannelStats) -> set[bool]:
+    """Return whether a topic or channel is paused; both where its nodes differ."""
+    return {node.is_paused for node in found.nodes} or {found.is_paused}
 
 
 def policy_url(page_request: PageRequest, target: Target) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from nsqtw.admin.audit import Target
-from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons, policy_url
+from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons, pauses, policy_url
 from nsqtw.admin.pages.charts import Line
 from nsqtw.admin.pages.letters import letters_of, letters_panel, may_redrive
 from nsqtw.admin.pages.listing import listing
@@ -62,7 +62,7 @@ async def channel(page_request: PageRequest) -> Content:
         CHANNEL_PAGE,
         topic=topic_name,
         channel=name,
-        is_paused=found.is_paused,
+        pauses=pauses(found),
         is_nsqtw=shared["is_nsqtw"],
         has_letters=letters is not None and letters.depth > 0 and may_redrive(page_request, letters),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages import formats
-from nsqtw.admin.pages.action_forms import TOPIC_PAGE, buttons, policy_url
+from nsqtw.admin.pages.action_forms import TOPIC_PAGE, buttons, pauses, policy_url
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.messages import message_content
 from nsqtw.admin.pages.nodes import LEVELS, RATES
@@ -35,6 +37,7 @@ async def topics(page_request: PageRequest) -> Content:
         "title": "Topics",
         "list": "channels" if is_of_channels else "topics",
         "listing": shown,
+        "has_own_retention": partial(has_own_retention, usual=usual_retention(found)),
         "topic_count": len(found),
         "channel_count": sum(len(topic.channels) for topic in found),
     }
@@ -54,8 +57,9 @@ async def topic(page_request: PageRequest) -> Content:
         "topic_name": name,
         "is_nsqtw": is_nsqtw(page_request, found),
         "may_look": may_look,
+        "has_own_retention": partial(has_own_retention, usual=usual_retention(page_request.stats().topics.values())),
         "actions": buttons(
-            page_request, TOPIC_PAGE, topic=name, is_paused=found.is_paused, is_nsqtw=is_nsqtw(page_request, found)
+            page_request, TOPIC_PAGE, topic=name, pauses=pauses(found), is_nsqtw=is_nsqtw(page_request, found)
         ),
     }
     if page_request.query.get("view") == "messages":
@@ -86,6 +90,21 @@ def is_nsqtw(page_request: PageRequest, topic: TopicStats) -> bool:
     """Return whether a node of the topic is our nsqd, which can do more."""
     names = {node.node for node in topic.nodes or (topic,)}
     return any(state.stats.nsqtw_version for name, state in page_request.sampler.nodes.items() if name in names)
+
+
+def usual_retention(topics: Iterable[TopicStats]) -> tuple[float, int]:
+    """Return the limits that most topics have: those of the options of the nodes, where these are not overridden."""
+    counts = Counter(_limits(topic) for topic in topics)
+    return max(counts, key=lambda limits: (counts[limits], -limits[0], -limits[1]), default=(0, 0))
+
+
+def has_own_retention(topic: TopicStats, usual: tuple[float, int]) -> bool:
+    """Return whether a topic keeps something, and not just what most topics keep."""
+    return topic.retention is not None and _limits(topic) != usual
+
+
+def _limits(topic: TopicStats) -> tuple[float, int]:
+    return (topic.retention.time, topic.retention.bytes) if topic.retention else (0, 0)
 
 
 def retention_text(retention: Retention | None) -> str:
