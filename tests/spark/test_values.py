@@ -12,7 +12,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark_nsq.errors import OptionError, ValueFormatError
 from pyspark_nsq.options.log import LogOptions
@@ -114,6 +114,89 @@ def test_arrow_decodes_json_as_message_by_message(found: list[dict[str, Any]]) -
     assert one_by_one.type == in_one_step.type
 
 
+#: Parts of bodies, from which a publisher could make a batch whose bodies are JSON only when they are joined.
+PARTS = [
+    *(bytes([byte]) for byte in b'{}[],:"\\\n \t\0/0\xff\xc3'),
+    *(b'{"n":', b'{"z":', b'{"n":1}', b'{"n":2}', b'{"z":{"n":3}', b'"z":"', b',"n":4', b"}\n{", b"{}", b"null"),
+    *(b'{"z":NaN}', b'{"z":-Inf}', b'{"d":NaN}', b'{"d":Infinity}', b'{"d":1e999}', b'{"f":1e39}'),
+    *(b'{"f":7.038531e-26}', b'{"d":%s}' % (b"7" * 400), b'{"z":%s,"n":6}' % (b"7" * 5000)),
+    b'{"z":%s%s,"n":7}' % (b"[" * 3000, b"]" * 3000),
+    *(b'{"day":"0000-01-01"}', b'{"at":"0000-01-01T00:00:00Z"}', b'{"at":"0001-01-01T00:00:00+01:00"}'),
+    *(b'{"at":"9999-12-31T23:59:59-01:00"}', b'{"n":null,"n":8}', b'{"s":"\\ud800"}', b'{"z":"\\ud800"}'),
+    '{"s":"ü"}'.encode("utf-16-le"),
+]
+bodies_of_parts = st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(b"".join), max_size=6)
+
+
+@st.composite
+def cut_documents(draw: st.DrawFn) -> list[bytes]:
+    """Return documents, joined and cut at other places into as many bodies as there are documents."""
+    found = [json.dumps(one).encode() for one in draw(st.lists(documents, min_size=1, max_size=4))]
+    text = draw(st.sampled_from([b"", b"\n"])).join(found)
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), min_size=len(found) - 1, max_size=len(found) - 1)))
+    return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+def is_one_object(body: bytes) -> bool:
+    """Say whether the body is one JSON object, as far as its text says: of whatever fields."""
+    try:
+        return isinstance(json.loads(body), dict)
+    except RecursionError:
+        return True
+    except ValueError as error:
+        return "Exceeds the limit" in str(error) or "Inf" in str(body)
+
+
+@given(bodies_of_parts | cut_documents())
+@example([b'{"x":', b'{"n":1}}', b'{"n":2}{"n":3}'])
+@example([b'{"z":[{"n":1}', b',{"n":2}]}', b'{"n":2}{"n":3}'])
+@example([b'{"z":"}', b'{"}', b'{"n":2}{"n":3}{"n":4}'])
+@example([b'{"n":1}null{"n":2}', b"{}"])
+@example([b'{"n":1}{"n":2}\0}', b'{"n":9}'])
+@example([b'{"z":NaN}', b"{"])
+@example([b'{"d":' + b"7" * 400 + b"}", b"{"])
+def test_a_json_body_is_decoded_as_if_it_were_alone(bodies: list[bytes]) -> None:
+    schema = ARROWS + ", f FLOAT"
+    tolerant, strict = json_decoder(schema, onMalformed="null"), json_decoder(schema)
+    alone = [decode(tolerant, body)[0] for body in bodies]
+    assert repr(alone) == repr(decode(tolerant, *bodies))
+    assert all(is_one_object(body) for body, value in zip(bodies, alone, strict=True) if value is not None)
+    if None in alone:
+        with pytest.raises(ValueFormatError, match=f"^row {alone.index(None)}: the value is no JSON of this schema: "):
+            decode(strict, *bodies)
+    else:
+        assert repr(alone) == repr(decode(strict, *bodies))
+
+
+def test_joined_bodies_that_hide_a_malformed_one_fail() -> None:
+    bodies = b'{"x":', b'{"a":1}}', b'{"a":2}{"a":3}', b'{"a":9}'
+    assert [None, None, None, {"a": 9}] == decode(json_decoder("a INT", onMalformed="null"), *bodies)
+    with pytest.raises(ValueFormatError, match="^row 0: the value is no JSON of this schema: "):
+        decode(json_decoder("a INT"), *bodies)
+
+
+@pytest.mark.parametrize("neighbour", [b'{"n": 1}', b"{"], ids=["well-formed", "malformed"])
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        *(("z", word, {"d": None}) for word in (b"NaN", b"Inf", b"-Infinity", b"7" * 5000, b"[" * 3000 + b"]" * 3000)),
+        *(("d", word, {"d": float(word)}) for word in (b"Infinity", b"-Inf", b"1e400", b"7" * 400, b"-" + b"7" * 5000)),
+        ("f", b"7.038531e-26", {"f": pytest.approx(7.038531e-26)}),
+        ("f", b"3.4028235677973366e38", {"f": float("inf")}),
+        *(("at", b'"%s"' % at, None) for at in (b"0000-01-01T00:00:00Z", b"0001-01-01T00:00:00+01:00")),
+        *(("at", b'"%s"' % at, None) for at in (b"9999-12-31T23:59:59-01:00", b"10000-01-01T00:00:00Z")),
+        *(("local", b'"%s"' % at, None) for at in (b"0000-01-01T00:00:00", b"10000-01-01T00:00:00")),
+        *(("day", b'"%s"' % day, None) for day in (b"0000-01-01", b"10000-01-01")),
+        *(("ats", b'["2026-01-01T00:00:00Z", "%s"]' % at, None) for at in (b"0000-01-01T00:00:00Z",)),
+    ],
+)
+def test_neighbours_do_not_change_an_odd_value(field: str, value: bytes, expected: Any, neighbour: bytes) -> None:
+    schema = "n INT, d DOUBLE, f FLOAT, at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, ats ARRAY<TIMESTAMP>"
+    body = b'{"%s": %s}' % (field.encode(), value)
+    found = decode(json_decoder(schema, onMalformed="null"), neighbour, body)[1]
+    assert expected == (found and {key: found[key] for key in expected or {}})
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b" ", b"1", b"[]", b'"x"', b"null", b"{", b'{"n": 1', b'{"n": 1}}', b'{"n": 1} {"n": 2}', b'{"n": "1"}']
@@ -132,7 +215,10 @@ def test_malformed_json_fails_by_name_or_is_null(body: bytes) -> None:
 
 
 def test_a_space_or_newlines_around_and_inside_of_json() -> None:
-    assert [{"n": 1}, {"n": 2}] == decode(json_decoder("n INT"), b' \n{"n":\n1}\n', b'\t{"n": 2} ')
+    bodies = b' \n{"n":\n1}\n', b'\t{"n": 2} '
+    assert [{"n": 1}, {"n": 2}] == decode(json_decoder("n INT"), *bodies)
+    form = JsonDocuments(LogOptions.parse(LOG | {"valueFormat": "json", "valueSchema": "n INT"}).arrow_value_type())
+    assert form.decode_all(pa.array(bodies, pa.binary())) is not None
 
 
 AVRO = {

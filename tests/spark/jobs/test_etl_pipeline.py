@@ -44,6 +44,15 @@ def test_which_bodies_are_dead_letters_and_why(spark: SparkSession, format: str)
         b"{'id': 1}": "not JSON",
         b" ": "not JSON",
         b'{"id": "\xff"}': "not UTF-8",
+        b'\n{"id": 1 }\r\n ': None,
+        b"{ }": "id is missing or null",
+        b'{"id": 1}}{"o": {"n": 2}': "not JSON",
+        b'{"id": 1}{"id": 2}': "not JSON",
+        b'{"id": 1}, "w": {"n": 2}': "not JSON",
+        b'{"id": 1}, "v": {"id": 2}': "not JSON",
+        b'{"id": 1,}': "not JSON",
+        b'{"id": 1, "o": {"n": 2}': "not JSON",
+        b'[{"id": 1}, {"id": 2}': "not JSON",
     }
     frame = spark.createDataFrame([(bytearray(body),) for body in reasons], "value binary")
     for column, kind in {"topic": "string", "nsqd": "string", "position": "long", "id": "string"}.items():

@@ -7,11 +7,12 @@ ignored. ``NOT NULL`` counts on the top level alone.
 
 from __future__ import annotations
 
+import uuid
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from pyspark_nsq.jobs.etl.sections import TEXT
 
@@ -19,8 +20,8 @@ PARSED, REASON = "parsed", "reason"
 #: The counts of Spark in each micro-batch, and their names.
 OBSERVATION, MESSAGES, DEAD_LETTERS = "etl", "messages", "dead_letters"
 
-_BODY, _CORRUPT = "body", "_corrupt"
-_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", "columnNameOfCorruptRecord": _CORRUPT}
+_WHITESPACE = " \t\r\n"
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _TEXT_SCHEMA = StructType([StructField("value", StringType())])
 
 
@@ -47,20 +48,31 @@ def parsed(messages: DataFrame, format: str, schema: StructType | None, *, is_fa
 
 
 def _parsed_json(messages: DataFrame, text: Column, schema: StructType) -> DataFrame:
-    # In an object of its own: Spark ignores text after a complete value, and would accept `{"a": 1} {"a": 2}`.
+    # Spark ignores text after a complete value, and would accept `{"a": 1} {"a": 2}`. So a member with a name that no
+    # publisher knows is added before the last brace: it is in the first object only if nothing comes after that object.
+    unknown = uuid.uuid4().hex
+    is_whole, corrupt = f"is_whole_{unknown}", f"corrupt_{unknown}"
+    body = f.btrim(text, f.lit(_WHITESPACE))
+    members = f.rtrim(body.substr(f.lit(1), f.length(body) - 1), f.lit(_WHITESPACE))
+    probe = f.concat(members, f.when(members == "{", "").otherwise(","), f.lit(f'"{is_whole}":true}}'))
+    checked = f.when(body.startswith("{") & body.endswith("}"), probe)
+    fields = [*schema.fields, StructField(is_whole, BooleanType()), StructField(corrupt, StringType())]
+    parsed = f.from_json(checked, StructType(fields), _STRICT | {"columnNameOfCorruptRecord": corrupt})
+    rows = messages.withColumn(PARSED, parsed)
+    found = f.col(PARSED)
+    is_broken = found.getField(corrupt).isNotNull() | found.getField(is_whole).isNull()
     wrapped = f.concat(f.lit('{"v":'), text, f.lit("}"))
-    wrapper = StructType([StructField("v", schema), StructField(_CORRUPT, StringType())])
-    rows = messages.withColumn(_BODY, f.from_json(wrapped, wrapper, _STRICT)).withColumn(PARSED, f.col(f"{_BODY}.v"))
-    is_broken = f.col(f"{_BODY}.{_CORRUPT}").isNotNull() | f.col(PARSED).isNull()
+    place = f.when(checked.isNull(), "$.v").otherwise(f"$.{is_whole}")
+    whole = f.try_variant_get(f.try_parse_json(f.coalesce(checked, wrapped)), place, "variant")
     reason = (
         f.when(~f.is_valid_utf8(text), "not UTF-8")
-        .when(is_broken & f.try_parse_json(wrapped).isNull(), "not JSON")
+        .when(is_broken & whole.isNull(), "not JSON")
         .when(is_broken, _mismatch(text, schema))
     )
     for field in schema.fields:
         if not field.nullable:
             reason = reason.when(_field(field).isNull(), f"{field.name} is missing or null")
-    return rows.withColumn(REASON, reason).drop(_BODY)
+    return rows.withColumn(REASON, reason)
 
 
 def _mismatch(text: Column, schema: StructType) -> Column:
