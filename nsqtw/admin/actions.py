@@ -32,7 +32,7 @@ Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]
 
 _FAILED, _REFUSED, _UNKNOWN = "failed", "refused", "unknown"
 _NOWHERE = "no node has it"
-_UNFORESEEN = "failed: the log says why"
+_UNFORESEEN = f"{_UNKNOWN}: an error that nothing has foreseen; the log says more"
 
 _log = Logger()
 
@@ -255,7 +255,7 @@ class Performer:
     async def _perform(self, request: WebRequest, name: str, target: Target, arguments: Arguments) -> Partial[Any]:
         action = ACTIONS[name]
         viewer = self._access.viewer(request)
-        kind, outcome, is_notified = _FAILED, _UNFORESEEN, False
+        kind, outcome, is_notified = _UNKNOWN, _UNFORESEEN, False
         try:
             self._access.check(viewer, action.role, target.topic, target.channel)
             for topic in action.topics_named(arguments):

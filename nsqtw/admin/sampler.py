@@ -153,6 +153,7 @@ class Sampler:
     def _failed(self, failure: Failure) -> None:
         if not isinstance(failure.value, CancelledError):
             _log.failure("a round of the sampler failed", failure)
+            self.error = f"unforeseen {type(failure.value).__name__}: the figures may be old; the log says more"
 
     def _end_round(self, started: float) -> None:
         self._is_asking = False

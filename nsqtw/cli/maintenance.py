@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+import attrs
 from twisted.internet.task import deferLater
 
 from nsqtw.cli.checks import duration_of
@@ -14,8 +15,7 @@ from nsqtw.cli.output import Column, Document, Table
 from nsqtw.cli.progress import ProgressBar
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.maintenance import DrainState
-from nsqtw.cluster.model import Node
+from nsqtw.cluster.model import DrainState, Node, ReloadReport
 from nsqtw.errors import CommandError, NoServerAnswered
 
 _LOOK_SECONDS = 0.25
@@ -95,19 +95,17 @@ def _document(state: DrainState, *, has_ended: bool) -> Document:
 
 async def reload(session: Session, node: str | None) -> Document:
     """`nsqtw reload`."""
-    reports: list[dict[str, Any]] = []
+    reports: list[ReloadReport] = []
     failures: list[str] = []
     async with session.cluster() as cluster:
         nodes = [await cluster.node_named(node)] if node else session.value_of(await cluster.nodes())
         for target in nodes:
             try:
-                report = await cluster.reload(target)
+                reports.append(await cluster.reload(target))
             except NoServerAnswered as error:
                 if len(nodes) == 1:
                     raise
                 failures.append(f"{target.http_address}: {explained(error)}")
-            else:
-                reports.append({"node": target.http_address, **report})
     for failure in failures:
         session.warn(failure)
     if failures and not reports:
@@ -115,14 +113,17 @@ async def reload(session: Session, node: str | None) -> Document:
     if failures:
         session.exit_code = ExitCode.PARTIAL_FAILURE
     rows = [
-        {"node": report["node"], "effect": effect, **change}
+        {"node": report.node, "effect": effect, **attrs.asdict(change)}
         for report in reports
-        for key, effect in (("changed", "now"), ("restart", "needs a restart"))
-        for change in report.get(key) or ()
+        for changes, effect in ((report.changed, "now"), (report.restart, "needs a restart"))
+        for change in changes
     ]
     lines = [
-        f"{report['node']}: reloaded, {len(report.get('changed') or ())} options changed;"
-        f" read again: {', '.join(report.get('files') or ()) or 'no files'}"
+        f"{report.node}: reloaded, {len(report.changed)} options changed;"
+        f" read again: {', '.join(report.files) or 'no files'}"
         for report in reports
     ]
-    return Document({"nodes": reports}, [*lines, *([Table(_CHANGE_COLUMNS, rows)] if rows else [])])
+    return Document(
+        {"nodes": [attrs.asdict(report) for report in reports]},
+        [*lines, *([Table(_CHANGE_COLUMNS, rows)] if rows else [])],
+    )

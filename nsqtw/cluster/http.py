@@ -28,10 +28,11 @@ from twisted.web.client import HTTPConnectionPool
 from twisted.web.http_headers import Headers
 
 from nsqtw.client.lookup import ACCEPT, base_url, refusal
-from nsqtw.cluster.answers import JsonObject, document_in
+from nsqtw.cluster.answers import MAX_VALUES, document_in
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
+from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.trust import WITHHELD
-from nsqtw.errors import NoServerAnswered, OutcomeUnknown, ServerFailed, Unsupported
+from nsqtw.errors import NoServerAnswered, NsqtwError, OutcomeUnknown, ServerFailed, Unsupported
 from nsqtw.http.client import BodyBudget, BytesBody, make_client, read_body
 from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.rights import authorization
@@ -57,6 +58,7 @@ _OF_HTTP = "twisted.web."
 """Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
 _DETAIL_FIELD = "X-Nsqtw-Detail"
+_MAX_FIELD_BYTES = 1000
 
 V = TypeVar("V")
 _log = Logger()
@@ -73,10 +75,11 @@ class Timeouts:
 @attrs.frozen
 class ServerAnswer:
     """
-    The answer of a server. `request` is what it was asked, for errors; `nsqtw_version` is empty for another program
-    than ours; `kept` are the bytes that the budget counts until it is read.
+    The answer of a server of `program`. `request` is what it was asked, for errors; `nsqtw_version` is empty for
+    another program than ours; `kept` are the bytes that the budget counts until it is read.
     """
 
+    program: str
     request: str
     body: bytes = attrs.field(repr=False)
     nsqtw_version: str = ""
@@ -152,12 +155,16 @@ class ServerRequests:
         Return what `reader` makes of the document of an answer to `get`. Large ones are read in a thread, one after the
         other. ServerFailed.
         """
+
+        def read() -> V:
+            return reader(document_in(answer.body, MAX_VALUES if answer.program == NSQD else None))
+
         try:
             if len(answer.body) < _LARGE_BYTES:
-                return reader(document_in(answer.body))
+                return read()
             await self._large.acquire()
             try:
-                return await self.in_thread(lambda: reader(document_in(answer.body)))
+                return await self.in_thread(read)
             finally:
                 self._large.release()
         except ServerFailed as error:
@@ -278,7 +285,7 @@ class ServerRequests:
             self._silent_since = None
             self._silent.discard((program, address))
             if status == 200:
-                return ServerAnswer(f'{method.capitalize()} "{url}"', answer, _field(fields, VERSION_FIELD))
+                return ServerAnswer(program, f'{method.capitalize()} "{url}"', answer, _field(fields, VERSION_FIELD))
             other = self._next_endpoint(program, address, endpoint, status, answer)
             if other is None or other in tried:
                 self._endpoints.pop((program, address), None)
@@ -349,17 +356,25 @@ class ServerRequests:
 
 
 async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:
-    """Run requests at the same time. Return the result of each, or why it has none, in order."""
+    """
+    Run requests at the same time. Return the result of each, or why it has none, in order. An error that nothing has
+    foreseen is logged, and concerns the one server alone.
+    """
 
     async def outcome(one: Awaitable[V]) -> V | ServerFailed:
         try:
             return await one
         except ServerFailed as error:
             return error
+        except (NsqtwError, CancelledError):
+            raise
+        except Exception as error:
+            _log.failure("a server could not be asked")
+            return OutcomeUnknown(f"unforeseen {type(error).__name__}: the log says more")
 
     try:
         return list(await gatherResults([Deferred.fromCoroutine(outcome(one)) for one in asking], consumeErrors=True))
-    except FirstError as error:  # it was cancelled, or something unforeseen has happened
+    except FirstError as error:
         cause: Any = error.subFailure.value
         raise cause from error
 
@@ -398,8 +413,9 @@ def _https_port_in(answer: bytes) -> int:
 
 
 def _field(fields: Headers, name: str) -> str:
-    """Return a header field, empty without one."""
-    return str(fields.getRawHeaders(name, [""])[0])
+    """Return a header field, empty without one; bytes that are no text are replaced, the end of a long one is cut."""
+    first: bytes = fields.getRawHeaders(name.encode(), [b""])[0]
+    return first[:_MAX_FIELD_BYTES].decode("utf-8", "replace")
 
 
 def _refused(status: int, answer: bytes) -> ServerFailed:

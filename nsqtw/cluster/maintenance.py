@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-import attrs
-
-from nsqtw.cluster.answers import JsonObject
+from nsqtw.cluster.answers import drain_state_in, reload_in
+from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.http import NSQD, ask_all, split
-from nsqtw.cluster.model import Node, Partial
+from nsqtw.cluster.model import DrainState, Node, Partial, ReloadReport
 from nsqtw.cluster.queries import Queries
 from nsqtw.errors import UnknownObject
 
-
-@attrs.frozen(kw_only=True)
-class DrainState:
-    """How far a node is with its drain. Counts are of messages; `staying` ones wait for no consumer and remain."""
-
-    node: str
-    is_draining: bool
-    depth: int
-    in_flight: int
-    deferred: int
-    staying: int
-    seconds: float | None = None
-    seconds_left: float | None = None
+V = TypeVar("V")
 
 
 class Maintenance(Queries):
@@ -44,32 +32,25 @@ class Maintenance(Queries):
     async def drain(self, node: Node, timeout: str = "") -> DrainState:
         """Have a node drain; `timeout` is a duration, empty for the node's own. NoServerAnswered."""
         parameters = {"timeout": timeout} if timeout else {}
-        return _drain_state(node, await self._change(node, "/v2/drain", parameters))
+        return await self._change(node, "/v2/drain", parameters, drain_state_in)
 
     async def drain_state(self, node: Node) -> DrainState:
         """Return how far a node is. NoServerAnswered, also when it has ended."""
-        asked = self.ask(NSQD, self.request_address(node), "/v2/drain", {}, lambda fields: _drain_state(node, fields))
+        name = node.http_address
+        asked = self.ask(NSQD, self.request_address(node), "/v2/drain", {}, lambda found: drain_state_in(found, name))
         (state,), _ = split(NSQD, await ask_all([asked]))
         return state
 
-    async def reload(self, node: Node) -> JsonObject:
+    async def reload(self, node: Node) -> ReloadReport:
         """Have a node read options and files again. Return its report. NoServerAnswered."""
-        return await self._change(node, "/v2/reload", {})
+        return await self._change(node, "/v2/reload", {}, reload_in)
 
-    async def _change(self, node: Node, path: str, parameters: Mapping[str, str]) -> JsonObject:
-        async def ask() -> JsonObject:
+    async def _change(
+        self, node: Node, path: str, parameters: Mapping[str, str], reader: Callable[[JsonObject, str], V]
+    ) -> V:
+        async def ask() -> V:
             answer = await self.requests.post(NSQD, self.request_address(node), path, parameters)
-            return await self.requests.read(answer, lambda fields: fields)
+            return await self.requests.read(answer, lambda found: reader(found, node.http_address))
 
-        (fields,), _ = split(NSQD, await ask_all([ask()]))
-        return fields
-
-
-def _drain_state(node: Node, fields: JsonObject) -> DrainState:
-    return DrainState(
-        node=node.http_address,
-        is_draining=bool(fields.get("draining")),
-        seconds=fields.get("seconds"),
-        seconds_left=fields.get("seconds_left"),
-        **{name: int(fields.get(name) or 0) for name in ("depth", "in_flight", "deferred", "staying")},
-    )
+        (found,), _ = split(NSQD, await ask_all([ask()]))
+        return found

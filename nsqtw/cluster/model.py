@@ -350,6 +350,44 @@ class Cancelled:
 
 
 @attrs.frozen(kw_only=True)
+class DrainState:
+    """How far a node is with its drain. Counts are of messages; `staying` ones wait for no consumer and remain."""
+
+    node: str
+    is_draining: bool
+    depth: int
+    in_flight: int
+    deferred: int
+    staying: int
+    seconds: float | None = None
+    seconds_left: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class OptionChange:
+    """A change of an option: the value before and after it, as in JSON."""
+
+    option: str
+    old: Any
+    new: Any
+
+
+@attrs.frozen(kw_only=True)
+class ReloadReport:
+    """
+    What a reload of one node did: options that were `changed`, those that need a `restart`, kinds of `files` that were
+    read again, and reasons of those that `failed`.
+    """
+
+    node: str
+    changed: tuple[OptionChange, ...] = ()
+    restart: tuple[OptionChange, ...] = ()
+    files: tuple[str, ...] = ()
+    failed: Mapping[str, str] = attrs.field(factory=dict)
+    unchanged: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class Seek:
     """A move of a channel on one node. `skipped` and `replayed` are counts of messages."""
 

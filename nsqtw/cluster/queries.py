@@ -14,7 +14,6 @@ import attrs
 
 from nsqtw.client.lookup import host_and_port
 from nsqtw.cluster.answers import (
-    JsonObject,
     names_in,
     node_in,
     node_stats_in,
@@ -24,6 +23,7 @@ from nsqtw.cluster.answers import (
     with_outdated_marked,
 )
 from nsqtw.cluster.credentials import ClusterCredentials
+from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.http import NSQD, NSQLOOKUPD, QUERIES, SAMPLES, ServerRequests, Timeouts, ask_all, split
 from nsqtw.cluster.merge import merged_channel, merged_topic, node_order
 from nsqtw.cluster.model import (

@@ -25,6 +25,8 @@ class Endpoint:
     requests: list[tuple[str, dict[str, str], bytes]] = attrs.field(factory=list)
     status: int = 200
     body: bytes = b"[]"
+    fields: dict[str, str] = attrs.field(factory=dict)
+    """Further header fields of each answer; a character is a byte."""
     is_posting_cut_off: bool = False
     """A POST is received, and its connection closed without an answer."""
 
@@ -54,6 +56,8 @@ def endpoint(pair: Pair | None = None) -> Iterator[Endpoint]:
             found.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
             self.send_response(found.status)
             self.send_header("Content-Length", str(len(found.body)))
+            for name, value in found.fields.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(found.body)
 

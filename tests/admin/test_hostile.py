@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from tests.admin.conftest import Nodes, StartAdmin
-from tests.admin.endpoint import endpoint
+from tests.admin.endpoint import Endpoint, endpoint
 from tests.admin.process import AdminProcess
 from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS, HOST
@@ -94,6 +94,9 @@ def test_noise(start: StartAdmin) -> None:
     assert admin.get("/ping").status == 200
 
 
+NOT_UTF_8 = "\xff\x9b31m"
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -102,20 +105,51 @@ def test_noise(start: StartAdmin) -> None:
         b'"topics": [{"topic_name": "t", "channels": [{"oldest_message_age_seconds": Infinity}]}]',
         b'"topics": [{"topic_name": "t", "e2e_processing_latency": {"percentiles": [{"value": NaN}]}}]',
         b'"topics": [{"topic_name": "\\ud800"}]',
+        b'"topics": [{"topic_name": "sound", "channels": [{"channel_name": "c", "policy": {"expired": [""]}}]}]',
     ],
-    ids=["start_time", "depth", "age", "latency", "name"],
+    ids=["start_time", "depth", "age", "latency", "name", "policy"],
 )
 def test_a_node_with_odd_figures_is_a_warning_and_the_figures_of_the_others_go_on(
     start: StartAdmin, nodes: Nodes, fields: bytes
 ) -> None:
     nodes.prepare("sound", "c")
     with endpoint() as odd:
-        port = odd.address.rpartition(":")[2].encode()
-        odd.body = b'{"version": "1.3.0", "broadcast_address": "127.0.0.1", "http_port": %s, %s}' % (port, fields)
+        odd.body = _figures(odd, fields)
         admin = start(f"--nsqd-http-address={odd.address}", f"--nsqd-http-address={nodes.addresses[0]}")
-        for path in ("/", "/topics", "/topics/sound", "/nodes", f"/nodes/{nodes.addresses[0]}"):
+        for path in ("/", "/topics", "/topics/sound", "/topics/sound/c", "/nodes", f"/nodes/{nodes.addresses[0]}"):
             assert admin.get(path).status == 200
         assert "sound" in admin.get("/topics").body.decode()
-        asked = len(odd.requests)
-        wait_until(lambda: len(odd.requests) >= asked + 4, "the next round of the sampler")
+        _await_round(odd)
         assert odd.address in admin.get("/").body.decode()
+
+
+def test_a_node_with_bytes_in_its_header_that_are_no_text(start: StartAdmin, nodes: Nodes) -> None:
+    nodes.prepare("heard", "c")
+    with endpoint() as odd:
+        odd.body = _figures(
+            odd, b'"topics": [{"topic_name": "heard", "channels": [{"channel_name": "c", "depth": 7}]}]'
+        )
+        odd.fields = {"X-Nsqtw-Version": NOT_UTF_8, "X-Nsqtw-Detail": NOT_UTF_8}
+        admin = start(f"--nsqd-http-address={odd.address}", f"--nsqd-http-address={nodes.addresses[0]}")
+        admin.get("/")
+        _await_round(odd)
+        for path in ("/", "/topics", "/topics/heard/c", "/nodes", f"/nodes/{odd.address}", "/api/counter"):
+            assert admin.get(path, Accept="text/html").status == 200
+        channel = admin.get("/api/topics/heard/c").document
+        assert (channel["depth"], channel["message"]) == (7, "")
+        odd.status = 500
+        assert NOT_UTF_8 not in admin.get("/api/topics/heard/c").document["message"]
+        assert admin.ask("DELETE", "/api/topics/heard/c").status == 200
+        assert admin.await_audit("delete_channel").partition(": ")[2].startswith("done in part: ")
+
+
+def _figures(odd: Endpoint, fields: bytes) -> bytes:
+    """Return /info and /stats of a node at the address of the endpoint."""
+    port = odd.address.rpartition(":")[2].encode()
+    return b'{"version": "1.3.0", "broadcast_address": "127.0.0.1", "http_port": %s, %s}' % (port, fields)
+
+
+def _await_round(odd: Endpoint) -> None:
+    """Wait until the sampler has asked the node twice."""
+    asked = len(odd.requests)
+    wait_until(lambda: len(odd.requests) >= asked + 4, "the next round of the sampler")

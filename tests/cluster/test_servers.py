@@ -96,7 +96,7 @@ def test_large_answers_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPa
 
     async def test(reactor: Any) -> None:
         requests = Cluster(reactor, nsqds=["127.0.0.1:1"]).requests
-        answers = [http.ServerAnswer("", b"{}") for _ in range(8)]
+        answers = [http.ServerAnswer("nsqd", "", b"{}") for _ in range(8)]
         await http.ask_all([requests.read(each, read) for each in answers])
         await requests.close()
 
