@@ -21,6 +21,7 @@ from nsqtw.api.subscribe.client_message import MAX_TEXT
 from nsqtw.api.subscribe.section import MAX_WAIT_SECONDS, MOST, WAIT_SECONDS
 from nsqtw.options.broker import Options
 from tests.certificates import Certificates
+from tests.pages import CURL, JQ
 from tests.process import NOTHING, Counts, NsqdProcess, wait_until
 from tests.wire import ANSWER_SECONDS, HOST
 
@@ -28,18 +29,6 @@ PAGE = (Path(__file__).parent.parent / "docs/how-to/consume-over-http.md").read_
 ADDRESS = "127.0.0.1:4151"
 TOKEN = "5f1c0a9be2d4.1.0269ac8e2d3f4001.1"
 ABOUT = "topic=orders&channel=billing"
-CURL = """import sys, urllib.request
-words = sys.argv[1:]
-body = next((words[at + 1] for at, word in enumerate(words) if word == "--data-binary"), "")
-data = sys.stdin.buffer.read() if body == "@-" else body.encode()
-url = next(word for word in words if word.startswith("http"))
-sys.stdout.buffer.write(urllib.request.urlopen(url, data).read())
-"""
-JQ = """import json, sys
-field = sys.argv[-1].rpartition(".")[2]
-print(*(message[field] for message in json.load(sys.stdin)["messages"]), sep="\\n")
-"""
-"""As much of curl and jq as the script uses: not every machine has them."""
 
 
 def blocks(language: str) -> list[str]:

@@ -16,6 +16,8 @@ from nsqtw.core.policy.redrive import STATES
 from nsqtw.options.policies import ChannelPolicy, TopicPolicy, read_policy
 from tests.core.policy.harness import fail, put, settle, stored
 from tests.http.broker_fixture import Web
+from tests.pages import reading
+from tests.process import NOTHING, Counts
 
 PAGES = Path(__file__).parent.parent / "docs/how-to"
 LETTERS = (PAGES / "dead-letters.md").read_text("utf-8")
@@ -32,7 +34,8 @@ def commands(page: str) -> Iterator[tuple[str, str, str]]:
     """Method, target and body of each curl command of a page, in order."""
     for line in "".join(blocks(page, "")).splitlines():
         words = shlex.split(line)
-        assert words.pop(0) == "curl"
+        if words.pop(0) != "curl":
+            continue
         body = words.pop(words.index("-d") + 1) if "-d" in words else ""
         method = words.pop(words.index("-X") + 1) if "-X" in words else "POST" if body else "GET"
         (url,) = (word for word in words if not word.startswith("-"))
@@ -94,6 +97,14 @@ def test_dead_letters_go_and_come_back() -> None:
     assert web.post(publish, body.encode()).status == 200
     assert web.core.reader("billing", "orders").bodies() == [b"1", b"2", b"3", body.encode()]
     assert web.core.reader("archive", "orders").bodies() == [b"1", b"2", b"3"]
+
+
+def test_a_reader_gets_a_dead_letter_and_puts_it_back(tmp_path: Path) -> None:
+    with reading("how-to/dead-letters.md", tmp_path) as reader:
+        typed = {line.command: line.output for line in reader.follow()}
+        assert "cannot be processed" in typed["nsqtw peek orders.dead billing --headers"]
+        reader.nsqd.await_counts("orders", "billing", Counts(2, 0, 0))
+        reader.nsqd.await_counts("orders.dead", "billing", NOTHING)
 
 
 def test_messages_expire() -> None:

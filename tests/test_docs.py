@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages import BLOCK
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "contrib").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -51,6 +53,33 @@ def test_every_command_can_be_pasted_into_any_shell(page: Path) -> None:
             if line.startswith("curl "):
                 bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", line)
                 assert not set(bare) & set("?*&["), line
+
+
+DAEMON = re.compile(r"(?:NSQTW_\w+=\S+ )*(?:nsqd|nsqlookupd|nsqadmin|twistd -n nsq\w*)(?= |$)")
+PROTECTED = re.compile(
+    r"--(auth|peer-secret-file|tls-client-auth-policy=require-verify|acl-http-header|config|help\S*)\b"
+)
+"""Flags of a daemon that asks its clients who they are, reads its addresses from a file, or only prints something."""
+IN_A_NETWORK = {
+    ("discovery.md", "nsqd --lookupd-tcp-address=10.0.0.1:4160"): "brokers of three machines",
+    ("migration.md", "nsqd --data-path=/var/lib/nsqd"): "takes the place of an nsqd, with the addresses that it had",
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_command_opens_a_daemon_to_the_network(page: Path) -> None:
+    """A daemon without access control listens on 127.0.0.1."""
+    for language, block in BLOCK.findall(page.read_text("utf-8")):
+        for line in block.splitlines() if language in ("", "sh") else ():
+            if not DAEMON.match(line) or PROTECTED.search(line):
+                continue
+            if any(name == page.name and line.startswith(start) for name, start in IN_A_NETWORK):
+                continue
+            needed = {"http"} if "nsqadmin" in line.split(" --")[0] else {"tcp", "http"}
+            needed |= {"https"} if "--tls-cert" in line else set()
+            given = re.findall(r"(?:--|NSQTW_)(tcp|http|https)[-_]address=127\.0\.0\.1:\d", line, re.IGNORECASE)
+            assert {name.lower() for name in given} == needed, line
+        assert not re.search(r"docker run .*-p (?!127\.0\.0\.1:)", block), block
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -77,8 +77,7 @@ def test_the_window_of_the_page() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_settings_of_the_page(page: str) -> None:
-    (command,) = blocks(page, "")
-    words = shlex.split(command)
+    words = shlex.split(blocks(page, "")[0])
     given = [*tables(page).values(), json.loads(words[words.index("-d") + 1])]
     for settings in given:
         policy = ChannelPolicy(**read_policy(ChannelPolicy, settings))

@@ -89,6 +89,13 @@ def test_a_broker_keeps_its_promises_with_it(nsqd: NsqdProcess) -> None:
     assert (nsqd.data_path / "paper2").is_dir()
 
 
+def test_the_setup_py_of_the_page_builds_the_plugin(project: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "setup.py", "-q", "build", "--build-base", str(tmp_path / "build")]
+    subprocess.run(words, cwd=project, check=True)
+    built = {path.name for path in (tmp_path / "build").rglob("*.py")}
+    assert {"storage.py", "lines.py", "nsq_paper_plugin.py"} <= built
+
+
 @contextmanager
 def speaking_lines(nsqd: NsqdProcess) -> Iterator[IO[bytes]]:
     with socket.create_connection((HOST, nsqd.tcp_port), ANSWER_SECONDS) as connection:

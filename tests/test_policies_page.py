@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nsqtw.options.command_line import read_command_line, resolve
 from nsqtw.options.policies import ChannelPolicy, PolicyClass, TopicPolicy, changed_settings, settings_of
-from tests.process import NsqdProcess
+from tests.http.broker_fixture import Web
+from tests.pages import Page, reading
 
 HOW_TO = Path(__file__).parent.parent / "docs/how-to"
-PAGE = (HOW_TO / "policies.md").read_text("utf-8")
-ADDRESS = "127.0.0.1:4151"
+PAGE = Page("how-to/policies.md")
 EMPTY = '""'
 """An empty text, as the tables show it."""
 
@@ -36,7 +34,7 @@ def rows_of(policy: PolicyClass) -> list[list[str]]:
 
 
 def table_below(heading: str) -> list[list[str]]:
-    section = PAGE.partition(f"\n{heading}\n")[2].partition("\n#")[0]
+    section = PAGE.text.partition(f"\n{heading}\n")[2].partition("\n#")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
 
@@ -54,7 +52,7 @@ def test_the_tables_have_every_setting(heading: str, policy: PolicyClass) -> Non
 
 @pytest.mark.parametrize(("heading", "policy"), TABLES)
 def test_each_setting_has_a_page_that_explains_it_and_links_back(heading: str, policy: PolicyClass) -> None:
-    overview = PAGE.partition("## Three ways")[0]
+    overview = PAGE.text.partition("## Three ways")[0]
     for name, *_, link in table_below(heading):
         page = re.search(r"\((.+?)(#.*)?\)", link)
         assert page is not None, name
@@ -63,50 +61,27 @@ def test_each_setting_has_a_page_that_explains_it_and_links_back(heading: str, p
         assert name in overview and page[1] in overview, name
 
 
-def blocks(language: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    return [text for word, text in found if word == language]
+def test_a_reader_sets_policies_that_outlive_a_kill(tmp_path: Path) -> None:
+    with reading("how-to/policies.md", tmp_path) as reader:
+        reader.follow()
+        nsqd = reader.nsqd
+        before = nsqd.http("GET", "/v2/channel/policy?topic=orders&channel=archive").body
+        assert json.loads(before)["set"] == {"requeue_delay": "1s"}
+        nsqd.kill()
+        nsqd.start()
+        assert nsqd.http("GET", "/v2/channel/policy?topic=orders&channel=archive").body == before
 
 
-@pytest.fixture
-def nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
-    process = NsqdProcess(tmp_path)
-    process.start()
-    process.create("orders", "archive")
-    yield process
-    process.close()
-
-
-def test_every_request_is_answered_and_outlives_a_kill(nsqd: NsqdProcess) -> None:
-    done = 0
-    for line in "".join(blocks("")).splitlines():
-        if not line.startswith("curl "):
-            continue
-        words = shlex.split(line)
-        body = words[words.index("-d") + 1].encode() if "-d" in words else b""
-        (url,) = [word for word in words if word.startswith("http://")]
-        target = url.removeprefix(f"http://{ADDRESS}")
-        answer = nsqd.http("PUT" if "PUT" in words else "GET", target, body)
-        assert answer.status == 200, (line, answer)
-        done += 1
-    assert done == 4
-    before = nsqd.http("GET", "/v2/channel/policy?topic=orders&channel=archive").body
-    assert json.loads(before)["set"] == {"requeue_delay": "1s"}
-    nsqd.kill()
-    nsqd.start()
-    assert nsqd.http("GET", "/v2/channel/policy?topic=orders&channel=archive").body == before
-    nsqd.assert_no_traceback()
-
-
-def test_the_answer_of_the_page_has_the_fields_of_one(nsqd: NsqdProcess) -> None:
-    (shown,) = map(json.loads, blocks("json"))
-    answer = json.loads(nsqd.http("GET", "/v2/channel/policy?topic=orders&channel=archive").body)
+def test_the_answer_of_the_page_has_the_fields_of_one() -> None:
+    (shown,) = map(json.loads, PAGE.blocks("json"))
+    web = Web()
+    answer = web.ask("PUT", "/v2/channel/policy?topic=orders&channel=archive", b'{"requeue_delay": "1s"}').json
     assert shown.keys() == answer.keys()
     assert shown["settings"].keys() < answer["settings"].keys()
 
 
 def test_the_config_file_of_the_page(tmp_path: Path) -> None:
-    (text,) = blocks("toml")
+    (text,) = PAGE.blocks("toml")
     path = tmp_path / "nsqd.toml"
     path.write_text(text)
     options = resolve(read_command_line([f"--config={path}"])).options

@@ -11,11 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from twisted.logger import Logger
-
+from nsqtw.api.changes import perform_change
 from nsqtw.api.context import ApiContext
 from nsqtw.core.channel import Channel
-from nsqtw.errors import BackendError, CapReached, Exiting
 from nsqtw.http.endpoints import (
     CHANNEL,
     CHANNEL_WORDS,
@@ -40,7 +38,7 @@ from nsqtw.http.names import (
 )
 from nsqtw.http.query import parameters, whole_number
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import DONE, EXITING, INTERNAL_ERROR, Answer, Refused, cap_reached, exiting, failure
+from nsqtw.http.responses import DONE, Answer, Refused, failure
 from nsqtw.http.routes import Handler
 from nsqtw.names import is_ephemeral
 from nsqtw.options.topics import DURABILITIES, STARTS, is_retention_time
@@ -78,8 +76,6 @@ _NO_NEW_CHANNEL: Errors = {
 _Change = Callable[[Parameters], bool]
 """Changes something and returns whether it is ephemeral. Refused, Exiting, BackendError."""
 
-_log = Logger()
-
 
 def _topic_change(name: str, summary: str, **fields: Any) -> Callable[[Method], Method]:
     """Declare /topic/`name`."""
@@ -106,24 +102,7 @@ class Administration(Section):
         return partial(self._perform, method)
 
     def _perform(self, change: _Change, request: HttpRequest) -> Answer | None:
-        if self._broker.stopping:
-            return EXITING
-        try:
-            is_ephemeral = change(parameters(request.query))
-        except Exiting as error:
-            return exiting(error)
-        except CapReached as error:
-            return cap_reached(error)
-        except BackendError as error:
-            return _failed(request, error)
-        finally:
-            self._pump.wake()
-        if is_ephemeral:
-            return DONE
-        self._broker.checkpointer.ask(
-            lambda error: request.answer_later(DONE if error is None else _failed(request, error))
-        )
-        return None
+        return perform_change(self._broker, self._pump, request, lambda: change(parameters(request.query)), DONE)
 
     # -- topics
 
@@ -269,9 +248,3 @@ def _retention_bytes(text: str) -> int | None:
 
 def _is_ephemeral(channel: Channel) -> bool:
     return channel.ephemeral or channel.topic.ephemeral
-
-
-def _failed(request: HttpRequest, error: Exception) -> Answer:
-    """It was not stored: say why in the log, the answer is one word."""
-    _log.error("{target}: {error}", target=request.target.decode("latin-1"), error=str(error))
-    return INTERNAL_ERROR

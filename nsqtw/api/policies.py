@@ -12,6 +12,8 @@ GET and PUT /v2/topic/policy and /v2/channel/policy: the policies of topics and 
 
     PUT /v2/channel/policy?topic=orders&channel=archive      {"max_attempts": null, "requeue_delay": "2s"}
 
+A PUT that sets something creates a topic or channel that does not exist, as a publish creates its topic.
+
 `settings` has every setting with its value and where that comes from: the default, a table of the config file, or a
 PUT. `set` has what was set by PUT, `unused` a line about each table, or what was set, that is left out because it
 contradicts others. The body of a PUT has the settings to set; null removes one. It is answered as GET is, when the
@@ -28,30 +30,34 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from twisted.logger import Logger
+import attrs
 
+from nsqtw.api.changes import perform_change
 from nsqtw.api.context import ApiContext
 from nsqtw.core.channel import Channel
+from nsqtw.core.channel_policy import check_channel_policy
 from nsqtw.core.topic import Topic
 from nsqtw.errors import InvalidPolicy
 from nsqtw.http.endpoints import (
     CHANNEL,
     CHANNEL_WORDS,
     DRY_RUN,
+    FAILED,
     JSON,
-    NOT_STORED,
     TOPIC,
     Errors,
     Method,
     Section,
     endpoint,
 )
-from nsqtw.http.names import Parameters, channel_named, topic_name, topic_named
+from nsqtw.http.names import channel_named, names, topic_name, topic_named, valid_topic_name
 from nsqtw.http.query import parameters, truth
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
+from nsqtw.http.responses import Answer, Refused, document, failure
+from nsqtw.names import is_ephemeral
 from nsqtw.options.policies import (
     DEFAULT,
+    NOTHING_GIVEN,
     ChannelPolicy,
     PolicyClass,
     Resolution,
@@ -68,11 +74,36 @@ from nsqtw.rights import ADMIN
 Owner = Topic | Channel
 """An object that has a policy."""
 
+
+@attrs.frozen
+class Target:
+    """The topic or channel that a request names; `owner` is None where it does not exist."""
+
+    topic: str
+    channel: str | None
+    owner: Owner | None
+
+    @property
+    def policy_class(self) -> PolicyClass:
+        return TopicPolicy if self.channel is None else ChannelPolicy
+
+    @property
+    def given_policy(self) -> Mapping[str, Any]:
+        return NOTHING_GIVEN if self.owner is None else self.owner.given_policy
+
+    @property
+    def is_ephemeral(self) -> bool:
+        return is_ephemeral(self.topic) or (self.channel is not None and is_ephemeral(self.channel))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The members of a document that name it."""
+        return {"topic": self.topic} if self.channel is None else {"topic": self.topic, "channel": self.channel}
+
+
 _TOPIC_WORDS = ("INVALID_REQUEST", "MISSING_ARG_TOPIC")
 _TOO_BIG = failure(413, "BODY_TOO_BIG")
-_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
-
-_log = Logger()
+_NO_TOPIC, _NO_CHANNEL = (failure(404, f"{kind}_NOT_FOUND") for kind in ("TOPIC", "CHANNEL"))
 
 
 def _shown_schema(policy: PolicyClass) -> dict[str, Any]:
@@ -107,7 +138,13 @@ def _policy_endpoint(method: str, kind: str, policy: PolicyClass, **fields: Any)
     absent: Errors = {404: ["TOPIC_NOT_FOUND", *(["CHANNEL_NOT_FOUND"] if is_channel else [])]}
     errors: Errors = {400: words, **absent}
     if method == "PUT":
-        errors = {400: [*words, "INVALID_POLICY", "INVALID_DRY_RUN"], **absent, 413: ["BODY_TOO_BIG"], **NOT_STORED}
+        errors = {
+            400: [*words, *([] if is_channel else ["INVALID_TOPIC"]), "INVALID_POLICY", "INVALID_DRY_RUN"],
+            **absent,
+            413: ["BODY_TOO_BIG"],
+            **FAILED,
+            503: ["EXITING", "DRAINING", "TOO_MANY_TOPICS", *(["TOO_MANY_CHANNELS"] if is_channel else [])],
+        }
     return endpoint(
         method,
         f"/v2/{kind}/policy",
@@ -142,77 +179,70 @@ class Policies(Section):
     @_policy_endpoint("GET", "topic", TopicPolicy)
     def show_topic(self, request: HttpRequest) -> Answer:
         """GET /v2/topic/policy"""
-        topic = self._topic(parameters(request.query))
-        return document(self._document(topic, topic.given_policy))
+        topic = topic_named(self._broker, topic_name(parameters(request.query)))
+        return self._show(Target(topic.name, None, topic))
 
     @_change_endpoint("topic", TopicPolicy)
     def change_topic(self, request: HttpRequest) -> Answer | None:
         """PUT /v2/topic/policy"""
-        topic = self._topic(parameters(request.query))
-        return self._change(request, topic, is_ephemeral=topic.ephemeral)
+        name = valid_topic_name(parameters(request.query))
+        return self._change(request, Target(name, None, self._broker.topics.get(name)))
 
     @_policy_endpoint("GET", "channel", ChannelPolicy)
     def show_channel(self, request: HttpRequest) -> Answer:
         """GET /v2/channel/policy"""
         channel = channel_named(self._broker, parameters(request.query))
-        return document(self._document(channel, channel.given_policy))
+        return self._show(Target(channel.topic.name, channel.name, channel))
 
     @_change_endpoint("channel", ChannelPolicy)
     def change_channel(self, request: HttpRequest) -> Answer | None:
         """PUT /v2/channel/policy"""
-        channel = channel_named(self._broker, parameters(request.query))
-        return self._change(request, channel, is_ephemeral=channel.ephemeral or channel.topic.ephemeral)
+        topic_of, name = names(parameters(request.query))
+        topic = self._broker.topics.get(topic_of)
+        return self._change(request, Target(topic_of, name, None if topic is None else topic.channels.get(name)))
 
     # -- inside
 
-    def _topic(self, params: Parameters) -> Topic:
-        return topic_named(self._broker, topic_name(params))
+    def _show(self, target: Target) -> Answer:
+        return document(self._document(target, target.given_policy))
 
-    def _change(self, request: HttpRequest, owner: Owner, *, is_ephemeral: bool) -> Answer | None:
+    def _change(self, request: HttpRequest, target: Target) -> Answer | None:
         is_dry_run = truth(parameters(request.query), DRY_RUN.name)
         if request.is_overlong:
             return _TOO_BIG
-        if self._broker.stopping:
-            return EXITING
         try:
-            given = _changed(_class_of(owner), owner.given_policy, request.body)
-            shown = document(self._document(owner, given, must_fit=True))
-            if isinstance(owner, Channel):
-                owner.check_policy(given)
+            given = _changed(target.policy_class, target.given_policy, request.body)
+            shown = document(self._document(target, given, must_fit=True))
+            if target.channel is not None:
+                check_channel_policy(self._broker.options, target.topic, target.channel, given)
         except InvalidPolicy as error:
             raise Refused(failure(400, "INVALID_POLICY", detail=str(error))) from error
+        if target.owner is None and not given:
+            return _NO_CHANNEL if target.topic in self._broker.topics else _NO_TOPIC
         if is_dry_run:
             return shown
-        change = partial(self._set, request, owner, given, shown, is_ephemeral=is_ephemeral)
+        change = partial(self._set, request, target, given, shown)
         for name in topics_named(given):
-            if name not in topics_named(owner.given_policy):
+            if name not in topics_named(target.given_policy):
                 return request.require(ADMIN, name, "", change)
         return change()
 
-    def _set(
-        self, request: HttpRequest, owner: Owner, given: dict[str, Any], shown: Answer, *, is_ephemeral: bool
-    ) -> Answer | None:
-        """Change the policy, and answer when that is saved."""
-        if owner.exiting:  # deleted while the authorizer was asked
-            return _NOT_FOUND
-        owner.set_policy(given)
-        self._pump.wake()
-        if is_ephemeral:
-            return shown
+    def _set(self, request: HttpRequest, target: Target, given: dict[str, Any], shown: Answer) -> Answer | None:
+        """Change the policy, and answer when that is saved. A missing topic or channel is created."""
 
-        def saved(error: Exception | None) -> None:
-            if error is not None:
-                _log.error("{target}: {error}", target=request.target.decode("latin-1"), error=str(error))
-            request.answer_later(shown if error is None else INTERNAL_ERROR)
+        def change() -> bool:
+            topic = self._broker.topic(target.topic)
+            owner = topic if target.channel is None else topic.channel(target.channel, self._pump.now())
+            owner.set_policy(given)
+            return target.is_ephemeral
 
-        self._broker.checkpointer.ask(saved)
-        return None
+        return perform_change(self._broker, self._pump, request, change, shown)
 
-    def _document(self, owner: Owner, given: Mapping[str, Any], *, must_fit: bool = False) -> dict[str, Any]:
+    def _document(self, target: Target, given: Mapping[str, Any], *, must_fit: bool = False) -> dict[str, Any]:
         """Return what GET answers for these settings. InvalidPolicy for those that do not fit, with `must_fit`."""
-        resolved = partial(self._resolve, owner)
+        resolved = partial(self._resolve, target)
         resolution = resolved(given) if must_fit else resolve_what_fits(resolved, given)
-        policy = _class_of(owner)
+        policy = target.policy_class
         settings = {
             name: {
                 "value": setting.json(getattr(resolution.policy, name)),
@@ -220,21 +250,18 @@ class Policies(Section):
             }
             for name, setting in settings_of(policy).items()
         }
-        names = (
-            {"topic": owner.name} if isinstance(owner, Topic) else {"topic": owner.topic.name, "channel": owner.name}
-        )
-        given_json = policy_json(policy, given)
-        return {**names, "settings": settings, "set": given_json, "unused": [*resolution.unused]}
+        return {
+            **target.names,
+            "settings": settings,
+            "set": policy_json(policy, given),
+            "unused": [*resolution.unused],
+        }
 
-    def _resolve(self, owner: Owner, given: Mapping[str, Any]) -> Resolution[Any]:
+    def _resolve(self, target: Target, given: Mapping[str, Any]) -> Resolution[Any]:
         options = self._broker.options
-        if isinstance(owner, Topic):
-            return options.resolve_topic(owner.name, given)
-        return options.resolve_channel(owner.topic.name, owner.name, given)
-
-
-def _class_of(owner: Owner) -> PolicyClass:
-    return TopicPolicy if isinstance(owner, Topic) else ChannelPolicy
+        if target.channel is None:
+            return options.resolve_topic(target.topic, given)
+        return options.resolve_channel(target.topic, target.channel, given)
 
 
 def _changed(policy: PolicyClass, given: Mapping[str, Any], body: bytes) -> dict[str, Any]:

@@ -18,11 +18,27 @@ from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.errors import InvalidPolicy
+from nsqtw.names import is_ephemeral
+from nsqtw.options.broker import Options
 from nsqtw.options.dead_letter_topic import LETTER_SETTINGS, dead_letter_topic, misfit, uses_dead_letters
 from nsqtw.options.message_keys import read_key_place
 from nsqtw.options.policies import NO_CHANNEL_RESOLUTION, NOTHING_GIVEN, ChannelPolicy, Resolution, resolve_what_fits
 
 EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
+
+
+def check_channel_policy(options: Options, topic: str, channel: str, given: Mapping[str, Any]) -> None:
+    """Check settings for a channel, which need not exist. InvalidPolicy."""
+    ephemeral = is_ephemeral(channel)
+    for name in ("ordered_by", "priority"):
+        if ephemeral and given.get(name):
+            raise InvalidPolicy(f"{name} is for durable channels, and {channel} is ephemeral")
+    policy = options.channel_policy_of(topic, channel, given)
+    if ephemeral and not bounds_of(policy).keys().isdisjoint(given):
+        raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
+    problem = misfit(policy, topic) if uses_dead_letters(policy) else None
+    if problem is not None and not LETTER_SETTINGS.isdisjoint(given):
+        raise InvalidPolicy(problem)
 
 
 class PolicyChannel(DeliveringChannel):
@@ -34,23 +50,11 @@ class PolicyChannel(DeliveringChannel):
 
     def set_policy(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
-        self.check_policy(given)
+        topic = self.topic
+        check_channel_policy(topic.context.options, topic.name, self.name, given)
         self.given_policy = dict(given)
         self._carry_out(self._resolve(given))
         self._touch()
-
-    def check_policy(self, given: Mapping[str, Any]) -> None:
-        """Check settings as `set_policy` does, and change nothing. InvalidPolicy."""
-        for name in ("ordered_by", "priority"):
-            if self.ephemeral and given.get(name):
-                raise InvalidPolicy(f"{name} is for durable channels, and {self.name} is ephemeral")
-        topic = self.topic
-        policy = topic.context.options.channel_policy_of(topic.name, self.name, given)
-        if self.ephemeral and not bounds_of(policy).keys().isdisjoint(given):
-            raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
-        problem = misfit(policy, topic.name) if uses_dead_letters(policy) else None
-        if problem is not None and not LETTER_SETTINGS.isdisjoint(given):
-            raise InvalidPolicy(problem)
 
     def follow_policy(self) -> None:
         """The options may say something else of this channel. What was set while a broker ran stays."""

@@ -171,6 +171,7 @@ def test_the_other_refusals(web: Web) -> None:
     assert web.get("/v2/topic/policy").outcome == (400, "MISSING_ARG_TOPIC")
     assert web.get("/v2/topic/policy?topic=u").outcome == (404, "TOPIC_NOT_FOUND")
     assert web.get("/v2/channel/policy?topic=t").outcome == (400, "MISSING_ARG_CHANNEL")
+    assert put(web, "/v2/topic/policy?topic=a%40b", {"message_ttl": "1h"}).outcome == (400, "INVALID_TOPIC")
     assert put(web, "/v2/channel/policy?topic=t&channel=d", {}).outcome == (404, "CHANNEL_NOT_FOUND")
     assert web.post(CHANNEL).outcome == (405, "METHOD_NOT_ALLOWED")
 
@@ -273,3 +274,56 @@ def test_a_number_without_a_unit_is_shown_with_it() -> None:
     ):
         assert reply.json["settings"]["dedupe_window"] == {"value": "60ms", "source": "set"}
         assert reply.json["set"] == {"dedupe_window": "60ms"}
+
+
+def test_a_put_creates_what_is_missing_and_survives_a_crash() -> None:
+    web = Web()
+    assert put(web, CHANNEL, {"max_attempts": 5}).json["set"] == {"max_attempts": 5}
+    assert put(web, "/v2/topic/policy?topic=u", {"message_ttl": "1h"}).json["set"] == {"message_ttl": "1h0m0s"}
+    web.crash()
+    assert web.get(CHANNEL).json["set"] == {"max_attempts": 5}
+    assert {topic["topic_name"] for topic in web.get("/stats?format=json").json["topics"]} == {"t", "u"}
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "outcome"),
+    [
+        (TOPIC, {"message_ttl": None}, (404, "TOPIC_NOT_FOUND")),
+        (CHANNEL, {"max_attempts": None}, (404, "TOPIC_NOT_FOUND")),
+        (CHANNEL, {"max_attempts": -1}, (400, "INVALID_POLICY")),
+        ("/v2/channel/policy?topic=t&channel=e%23ephemeral", {"max_depth": 5}, (400, "INVALID_POLICY")),
+        (CHANNEL, {"max_attempts": 5, "dead_letter_topic": "t"}, (400, "INVALID_POLICY")),
+    ],
+)
+def test_a_put_that_sets_nothing_creates_nothing(
+    target: str, settings: dict[str, Any], outcome: tuple[int, str]
+) -> None:
+    web = Web()
+    assert put(web, target, settings).outcome == outcome
+    assert web.broker.topics == {}
+
+
+def test_a_dry_run_for_a_channel_that_does_not_exist_creates_nothing() -> None:
+    web = Web(channel_rules=(ChannelRule("t/*", {"requeue_delay": 2.0}),))
+    shown = put(web, f"{CHANNEL}&dry_run=true", {"max_attempts": 5}).json
+    assert web.broker.topics == {}
+    assert put(web, CHANNEL, {"max_attempts": 5}).json == shown
+
+
+@pytest.mark.parametrize("limit", ["topics", "channels"])
+def test_the_limits_of_creation_hold_for_a_put(limit: str) -> None:
+    web = Web(**{f"max_{limit}": 1})
+    web.post("/topic/create?topic=u")
+    web.post("/channel/create?topic=u&channel=c")
+    target = CHANNEL if limit == "topics" else "/v2/channel/policy?topic=u&channel=d"
+    assert put(web, target, {"max_attempts": 5}).outcome == (503, f"TOO_MANY_{limit.upper()}")
+    assert list(web.broker.topics) == ["u"]
+    assert list(web.broker.topics["u"].channels) == ["c"]
+
+
+def test_a_draining_broker_changes_policies_and_creates_nothing() -> None:
+    web = Web()
+    put(web, CHANNEL, {"max_attempts": 5})
+    web.post("/v2/drain?timeout=5m")
+    assert put(web, CHANNEL, {"max_attempts": 6}).json["set"] == {"max_attempts": 6}
+    assert put(web, "/v2/topic/policy?topic=u", {"message_ttl": "1h"}).outcome == (503, "DRAINING")

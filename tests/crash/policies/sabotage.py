@@ -11,10 +11,11 @@ from typing import Any
 
 from attrs import evolve
 
-from nsqtw.api.policies import Policies
+from nsqtw.api import policies
 from nsqtw.backends.disk import scan
 from nsqtw.backends.positions.policy_rows import PolicyRows
 from nsqtw.core.backlog import Backlog
+from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.consumer import Consumer
@@ -34,10 +35,13 @@ from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.core.policy.sizes import Sizes
 from nsqtw.core.segment import Segment, Span, sequence_of
 from nsqtw.core.topic import Topic
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import Answer
 from nsqtw.interfaces import Assigned, Waiter
 from nsqtw.names import dead_letter_name
 from nsqtw.options.policies import ChannelPolicy
 from nsqtw.protocols.v3.session import V3Session
+from nsqtw.runtime.pump import Pump
 from tests.crash.sabotage import change_cuts
 
 _EVERY = 5
@@ -243,12 +247,12 @@ def forget_policies() -> None:
 def answer_policies_early() -> None:
     """What was set is answered before it is saved."""
 
-    def wrong(self: Policies, request: Any, owner: Any, given: Any, shown: Any, *, is_ephemeral: bool) -> Any:
-        owner.set_policy(given)
-        self._pump.wake()
-        return shown
+    def wrong(broker: Broker, pump: Pump, request: HttpRequest, change: Callable[[], bool], done: Answer) -> Answer:
+        change()
+        pump.wake()
+        return done
 
-    Policies._set = wrong
+    policies.perform_change = wrong  # type: ignore[attr-defined]
 
 
 def forget_ids() -> None:
