@@ -47,7 +47,7 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
 from nsqtw.interfaces import Waiter
 from nsqtw.message_headers import decode_headers
-from nsqtw.options.topics import EARLIEST
+from nsqtw.options.topics import EARLIEST, LATEST
 from nsqtw.rights import SUBSCRIBE
 
 LIMIT = 10
@@ -146,6 +146,7 @@ class Replay(Section):
             if channel.exiting:
                 raise Refused(_CHANNEL_NOT_FOUND)
             position = _position(channel, target)
+            skips_all = _is_after_all(target, self._broker.timestamp_ns(self._pump.now()) // 10**6)
             if others is None or position < others.start:
                 others = ForOthers(channel.topic, channel.name, position)
             again = partial(self._seek_now, request, channel, target, is_dry_run, others)
@@ -154,9 +155,9 @@ class Replay(Section):
                 self._pump.wake()
                 return
             if is_dry_run:
-                moved = channel.preview_seek(position, others)
+                moved = channel.preview_seek(position, others, skips_all=skips_all)
             else:
-                moved = channel.seek(position, others)
+                moved = channel.seek(position, others, skips_all=skips_all)
         except Refused as refused:
             request.answer_later(refused.answer)
             return
@@ -272,6 +273,11 @@ def _position(channel: Channel, target: LogPosition) -> int:
     if target.word:
         return min(earliest, latest) if target.word == EARLIEST else latest
     return min(max(earliest, topic.reader.position_at(target.wall_ms)), latest)
+
+
+def _is_after_all(target: LogPosition, wall_ms: int) -> bool:
+    """Return whether a target names a place behind all that was published until now."""
+    return target.word == LATEST or target.wall_ms > wall_ms
 
 
 def _failed(error: Exception) -> Answer:

@@ -196,31 +196,31 @@ class Channel(PolicyChannel):
 
     # -- administration
 
-    def seek(self, sequence: int, others: ForOthers | None = None) -> Moved:
+    def seek(self, sequence: int, others: ForOthers | None = None, *, skips_all: bool = False) -> Moved:
         """
         Move a durable channel to `sequence`, which is between the oldest message kept and `released`.
 
         `others` are the messages from there on, or before, for other channels only. Without them the log is looked
         through; if it is long, the depth includes some of them until that is done.
 
-        All messages from there on are delivered as if for the first time, and none of them is in flight any more. A
-        move forwards finishes everything before `sequence`; a move backwards keeps what is unfinished before it.
+        All messages from there on are delivered as if for the first time, and none of them is in flight any more. What
+        is unfinished before `sequence` is finished by a move forwards, or with `skips_all`, and else stays as it is.
         BackendError, and nothing is changed.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         self.ungroup()
         others = others or self._look_for_others(sequence)
-        before, is_forwards = self.unfinished_count, sequence >= self.cursor.next
-        self.cursor.seek(sequence, self._count_unread(sequence, others), others.end)
+        before, skips = self.unfinished_count, skips_all or self._is_forwards(sequence)
+        self.cursor.seek(sequence, self._count_unread(sequence, others), others.end, skips=skips)
         self._others = None
         if others.end < self.topic.released:
             self._others = others
             others.look_on(partial(self._count_others, others))
         for consumer in self.consumers + self.departed:
-            consumer.in_flight.forget(0 if is_forwards else sequence)
+            consumer.in_flight.forget(0 if skips else sequence)
             if consumer.on_removed is not None:
                 consumer.on_removed()
-        self._forget_held(0 if is_forwards else sequence)
+        self._forget_held(0 if skips else sequence)
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         if self.bounds is not None:
             self.bounds.look_soon()
@@ -230,11 +230,11 @@ class Channel(PolicyChannel):
         self.wake()
         return Moved(max(0, -more), max(0, more), self.depth)
 
-    def preview_seek(self, sequence: int, others: ForOthers | None = None) -> Moved:
+    def preview_seek(self, sequence: int, others: ForOthers | None = None, *, skips_all: bool = False) -> Moved:
         """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         depth, rest = self._count_unread(sequence, others or self._look_for_others(sequence)), 0
-        if sequence < self.cursor.next:
+        if not (skips_all or self._is_forwards(sequence)):
             ready, deferred = self.cursor.waiting_below(sequence)
             depth += ready
             rest = deferred + sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed)
@@ -288,6 +288,14 @@ class Channel(PolicyChannel):
         return min([self.cursor.lowest_unfinished, *self.first_deliveries()])
 
     # -- inside
+
+    def _is_forwards(self, sequence: int) -> bool:
+        """
+        Return whether a place is beyond the one where the channel is. The oldest message kept never is: after damage
+        of the log it may have a higher sequence than the one that the channel waits for.
+        """
+        assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        return sequence > max(self.cursor.next, self.topic.reader.kept_from)
 
     def _forget_held(self, start: int = 0) -> None:
         """The channel has forgotten its messages from the sequence `start` on."""

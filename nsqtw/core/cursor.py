@@ -434,13 +434,13 @@ class Cursor:
         self._redeliveries.forget()
         self._touch()
 
-    def seek(self, sequence: int, unread: int, counted_to: int) -> None:
+    def seek(self, sequence: int, unread: int, counted_to: int, *, skips: bool) -> None:
         """
         See `Channel.seek`. `unread` messages are between `sequence` and `released`, those for other channels included
-        from `counted_to` on.
+        from `counted_to` on. `skips`: nothing before `sequence` stays unfinished.
         """
         topic = self._topic
-        if sequence >= self.next:
+        if skips:
             self.forget_pending()
         else:
             self._pending.forget_from(sequence)

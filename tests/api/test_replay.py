@@ -11,7 +11,7 @@ from tests.http.broker_fixture import DONE, Web, request
 
 
 def web(**options: Any) -> Web:
-    found = Web(retention_time=3600.0, **options)
+    found = Web(**{"retention_time": 3600.0, **options})
     assert found.post("/topic/create?topic=t").outcome == DONE
     assert found.post("/channel/create?topic=t&channel=c").outcome == DONE
     return found
@@ -133,6 +133,52 @@ def test_a_move_backwards_keeps_what_is_unfinished_before_the_target() -> None:
     assert [(message.body, message.attempts) for message in reader.read()] == [(b"b", 2), (b"c", 1), (b"d", 1)]
     one.core.wait(61.0)
     assert b"a" in reader.bodies()
+
+
+@pytest.mark.parametrize("to", ["earliest", "0", "1700000000"])
+@pytest.mark.parametrize("retention_time", [0.0, 3600.0])
+def test_a_place_before_the_channel_skips_nothing_whatever_the_log_still_has(to: str, retention_time: float) -> None:
+    """A message waits, one is in flight, one deferred, three are finished; retention may have been set after that."""
+    one = web(retention_time=0.0)
+    publish(one, *[b"%d" % number for number in range(6)])
+    reader = one.core.reader(ready=5)
+    got = reader.read()
+    reader.finish(*[message.id for message in got[:3]])
+    reader.channel.set_ready(reader.consumer, 0)
+    assert reader.requeue(got[3].id, 60.0) is None
+    if retention_time:
+        one.core.save()
+        assert one.post(f"/v2/topic/retention?topic=t&time={retention_time:.0f}s").status == 200
+    assert seek(one, to) == {"skipped": 0, "replayed": 0, "depth": 1}
+    channel = one.core.channel()
+    assert (channel.depth, channel.in_flight_count, channel.deferred_count) == (1, 1, 1)
+    assert reader.finish(got[4].id) == []
+    reader.channel.set_ready(reader.consumer, 100)
+    assert reader.bodies() == [b"5"]
+    one.core.wait(61.0)
+    assert b"3" in reader.bodies()
+
+
+@pytest.mark.parametrize("to", ["latest", "2999-01-01T00:00:00Z"])
+def test_a_place_behind_all_messages_skips_what_is_in_flight(to: str) -> None:
+    one = web()
+    publish(one, b"a", b"b")
+    reader = one.core.reader()
+    first, second = reader.read()
+    assert reader.requeue(first.id, 60.0) is None
+    assert seek(one, to) == {"skipped": 2, "replayed": 0, "depth": 0}
+    assert reader.finish(second.id) == [(second.id, "ID not in flight")]
+
+
+def test_the_place_of_the_channel_itself_skips_nothing() -> None:
+    one = web()
+    publish(one, b"a", b"b")
+    waiting = ids(one)["b"]
+    reader = one.core.reader(ready=1)
+    (first,) = reader.read()
+    reader.channel.set_ready(reader.consumer, 0)
+    assert seek(one, waiting) == {"skipped": 0, "replayed": 0, "depth": 1}
+    assert reader.finish(first.id) == []
 
 
 def test_deferred_messages_of_a_replay_are_never_early() -> None:

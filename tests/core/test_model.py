@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from zope.interface import alsoProvides
 
 from nsqtw.core.checkpoint_job import CheckpointJob
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import ICountedQueue
 from nsqtw.message_headers import encode_headers
@@ -116,6 +116,8 @@ class Histories(RuleBasedStateMachine):
         self.got_headers: dict[tuple[Reader, bytes], bytes] = {}
         """The same of what was delivered to a reader since the last look."""
         self.since_save: list[tuple[bytes, float, float]] = []  # body, delay, wall time of publish
+        self.sequences: dict[bytes, int] = {}
+        """The place of each message in the log, by its body."""
         self.saved = deepcopy(self.model)
         self.refused: list[Segment] = []
         """What a sync failed for after it was written, since the last start."""
@@ -126,14 +128,29 @@ class Histories(RuleBasedStateMachine):
         requeue_on_disconnect=st.booleans(),
         page_rows=st.sampled_from([1, 2, 3, 1024]),
         retains=st.booleans(),
+        may_fail_to_sync=st.booleans(),
     )
-    def choose_options(self, keep_deferred: bool, requeue_on_disconnect: bool, page_rows: int, retains: bool) -> None:
+    def choose_options(
+        self, keep_deferred: bool, requeue_on_disconnect: bool, page_rows: int, retains: bool, may_fail_to_sync: bool
+    ) -> None:
         if retains:
-            self.core.options.retention_time = FOR_EVER
-            self.core.topic().reader.retention_policy.give((None, None), self.core.now)
+            self.retain()
+        self.may_fail_to_sync = may_fail_to_sync and not retains
         self.core.page_rows = self.core.broker.page_rows = page_rows
         self.core.options.keep_deferred = keep_deferred
         self.core.options.requeue_on_disconnect = requeue_on_disconnect
+
+    @precondition(lambda self: self.can_be_moved)
+    @rule()
+    def retain(self) -> None:
+        """From now on what is finished is kept, with what is in the log yet."""
+        self.core.options.retention_time = FOR_EVER
+        self.core.topic().reader.retention_policy.give((None, None), self.core.now)
+
+    @property
+    def can_be_moved(self) -> bool:
+        """Whether a channel that is moved back is told exactly how many messages come: not with refused ones."""
+        return not self.may_fail_to_sync
 
     # -- publishing
 
@@ -169,8 +186,14 @@ class Histories(RuleBasedStateMachine):
             self.model.waiting[body] = delay
             self.model.due[body] = self.core.now + delay if delay else 0.0
             self.since_save.append((body, delay, self.core.now))
+        ends = {message.body: int(message.id, 16) & SEQUENCE_MASK for message in _messages_of(self._newest())}
+        self.sequences.update({body: ends[body] for body in bodies})
         self.model.release(self.core.now)
         self._deliveries()
+
+    def _newest(self) -> list[Segment]:
+        """What is in the log behind the messages that are known."""
+        return self.core.backend.queue("t").read(max(self.sequences.values(), default=-1) + 1, 1 << 30)
 
     def _topic_memory_is_full(self) -> bool:
         return min(len(self.model.waiting), self.accepted) >= MEM_QUEUE_SIZE
@@ -184,7 +207,7 @@ class Histories(RuleBasedStateMachine):
         self.core.backend.commit = commit
         assert [str(answer) for answer in answers] == ["full"]
 
-    @precondition(lambda self: not self.core.options.retention_time)
+    @precondition(lambda self: self.may_fail_to_sync)
     @rule(count=st.integers(1, 3))
     def publish_and_fail_to_sync(self, count: int) -> None:
         """The messages are refused, and lie in the log where only a restart finds them."""
@@ -220,42 +243,50 @@ class Histories(RuleBasedStateMachine):
     def create_channel_at_earliest(self, name: str) -> None:
         if name not in self.model.channels:
             self.core.topic().channel(name, self.core.now, "earliest")
-            self.model.channels[name] = ModelChannel(messages=self._replayed(0, name))
+            self.model.channels[name] = ModelChannel(messages=self._replayed(self.core.topic().reader.kept_from, name))
             self.model.release(self.core.now)
             self._save()
 
     @rule(name=st.sampled_from(CHANNELS))
     def seek_latest(self, name: str) -> None:
         if name in self.model.channels:
-            self._seek(name, self.core.topic().released, len(self.model.history))
+            self._seek(name, self.core.topic().released, skips=True)
+            assert not self.model.channels[name].messages
 
-    @precondition(lambda self: self.core.options.retention_time and self.model.history)
+    @precondition(lambda self: self.can_be_moved)
+    @rule(name=st.sampled_from(CHANNELS), crashes=st.booleans())
+    def seek_earliest(self, name: str, crashes: bool) -> None:
+        """Whatever the log still has, what is unfinished stays, or comes again."""
+        if name in self.model.channels:
+            unfinished = {*self.model.channels[name].messages}
+            self._seek(name, min(self.core.topic().reader.kept_from, self.core.topic().released), skips=False)
+            assert self.model.channels[name].messages.keys() >= unfinished
+            if crashes:
+                self.crash()
+
+    @precondition(lambda self: self.can_be_moved)
     @rule(name=st.sampled_from(CHANNELS), data=st.data())
     def seek(self, name: str, data: st.DataObject) -> None:
-        if name in self.model.channels:
-            place = data.draw(st.integers(0, len(self.model.history) - 1))
-            body = list(self.model.history)[place]
-            self._seek(name, self._sequences()[body], place)
+        """To a message that is kept: forwards what is before it is skipped."""
+        kept_from = self.core.topic().reader.kept_from
+        kept = [body for body in self.model.history if self.sequences[body] >= kept_from]
+        if name in self.model.channels and kept:
+            sequence = self.sequences[data.draw(st.sampled_from(kept))]
+            self._seek(name, sequence, skips=self.core.channel(name).cursor.next < sequence)
 
-    @precondition(lambda self: self.core.options.retention_time and self.model.history)
-    @rule(name=st.sampled_from(CHANNELS))
-    def seek_earliest_and_crash(self, name: str) -> None:
-        if name in self.model.channels:
-            self._seek(name, self.core.topic().reader.kept_from, 0)
-            self.crash()
-
-    def _seek(self, name: str, sequence: int, place: int) -> None:
+    def _seek(self, name: str, sequence: int, *, skips: bool) -> None:
         """Move a channel to a place in what was released. Nothing is forgotten but what is said to be skipped."""
         self._save()
         channel, model = self.core.channel(name), self.model.channels[name]
-        is_forwards = channel.cursor.next <= sequence
         before = len(model.messages)
-        bodies = list(self.model.history)
-        kept = {} if is_forwards else {b: m for b, m in model.messages.items() if b not in bodies[place:]}
-        foretold = channel.preview_seek(sequence)
-        moved = channel.seek(sequence)
+        below = {body for body, place in self.sequences.items() if place < sequence}
+        kept = {} if skips else {body: message for body, message in model.messages.items() if body in below}
+        skips_all = sequence == self.core.topic().released and skips
+        foretold = channel.preview_seek(sequence, skips_all=skips_all)
+        moved = channel.seek(sequence, skips_all=skips_all)
         assert moved == foretold
-        model.messages = kept | self._replayed(place, name)
+        assert skips or not moved.skipped
+        model.messages = kept | self._replayed(sequence, name)
         for of, _, inbox in self.readers.values():
             if of == name:
                 for body in set(inbox) - set(kept):
@@ -263,16 +294,21 @@ class Histories(RuleBasedStateMachine):
         assert moved.replayed - moved.skipped == len(model.messages) - before
         self._save()
 
-    def _replayed(self, place: int, name: str) -> dict[bytes, ModelMessage]:
-        return self.model.replay(list(self.model.history)[place:], name, self.core.now)
+    def _replayed(self, sequence: int, name: str) -> dict[bytes, ModelMessage]:
+        """What a channel gets that is moved to a place."""
+        if self.can_be_moved:
+            self._check_log()
+        bodies = [body for body in self.model.history if self.sequences[body] >= sequence]
+        return self.model.replay(bodies, name, self.core.now)
 
-    def _sequences(self) -> dict[bytes, int]:
-        """All that can be read of the log, which must be just what was released."""
-        reading = self.core.topic().reader
-        found = {m.body: m for part in reading.read(0, 1 << 40).parts for m in _messages_of([part])}
-        published = [*self.model.history, *([] if self.model.channels or self.model.paused else self.model.waiting)]
-        assert list(found) == published
-        return {body: int(message.id, 16) & ((1 << 53) - 1) for body, message in found.items()}
+    def _check_log(self) -> None:
+        """All that can be read of the log is just what was released."""
+        reader = self.core.topic().reader
+        found = [m.body for part in reader.read(0, 1 << 40).parts for m in _messages_of([part])]
+        is_log_only = reader.retention_policy.is_on and not self.model.channels and not self.model.paused
+        published = [*self.model.history, *(self.model.waiting if is_log_only else ())]
+        expected = [body for body in published if self.sequences[body] >= reader.kept_from]
+        assert found == expected, (found, expected)
 
     @rule(name=st.sampled_from(CHANNELS), ready=st.integers(0, 8))
     def subscribe(self, name: str, ready: int) -> None:
@@ -454,7 +490,7 @@ class Histories(RuleBasedStateMachine):
         (saved,) = self.core.positions.saved.topics
         found = []
         for message in _messages_of(refused):
-            sequence = int(message.id, 16) & ((1 << 53) - 1)
+            sequence = self.sequences[message.body] = int(message.id, 16) & SEQUENCE_MASK
             is_dropped = any(first <= sequence < stop for first, stop in saved.dropped)
             unread_by = [cursor.name for cursor in saved.cursors if cursor.next <= sequence and not is_dropped]
             found.append(Found(message.body, sequence >= saved.released, unread_by))
@@ -479,7 +515,8 @@ class Histories(RuleBasedStateMachine):
         queue = self.core.backend.queue("t")
         kept = queue.read(0, 1 << 30)[:-lost]
         end = kept[-1].end if kept else 0
-        on_deleted = {m.body for m in _messages_of(queue.read(0, 1 << 30)) if int(m.id, 16) & ((1 << 53) - 1) >= end}
+        on_deleted = {m.body for m in _messages_of(queue.read(0, 1 << 30)) if int(m.id, 16) & SEQUENCE_MASK >= end}
+        on_deleted.update(body for body, sequence in self.sequences.items() if sequence >= end)  # trimmed before
         _cut_tail(queue, end)
         self.refused = []
         self.core.crash()

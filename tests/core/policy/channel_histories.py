@@ -183,7 +183,7 @@ class ChannelHistories(RuleBasedStateMachine):
         place, previews = self.random.randint(0, len(self.model.history)), self.random.choice([True, False])
         sequences = self.sequences()
         sequence = sequences[place] if place < len(sequences) else self.core.topic().released
-        is_forwards = sequence >= self.channel.cursor.next
+        is_forwards = sequence > self.channel.cursor.next
         preview = self.channel.preview_seek(sequence) if previews else None
         moved = self.channel.seek(sequence)
         assert preview in (None, moved)

@@ -252,7 +252,7 @@ class Together(RuleBasedStateMachine):
             self.ended = {entry for entry in self.ended if entry[0] != name}
             self.may_repeat = True
         elif not topic.depth:  # what a paused topic keeps comes later
-            channel.empty() if where == "empty" else channel.seek(topic.released)
+            channel.empty() if where == "empty" else channel.seek(topic.released, skips_all=True)
             self.dropped.update((name, body) for body in self.published)
         self.core.save()
 
