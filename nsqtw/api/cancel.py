@@ -10,7 +10,6 @@ positions.db; the second one makes it durable, and then it is answered. Cancella
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 
@@ -20,14 +19,23 @@ from nsqtw.api.context import ApiContext
 from nsqtw.core.segment import SEQUENCE_BITS, id_of, sequence_of
 from nsqtw.core.topic import Cancelled, Topic
 from nsqtw.errors import BackendError
-from nsqtw.http.endpoints import CHANNEL, CHANNEL_WORDS, JSON, NOT_STORED, TOPIC, Parameter, Section, endpoint
-from nsqtw.http.names import Parameters, channel_named, topic_name, topic_named
+from nsqtw.http.endpoints import (
+    CHANNEL,
+    CHANNEL_WORDS,
+    JSON,
+    MESSAGE_ID,
+    NOT_STORED,
+    TOPIC,
+    Parameter,
+    Section,
+    endpoint,
+)
+from nsqtw.http.names import Parameters, channel_named, message_id, topic_name, topic_named
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
 from nsqtw.rights import PUBLISH
 
-_MISSING_ID = failure(400, "MISSING_ARG_ID")
 _INVALID_ID = failure(400, "INVALID_ID")
 _TWO_IDS = failure(400, "INVALID_ID", detail="Only one of 'id' and 'publisher_id' can be given.")
 _NO_WINDOW = failure(400, "DEDUPE_WINDOW_REQUIRED")
@@ -35,7 +43,6 @@ _NOT_DEFERRED = failure(404, "MESSAGE_NOT_DEFERRED")
 _NOT_RELEASED = failure(409, "MESSAGE_NOT_RELEASED")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
 
-_ID = Parameter("id", {"type": "string", "pattern": "^[0-9a-fA-F]{16}$", "description": "the id of the message"})
 _PUBLISHER_ID = Parameter(
     "publisher_id", {"type": "string", "description": "instead of `id`: the id that its publisher gave the message"}
 )
@@ -50,7 +57,6 @@ _CANCELLED = {
         "required": ["id", "released", "channels"],
     }
 }
-_MESSAGE_ID = re.compile(r"[0-9a-fA-F]{16}")
 
 _FindSequences = Callable[[], "list[int | None]"]
 """Returns the sequences that an id may mean, None for one that is not known."""
@@ -70,7 +76,7 @@ class Cancelling(Section):
         "/v2/topic/cancel",
         "Cancel a deferred message",
         required=(TOPIC,),
-        optional=(_ID, _PUBLISHER_ID, CHANNEL),
+        optional=(MESSAGE_ID, _PUBLISHER_ID, CHANNEL),
         success=_CANCELLED,
         errors={
             400: [*CHANNEL_WORDS, "MISSING_ARG_ID", "INVALID_ID", "DEDUPE_WINDOW_REQUIRED"],
@@ -104,13 +110,9 @@ class Cancelling(Section):
                 raise Refused(_NO_WINDOW)
             audiences = [params["channel"], ""] if "channel" in params else [""]
             return lambda: [deduplication.sequence_of(publisher_id, self._pump.now(), one) for one in audiences]
-        if "id" not in params:
-            raise Refused(_MISSING_ID)
-        if not _MESSAGE_ID.fullmatch(params["id"]):
-            raise Refused(_INVALID_ID)
-        message_id = params["id"].encode()
-        is_ours = int(message_id, 16) >> SEQUENCE_BITS == self._broker.node_id
-        return lambda: [sequence_of(message_id) if is_ours else None]
+        found = message_id(params)
+        is_ours = int(found, 16) >> SEQUENCE_BITS == self._broker.node_id
+        return lambda: [sequence_of(found) if is_ours else None]
 
     def _cancel_now(
         self, request: HttpRequest, topic: Topic, find: _FindSequences, channel: str, error: Exception | None
@@ -133,8 +135,13 @@ class Cancelling(Section):
             request.answer_later(_NOT_RELEASED if is_kept_back else _NOT_DEFERRED)
             return
         sequence, cancelled = done
-        message_id = id_of(self._broker.node_id, sequence).decode()
-        answer = document({"id": message_id, "released": cancelled.is_released, "channels": cancelled.channels})
+        answer = document(
+            {
+                "id": id_of(self._broker.node_id, sequence).decode(),
+                "released": cancelled.is_released,
+                "channels": cancelled.channels,
+            }
+        )
         self._broker.checkpointer.ask(lambda failed: request.answer_later(_failed(failed) if failed else answer))
         self._pump.wake()
 

@@ -43,6 +43,7 @@ class Parameter:
 
 TOPIC = Parameter("topic", _NAME)
 CHANNEL = Parameter("channel", _NAME)
+MESSAGE_ID = Parameter("id", {"type": "string", "pattern": "^[0-9a-fA-F]{16}$", "description": "the id of the message"})
 DRY_RUN = Parameter(
     "dry_run", {"type": "boolean", "default": False, "description": "answer what the change would do, and do nothing"}
 )

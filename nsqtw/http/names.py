@@ -5,6 +5,7 @@ have different ones for the same mistake.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ _INVALID_ARG_CHANNEL = failure(400, "INVALID_ARG_CHANNEL")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 _EPHEMERAL_TOPIC = failure(400, "EPHEMERAL_TOPIC")
+_MISSING_ID = failure(400, "MISSING_ARG_ID")
+_INVALID_ID = failure(400, "INVALID_ID")
+_MESSAGE_ID = re.compile(r"[0-9a-fA-F]{16}")
 
 Parameters = Mapping[str, str]
 
@@ -70,6 +74,15 @@ def durable_topic(broker: Broker, params: Parameters) -> Topic:
     if topic.ephemeral:
         raise Refused(_EPHEMERAL_TOPIC)
     return topic
+
+
+def message_id(params: Parameters) -> bytes:
+    """The id of the message that a request is about, in lower case. Refused."""
+    if "id" not in params:
+        raise Refused(_MISSING_ID)
+    if not _MESSAGE_ID.fullmatch(params["id"]):
+        raise Refused(_INVALID_ID)
+    return params["id"].lower().encode()
 
 
 def channel_named(broker: Broker, params: Parameters) -> Channel:

@@ -8,7 +8,7 @@ import pytest
 
 from nsqtw.core.policy import redrive_preview
 from nsqtw.core.policy.redrive import BATCH
-from tests.http.broker_fixture import DONE, OK, Web
+from tests.http.broker_fixture import DONE, OK, Reply, Web, request
 
 _PATH = "/v2/channel/redrive?topic=t&channel=c"
 
@@ -149,7 +149,7 @@ def test_a_consumer_of_the_dead_letters_prevents_it(web: Web) -> None:
     reply = web.post(_PATH)
     assert reply.outcome == (409, "CHANNEL_HAS_CONSUMERS")
     assert reply.headers["x-nsqtw-detail"] == (
-        "The channel of the dead letters has consumers: a redrive must be the only one."
+        "The channel has consumers, or a redrive that reads it: another one cannot begin."
     )
     reader.leave()
     assert web.post(_PATH).status == 200
@@ -198,3 +198,64 @@ def test_the_statistics_have_what_was_used(web: Web) -> None:
     assert not {"dead_letter_count", "expired_count"} & other.keys()
     metrics = web.get("/metrics").body.decode()
     assert 'nsq_channel_dead_lettered_total{channel="c",topic="t"} 1.0' in metrics.replace("', '", "','")
+
+
+# -- one message
+
+
+def ids(web: Web) -> dict[str, str]:
+    """The ids of the dead letters by their bodies."""
+    web.pump.wake()
+    web.turn()
+    found = web.get("/v2/channel/messages?topic=t.dead&channel=c").json["messages"]
+    return {message["body"]: message["id"] for message in found}
+
+
+def later(web: Web, path: str, *, seconds: int = 0) -> Reply:
+    """The answer to a POST that is given some turns later, or as many seconds."""
+    browser = web.connect()
+    browser.send(request("POST", path))
+    for _ in range(20 + seconds):
+        web.core.now += 1.0 if seconds else 0.0
+        web.pump.wake()
+        web.turn()
+    (reply,) = browser.read()
+    return reply
+
+
+def test_one_dead_letter_is_put_back(web: Web) -> None:
+    fail(web, b"1", b"2", b"3")
+    progress = later(web, f"{_PATH}&id={ids(web)['2'].upper()}").json
+    assert (progress["state"], progress["total"], progress["redriven"]) == ("done", 1, 1)
+    assert bodies(web, "c") == [b"2"]
+    assert bodies(web, "c", "t.dead") == [b"1", b"3"]
+    assert web.get(_PATH).outcome == (404, "REDRIVE_NOT_FOUND")
+
+
+def test_one_message_is_finished(web: Web) -> None:
+    fail(web, b"1", b"2", b"3")
+    one = ids(web)["2"]
+    path = f"/v2/channel/finish?topic=t.dead&channel=c&id={one}"
+    assert later(web, path).json == {"id": one}
+    assert later(web, path).outcome == (404, "MESSAGE_NOT_READY")
+    assert bodies(web, "c", "t.dead") == [b"1", b"3"]
+    assert bodies(web, "c") == []
+
+
+@pytest.mark.parametrize("path", [_PATH, "/v2/channel/finish?topic=t.dead&channel=c"])
+def test_one_message_is_refused_with_a_word(web: Web, path: str) -> None:
+    fail(web, b"1")
+    assert web.post(f"{path}&id=1").outcome == (400, "INVALID_ID")
+    assert later(web, f"{path}&id=0123456789abcdef").outcome == (404, "MESSAGE_NOT_READY")
+    web.core.channel("c", "t.dead").pause()
+    one = ids(web)["1"]
+    reply = later(web, f"{path}&id={one}", seconds=15)
+    assert reply.outcome == (409, "MESSAGE_NOT_MOVED")
+    assert "paused" in reply.headers["x-nsqtw-detail"]
+    web.core.channel("c", "t.dead").unpause()
+    web.core.reader("c", "t.dead", ready=0)
+    assert web.post(f"{path}&id={one}").outcome == (409, "CHANNEL_HAS_CONSUMERS")
+
+
+def test_finishing_needs_an_id(web: Web) -> None:
+    assert web.post("/v2/channel/finish?topic=t&channel=c").outcome == (400, "MISSING_ARG_ID")

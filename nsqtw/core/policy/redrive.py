@@ -17,13 +17,16 @@ as that of dead letters is.
 A crash has the same effects as on the way of a dead letter (`core.policy.dead_letters`): `core.policy.moves` finds what
 was stored, and finishes the letters. A redrive itself ends with the process, and can be begun again.
 
+A redrive of one letter reads until it has found it, and withholds what was before it. `Finishing` does the same with
+any message of a channel, and finishes it there.
+
 It ends when all letters are done that were ready when it began: those with a sequence below the end that their topic
 had then. A message that fails again becomes a letter beyond this end, and is withheld when it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
@@ -47,9 +50,14 @@ MAX_WITHHELD = 100_000
 RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 """Time after which a channel that delivered nothing is looked at."""
+_SEARCH_SECONDS: Final = 10.0
+"""Time in which one message must be found."""
 _MSG_TIMEOUT = 10.0 * 365 * 86_400
 """A batch may wait long for room in its channel."""
 _SUBSCRIBED: Final = 3
+_NOT_REACHED: Final = (
+    "the message was not reached in 10 seconds: its channel is paused, is slowed down by a max_rate, or cannot be read"
+)
 _TOO_MANY_OTHERS: Final = (
     f"{MAX_WITHHELD:,} messages of others are before the next dead letter of this channel: redrive or finish those, and"
     " give the channel a dead_letter_topic of its own"
@@ -61,6 +69,8 @@ class _Step(Enum):
     READING = auto()
     SAVING = auto()
     SAVED = auto()
+    NOT_SAVED = auto()
+    SAVING_AGAIN = auto()
     STORING = auto()
     FLUSHING = auto()
     FAILED = auto()
@@ -75,11 +85,21 @@ class _Letter(NamedTuple):
 class Redrive(Timer):
     """
     A redrive to `channel` of `topic`, from the channel `letters` of `letter_topic`. At most `rate` messages a second
-    and `limit` messages are put back; 0 for any number.
+    and `limit` messages are put back; 0 for any number. With `only`, the id of a letter, it is only that one, and
+    `on_end` is called when that is done or has failed.
     """
 
     def __init__(
-        self, topic: Topic, channel: Channel, letter_topic: Topic, letters: Channel, rate: int, limit: int, now: float
+        self,
+        topic: Topic,
+        channel: Channel,
+        letter_topic: Topic,
+        letters: Channel,
+        rate: int,
+        limit: int,
+        now: float,
+        only: bytes = b"",
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self.state = RUNNING
@@ -95,6 +115,8 @@ class Redrive(Timer):
         self._letters = letters
         self._rate = rate
         self._limit = limit
+        self._only = only
+        self._on_end = on_end
         self._began = self._now = now
         self._end_sequence = letter_topic.released
         self._started_at = topic.context.timestamp_ns(now) // 10**9
@@ -109,11 +131,14 @@ class Redrive(Timer):
         self._consumer = Consumer(client, timers, self._on_frames, self._on_disconnect, _MSG_TIMEOUT)
         self._consumer.deliver_with_headers = self._on_letters
         letters.subscribe(self._consumer)
-        channel.redrive_left = self.left
+        if not only:
+            channel.redrive_left = self.left
         timers.schedule(now, self)
 
     def progress(self) -> dict[str, Any]:
         """Return the progress, as the API shows it."""
+        if self._only:
+            return _progress(self.state, 1, self.redriven, 0, 0, self._started_at, self.error)
         return _progress(self.state, self.total, self.redriven, self.others, self._rate, self._started_at, self.error)
 
     def left(self) -> int:
@@ -134,9 +159,16 @@ class Redrive(Timer):
             self._end(STOPPED)
         elif self._channel.exiting:
             self._end(FAILED, "the channel is deleted")
-        elif self._step is _Step.FAILED:
-            self._step = _Step.SAVED
+        elif self._only and self._step in (_Step.IDLE, _Step.READING) and now - self._began > _SEARCH_SECONDS:
+            self._end(FAILED, _NOT_REACHED)
+        elif self._step in (_Step.FAILED, _Step.NOT_SAVED):
+            if self._only:
+                self._end(FAILED, self.error)
+                return None
+            self._step = _Step.SAVED if self._step is _Step.FAILED else _Step.SAVING_AGAIN
             return now + RETRY_SECONDS
+        elif self._step is _Step.SAVING_AGAIN:
+            self._take()
         elif self._step is _Step.SAVED:
             self._store()
         elif self._step is _Step.FLUSHING:
@@ -155,6 +187,8 @@ class Redrive(Timer):
             self._end(FAILED, _TOO_MANY_OTHERS)
             return None
         count = min(BATCH, self.total - self.redriven - self.others)
+        if self._only and self.redriven:
+            count = 0
         if self._limit:
             count = min(count, self._limit - self.redriven)
         if count <= 0:
@@ -180,17 +214,15 @@ class Redrive(Timer):
         self.error = ""
         self._letters.set_ready(self._consumer, 0)
         read, self._read = self._read, []
-        topic, channel = self._topic.name, self._channel.name
         later = [letter.id for letter in read if sequence_of(letter.id) >= self._end_sequence]
         there = read if not later else [letter for letter in read if sequence_of(letter.id) < self._end_sequence]
-        self._batch = [letter for letter in there if is_letter_of(letter.headers, topic, channel)]
-        others = [letter.id for letter in there if not is_letter_of(letter.headers, topic, channel)]
+        self._batch = list(filter(self._is_wanted, there))
+        others = [letter.id for letter in there if not self._is_wanted(letter)]
         self.others += len(others)
         if later or others:
             self._letters.withhold(self._consumer, later + others)
         if self._batch:
-            self._step = _Step.SAVING
-            self._topic.save(self._saved)
+            self._take()
             return None
         cursor = self._letters.cursor
         if not others and cursor is not None and cursor.next >= self._end_sequence:
@@ -200,13 +232,23 @@ class Redrive(Timer):
         self._step = _Step.IDLE
         return self._ask(now)
 
+    def _is_wanted(self, letter: _Letter) -> bool:
+        """Return whether a letter is to be put back."""
+        is_own = is_letter_of(letter.headers, self._topic.name, self._channel.name)
+        return is_own and self._only in (b"", letter.id)
+
+    def _take(self) -> None:
+        """The batch is what is to be put back."""
+        self._step = _Step.SAVING
+        self._topic.save(self._saved)
+
     def _saved(self, error: Exception | None) -> None:
         """Waiter API: the letters are saved as in flight, or that failed."""
         if self.state != RUNNING:
             return
         if error is not None:
             self.error = str(error)
-            self._step = _Step.FAILED
+            self._step = _Step.NOT_SAVED
         else:
             self._step = _Step.SAVED
         self._soon()
@@ -273,6 +315,8 @@ class Redrive(Timer):
         self._letters.leave(self._consumer)
         self._topic.context.timers.cancel(self)
         self._read, self._batch = [], []
+        if self._on_end is not None:
+            self._on_end()
 
     # -- the consumer
 
@@ -296,6 +340,20 @@ class Redrive(Timer):
 
     def _soon(self) -> None:
         self._topic.context.timers.schedule(0.0, self)
+
+
+class Finishing(Redrive):
+    """Finishes one ready message of a channel, which has no other consumer. `redriven` is 1 when that is done."""
+
+    def __init__(self, topic: Topic, channel: Channel, only: bytes, now: float, on_end: Callable[[], None]) -> None:
+        super().__init__(topic, channel, topic, channel, 0, 0, now, only, on_end)
+
+    def _is_wanted(self, letter: _Letter) -> bool:
+        return letter.id == self._only
+
+    def _take(self) -> None:
+        self._finish()
+        self._soon()
 
 
 def preview(total: int, others: int, rate: int) -> dict[str, Any]:

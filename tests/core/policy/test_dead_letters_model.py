@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.policy.redrive import Redrive
-from nsqtw.core.segment import BODY_AT, Segment
+from nsqtw.core.policy.redrive import Finishing, Redrive
+from nsqtw.core.segment import BODY_AT, Segment, id_of
 from nsqtw.errors import BackendError
 from nsqtw.message_headers import encode_headers
 from tests.core.harness import BrokerHarness, Reader
@@ -66,6 +66,8 @@ class Histories(RuleBasedStateMachine):
         self.seen_by_other: set[bytes] = set()
         self.readers: list[Reader] = []
         self.redrive: Redrive | None = None
+        self.to_finish = b""
+        """The letter that `redrive` finishes, if it is one that finishes one."""
 
     @initialize(
         durability=st.sampled_from(["os", "fsync"]),
@@ -179,6 +181,22 @@ class Histories(RuleBasedStateMachine):
             self.redrive = Redrive(topic, topic.channels["c"], dead, dead.channels["c"], 0, limit, self.core.now)
             settle(self.core, steps)
 
+    @rule(name=st.sampled_from((*SOURCES, "")), number=st.integers(0, 12), steps=st.integers(0, 8))
+    def begin_with_one(self, name: str, number: int, steps: int) -> None:
+        """One letter is put back to a topic, or finished; it may be one of the other topic, or not be there."""
+        dead, now = self.core.topic(LETTERS), self.core.now
+        if self.redrive is not None and self.redrive.state == "running":
+            return
+        letters, only = dead.channels["c"], id_of(self.core.broker.node_id, number)
+        if name:
+            topic = self.core.topic(name)
+            self.redrive = Redrive(topic, topic.channels["c"], dead, letters, 0, 0, now, only, lambda: None)
+        else:
+            record = dead.log.find(number) if number < dead.released else None
+            self.to_finish = b"" if record is None else body_at(*record)
+            self.redrive = Finishing(dead, letters, only, now, lambda: None)
+        settle(self.core, steps)
+
     @precondition(lambda self: self.redrive is not None)
     @rule()
     def stop_redrive(self) -> None:
@@ -254,6 +272,8 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def each_message_is_in_one_place(self) -> None:
+        if isinstance(self.redrive, Finishing) and self.redrive.redriven:
+            self.finished.add(self.to_finish)
         copies = self._copies()
         assert not [body for body, count in copies.items() if count > 1]
         assert copies.keys() == self.published.keys() - self.finished
