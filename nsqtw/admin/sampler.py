@@ -6,8 +6,8 @@ that takes long makes the next one wait: the sampler uses at most a quarter of t
 that share the reactor with everything else.
 
 A node that does not answer is kept for an hour and marked (`NodeState.is_gone`); the figures of the others are not
-affected. In the first minute nodes answer one after the other, which is no rise of anything: the history begins anew
-with each of them.
+affected. When no nsqlookupd says which nodes there are, none is asked and none marked. In the first minute nodes answer
+one after the other, which is no rise of anything: the history begins anew with each of them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from nsqtw.admin.history import CLUSTER, History, Subject
+from nsqtw.cluster.answers import MAX_PARTS
+from nsqtw.cluster.http import NSQD
 from nsqtw.cluster.merge import node_order
 from nsqtw.cluster.model import ClusterStats, NodeStats, Partial, TopicStats
 from nsqtw.cluster.rates import RateMeter, Rates
-from nsqtw.errors import NsqtwError
+from nsqtw.errors import NoServerAnswered, NsqtwError
 
 LIVE_SECONDS = 2.0
 QUIET_SECONDS = 30.0
@@ -36,7 +38,9 @@ STEP_SECONDS = 5.0
 WATCHED_SECONDS = 60.0
 """Time after a request for a page in which the page counts as open."""
 KEPT_SECONDS = 3600.0
-"""Time for which a node that does not answer is shown."""
+"""
+Time for which a node that does not answer is shown, unless those that left after it have MAX_PARTS topics and channels.
+"""
 SETTLE_SECONDS = 60.0
 """Time after the start in which a node that answers for the first time makes the history begin anew."""
 _SHARE = 4.0
@@ -172,9 +176,13 @@ class Sampler:
         except NsqtwError as error:
             self.error = str(error)
             stats = ClusterStats()
+            are_asked = not isinstance(error, NoServerAnswered) or error.program == NSQD
+        else:
+            are_asked = True
         now = self._reactor.seconds()
         known = self.nodes.keys()
-        self._mark_nodes(stats, now)
+        if are_asked:
+            self._mark_nodes(stats, now)
         if now - self._started_at < SETTLE_SECONDS and self.nodes.keys() - known:
             self.history = History()
         if now - self._recorded_at >= STEP_SECONDS - LIVE_SECONDS / 2 and self.latest is not None:
@@ -183,10 +191,12 @@ class Sampler:
 
     def _mark_nodes(self, stats: ClusterStats, now: float) -> None:
         states = {found.node.http_address: NodeState(found, now) for found in stats.nodes}
-        for name, state in self.nodes.items():
+        kept = 0
+        for name, state in sorted(self.nodes.items(), key=lambda each: -each[1].seen):
             if name in states:
                 continue
-            if now - state.seen < KEPT_SECONDS:
+            kept += state.stats.part_count
+            if now - state.seen < KEPT_SECONDS and kept <= MAX_PARTS:
                 states[name] = attrs.evolve(state, is_gone=True)
             else:
                 self._meter.forget(name)

@@ -264,6 +264,11 @@ class NodeStats:
         return sum(topic.message_count for topic in self.topics)
 
     @property
+    def part_count(self) -> int:
+        """Topics and channels of the node."""
+        return len(self.topics) + sum(len(topic.channels) for topic in self.topics)
+
+    @property
     def client_count(self) -> int:
         """Consumers of the node, when they were asked for."""
         return sum(len(channel.clients) for topic in self.topics for channel in topic.channels)

@@ -3,6 +3,9 @@ Queries of a cluster: its nodes, topics and channels, merged over all nodes.
 
 With nsqlookupds they name the nodes; without, the nodes are the nsqds at given addresses. A server that gives no answer
 becomes a warning; when none of a kind does, the query fails.
+
+An nsqlookupd that gives no answer counts with the nodes that it named last. Whether one of them has a topic is asked of
+the node itself, because topics may be created in the meantime.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from nsqtw.cluster.model import (
     ClusterStats,
     Node,
     NodeStats,
+    NodeTopic,
     Partial,
     TopicStats,
 )
@@ -43,6 +47,7 @@ V = TypeVar("V")
 _MANY_TOPICS = 500
 _JSON = {"format": "json", "include_ages": "true", "include_disk": "true"}
 _WITHOUT_CLIENTS = {**_JSON, "include_clients": "false"}
+_TOPIC_NOT_FOUND = "TOPIC_NOT_FOUND"
 _NAMES_ONLY = {"format": "json", "include_clients": "false", "include_mem": "false"}
 
 
@@ -64,6 +69,8 @@ class Queries:
         self.requests = ServerRequests(reactor, credentials or ClusterCredentials(), timeouts or Timeouts())
         self._given: dict[str, str] = {}
         """The address that was given for a node, by the node's own."""
+        self._named: dict[str, tuple[Node, ...]] = {}
+        """The nodes that an nsqlookupd named last, by its address."""
         self.nsqds = tuple(nsqds)
         self.lookupds = tuple(lookupds)
 
@@ -86,6 +93,7 @@ class Queries:
     @lookupds.setter
     def lookupds(self, addresses: Iterable[str]) -> None:
         self._lookupds = tuple(addresses)
+        self._named = {address: nodes for address, nodes in self._named.items() if address in self._lookupds}
         self.requests.trust_addresses(NSQLOOKUPD, self._lookupds)
 
     async def close(self) -> None:
@@ -97,10 +105,13 @@ class Queries:
     async def topics(self) -> Partial[tuple[str, ...]]:
         """Return the names of all topics, sorted. NoServerAnswered."""
         if self._lookupds:
-            found, errors = await self._ask_lookupds("/topics", {}, lambda document: names_in(document, "topics"))
+            outcomes = await self._ask_lookupds("/topics", {}, _topic_names)
+            addresses = [self.request_address(node) for node in self._stand_ins(outcomes)]
         else:
-            asked = [self.ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in) for address in self.nsqds]
-            found, errors = split(NSQD, await ask_all(asked))
+            outcomes, addresses = [], list(self.nsqds)
+        asked = [self.ask(NSQD, address, "/stats", _NAMES_ONLY, topic_names_in) for address in addresses]
+        program = NSQLOOKUPD if self._lookupds else NSQD
+        found, errors = split(program, [*outcomes, *await ask_all(asked)])
         return Partial(_union(found), _warnings(errors))
 
     async def inactive_topics(self) -> Partial[dict[str, tuple[str, ...]]]:
@@ -110,16 +121,16 @@ class Queries:
         """
         if not self._lookupds:
             return Partial({})
-        names = await self.topics()
+        names, errors = split(NSQLOOKUPD, await self._ask_lookupds("/topics", {}, _topic_names))
         nodes = await self.nodes()
         active = {topic.topic for node in nodes.value for topic in node.topics if not topic.is_tombstoned}
-        inactive = [name for name in names.value if name not in active]
+        inactive = [name for name in _union(names) if name not in active]
         channels = await ask_all([self._lookupd_channels(topic) for topic in inactive])
         found = {
             topic: () if isinstance(outcome, ServerFailed) else outcome
             for topic, outcome in zip(inactive, channels, strict=True)
         }
-        return Partial(found, names.warnings or nodes.warnings)
+        return Partial(found, _warnings(errors) or nodes.warnings)
 
     # -- nodes
 
@@ -143,13 +154,14 @@ class Queries:
     async def topic_nodes(self, topic: str) -> Partial[tuple[Node, ...]]:
         """Return the nodes that have a topic. NoServerAnswered."""
         if self._lookupds:
-            found, errors = await self._ask_lookupds("/lookup", {"topic": topic}, nodes_in)
+            outcomes = await self._ask_lookupds("/lookup", {"topic": topic}, nodes_in)
+            asked = await ask_all([self._if_it_has(node, topic) for node in self._stand_ins(outcomes)])
+            found, errors = split(NSQLOOKUPD, [*outcomes, *(outcome for outcome in asked if outcome != ())])
             by_address: dict[str, Node] = {}
             for node in (node for nodes in found for node in nodes):
                 by_address.setdefault(node.http_address, node)
             return Partial(_in_order(by_address.values()), _warnings(errors))
-        outcomes = await ask_all([self._given_node_with(address, topic) for address in self.nsqds])
-        kept, errors = split(NSQD, outcomes)
+        kept, errors = split(NSQD, await ask_all([self._given_node_with(address, topic) for address in self.nsqds]))
         return Partial(_in_order(node for node in kept if node is not None), _warnings(errors))
 
     # -- statistics
@@ -233,9 +245,35 @@ class Queries:
 
     async def _ask_lookupds(
         self, path: str, parameters: Mapping[str, str], reader: Callable[[JsonObject], V]
-    ) -> tuple[list[V], list[ServerFailed]]:
-        asked = [self.ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
-        return split(NSQLOOKUPD, await ask_all(asked))
+    ) -> list[V | ServerFailed]:
+        """Return the answer of each nsqlookupd, or why it has none, in order."""
+        outcomes = await ask_all(
+            [self.ask(NSQLOOKUPD, address, path, parameters, reader) for address in self._lookupds]
+        )
+        return [
+            ServerFailed(f"{outcome}; going on with the nodes that it named last")
+            if isinstance(outcome, ServerFailed) and address in self._named and _is_silent(outcome)
+            else outcome
+            for address, outcome in zip(self._lookupds, outcomes, strict=True)
+        ]
+
+    def _stand_ins(self, outcomes: Sequence[object]) -> tuple[Node, ...]:
+        """Return the nodes that were named last by the nsqlookupds that gave no answer."""
+        return tuple(
+            {
+                node.http_address: node
+                for address, outcome in zip(self._lookupds, outcomes, strict=True)
+                if _is_silent(outcome)
+                for node in self._named.get(address, ())
+            }.values()
+        )
+
+    async def _if_it_has(self, node: Node, topic: str) -> tuple[Node, ...]:
+        """Return a node if it has the topic, without a tombstone."""
+        if NodeTopic(topic, True) in node.topics:
+            return ()
+        names = await self.ask(NSQD, self.request_address(node), "/stats", _only(topic), topic_names_in)
+        return (node,) if topic in names else ()
 
     async def node_itself(self, address: str) -> Node:
         """Return the node with this `http_address` as it describes itself. NoServerAnswered."""
@@ -247,21 +285,21 @@ class Queries:
         return self._given.get(node.http_address, node.http_address)
 
     async def _lookupd_channels(self, topic: str) -> tuple[str, ...]:
-        try:
-            found, _ = await self._ask_lookupds(
-                "/channels", {"topic": topic}, lambda document: names_in(document, "channels")
-            )
-        except NoServerAnswered:
-            return ()
-        return _union(found)
+        outcomes = await self._ask_lookupds("/channels", {"topic": topic}, _channel_names)
+        return _union(outcome for outcome in outcomes if not isinstance(outcome, ServerFailed))
 
     async def _registered_nodes(self) -> Partial[tuple[Node, ...]]:
         lookupds = self._lookupds
-        outcomes = await ask_all([self.ask(NSQLOOKUPD, address, "/nodes", {}, nodes_in) for address in lookupds])
-        _, errors = split(NSQLOOKUPD, outcomes)
-        by_address: dict[str, Node] = {}
+        outcomes = await self._ask_lookupds("/nodes", {}, nodes_in)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, ServerFailed)]
         for lookupd, outcome in zip(lookupds, outcomes, strict=True):
-            for node in () if isinstance(outcome, ServerFailed) else outcome:
+            if not isinstance(outcome, ServerFailed):
+                self._named[lookupd] = outcome
+        if self._named.keys().isdisjoint(lookupds):
+            raise NoServerAnswered(NSQLOOKUPD, errors)
+        by_address: dict[str, Node] = {}
+        for lookupd in lookupds:
+            for node in self._named.get(lookupd, ()):
                 first = by_address.get(node.tcp_address, node)
                 remote = (*first.remote_addresses, f"{lookupd}/{node.remote_address or 'N/A'}")
                 by_address[node.tcp_address] = attrs.evolve(first, remote_addresses=remote)
@@ -274,8 +312,7 @@ class Queries:
 
     async def _given_node_with(self, address: str, topic: str) -> Node | None:
         """Return the nsqd at an address if it has the topic."""
-        parameters = {**_NAMES_ONLY, "topic": topic}
-        topics = await self.ask(NSQD, address, "/stats", parameters, topic_names_in)
+        topics = await self.ask(NSQD, address, "/stats", _only(topic), topic_names_in)
         if topic not in topics:
             return None
         info = await self.ask(NSQD, address, "/info", {}, lambda document: document)
@@ -331,6 +368,24 @@ def _merge(nodes: Sequence[NodeStats]) -> ClusterStats:
 
 def _in_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: node_order(node.hostname, node.http_address)))
+
+
+def _is_silent(outcome: object) -> bool:
+    """Return whether the outcome of a question to an nsqlookupd is no answer; that it has no such topic is one."""
+    return isinstance(outcome, ServerFailed) and outcome.code != _TOPIC_NOT_FOUND
+
+
+def _topic_names(document: JsonObject) -> tuple[str, ...]:
+    return names_in(document, "topics")
+
+
+def _channel_names(document: JsonObject) -> tuple[str, ...]:
+    return names_in(document, "channels")
+
+
+def _only(topic: str) -> Mapping[str, str]:
+    """Return the parameters of /stats that ask whether a node has a topic."""
+    return {**_NAMES_ONLY, "topic": topic}
 
 
 def _union(found: Iterable[Iterable[str]]) -> tuple[str, ...]:

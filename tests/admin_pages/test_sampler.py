@@ -9,6 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from nsqtw.admin import sampler
 from nsqtw.admin.history import CLUSTER
 from nsqtw.admin.sampler import KEPT_SECONDS, LIVE_SECONDS, QUIET_SECONDS, SETTLE_SECONDS, STEP_SECONDS, Sampler
 from nsqtw.cluster.merge import merged_topic
@@ -136,6 +137,17 @@ def test_a_node_that_is_gone_is_kept_for_an_hour_and_marked(bench: Bench) -> Non
     assert list(bench.sampler.nodes) == ["10.0.0.1:1"]
 
 
+def test_nodes_that_are_gone_have_a_bounded_number_of_topics_and_channels(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "MAX_PARTS", 4)  # of two nodes
+    bench.cluster.answer = stats(node(1, 1))
+    bench.start()
+    for number in range(2, 6):
+        bench.step(stats(node(number, 1)))
+    assert list(bench.sampler.nodes) == ["10.0.0.1:3", "10.0.0.1:4", "10.0.0.1:5"]
+
+
 def test_when_nobody_answers_the_last_figures_stay(bench: Bench) -> None:
     bench.cluster.answer = stats(node(1, 100))
     bench.start()
@@ -143,6 +155,9 @@ def test_when_nobody_answers_the_last_figures_stay(bench: Bench) -> None:
     bench.pass_time(QUIET_SECONDS)
     assert bench.sampler.latest is not None and bench.sampler.latest.value == bench.cluster.answer
     assert "nsqlookupd" in bench.sampler.error
+    assert [state.is_gone for state in bench.sampler.nodes.values()] == [False], "it was not asked"
+    bench.cluster.error = NoServerAnswered("nsqd", [])
+    bench.pass_time(QUIET_SECONDS)
     assert [state.is_gone for state in bench.sampler.nodes.values()] == [True]
     bench.cluster.error = None
     bench.pass_time(QUIET_SECONDS)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, cast
 
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
+from twisted.python.failure import Failure
 
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import ServerAnswer
-from nsqtw.errors import ServerFailed
+from nsqtw.errors import ClusterError, ServerFailed
 
 SOUND, ODD = "10.0.0.1:4151", "10.0.0.2:4151"
 LOOKUPD = "10.0.0.3:4161"
@@ -78,6 +80,7 @@ def documents(address: str, depth: int) -> dict[str, Any]:
             "set": {"max_attempts": 5},
             "unused": ["one"],
         },
+        "/channel/pause": {},
         "/v2/drain": {"draining": True, "seconds": 1.5, "seconds_left": None, **counts},
         "/v2/reload": {
             **{"changed": [change], "restart": [change], "files": ["grants"]},
@@ -151,14 +154,14 @@ class AnsweredCluster(Cluster):
         self.reactor = MemoryReactorClock()
         addresses: Any = {"lookupds": [LOOKUPD]} if through_lookupd else {"nsqds": [SOUND, ODD]}
         super().__init__(cast(Any, self.reactor), **addresses)
-        self._answers = answers
+        self.answers = dict(answers)
         self.requests.__dict__["_request"] = self._answered
         self.requests.__dict__["in_thread"] = self._made
 
     async def _answered(
         self, kind: str, method: str, program: str, address: str, path: str, parameters: Any, body: bytes
     ) -> ServerAnswer:
-        answer = self._answers.get((address, path))
+        answer = self.answers.get((address, path))
         if answer is None:
             raise ServerFailed(f"{method} {address}{path}: no answer")
         return ServerAnswer(program, f"{method} {address}{path}", answer, "0.1.0")
@@ -177,3 +180,14 @@ def answers_of(odd: Mapping[str, bytes] | None = None, *, lookupd: Mapping[str, 
     found |= {(LOOKUPD, path): json.dumps(document).encode() for path, document in lookupd_documents().items()}
     found |= {(ODD, path): body for path, body in (odd or {}).items()}
     return found | {(LOOKUPD, path): body for path, body in (lookupd or {}).items()}
+
+
+def outcome(asked: Awaitable[Any]) -> Any:
+    """Return the result of a call that needs no network; ClusterError is one."""
+    results: list[Any] = []
+    Deferred.fromCoroutine(asked).addBoth(results.append)  # type: ignore[arg-type]
+    (result,) = results
+    if isinstance(result, Failure):
+        result.trap(ClusterError)  # type: ignore[no-untyped-call]
+        return result.value
+    return result

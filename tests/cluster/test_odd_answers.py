@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
 
 from nsqtw.cluster.merge import setting_values
 from nsqtw.cluster.model import Partial
 from nsqtw.cluster.rates import RateMeter
-from nsqtw.errors import ClusterError
 from tests.cluster.odd_answers import (
     SOUND,
     SOUND_DEPTH,
@@ -23,6 +20,7 @@ from tests.cluster.odd_answers import (
     documents,
     lookupd_documents,
     odd_documents,
+    outcome,
 )
 
 CALLS: dict[str, tuple[str, Callable[[AnsweredCluster], Awaitable[Any]]]] = {
@@ -43,17 +41,6 @@ CALLS: dict[str, tuple[str, Callable[[AnsweredCluster], Awaitable[Any]]]] = {
     "policy of a channel": ("/v2/channel/policy", lambda cluster: cluster.policy("t", "c")),
 }
 """Queries of all nodes: the path of which one node answers oddly, and the call."""
-
-
-def outcome(asked: Awaitable[Any]) -> Any:
-    """Return the result of a call that needs no network; ClusterError is one."""
-    results: list[Any] = []
-    Deferred.fromCoroutine(asked).addBoth(results.append)  # type: ignore[arg-type]
-    (result,) = results
-    if isinstance(result, Failure):
-        result.trap(ClusterError)  # type: ignore[no-untyped-call]
-        return result.value
-    return result
 
 
 @pytest.mark.parametrize("call", CALLS)
