@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.channel_policy import PolicyChannel
+from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import FIRST, Delivery, delivered_sequence
@@ -64,7 +65,7 @@ class Channel(PolicyChannel):
     def leave(self, consumer: Consumer) -> None:
         """
         The consumer's connection is closed. Its messages in flight wait for their timeout, or are requeued with
-        `requeue_on_disconnect`.
+        `requeue_on_disconnect`; not when it is the broker that ends all connections, which is no failure of a consumer.
         """
         if consumer not in self.consumers:
             return
@@ -73,7 +74,7 @@ class Channel(PolicyChannel):
         if not self.exiting:
             if self.ephemeral and not self.consumers:
                 self.topic.delete_channel(self.name)
-            elif consumer.in_flight and self.topic.context.options.requeue_on_disconnect:
+            elif consumer.in_flight and self._requeues_left:
                 must_wait = self._requeue_left(consumer)
             elif consumer.in_flight:
                 self.departed.append(consumer)
@@ -140,6 +141,8 @@ class Channel(PolicyChannel):
                 sequence = delivered_sequence(message_id, delivery)
                 self.position.hold(sequence, delivery.attempts - 1)
                 found.append(sequence)
+                if self.cursor is not None and 0 < self.undelivered.max_attempts < delivery.attempts:
+                    self.cursor.interrupt([sequence])  # as before its delivery, which was one more than allowed
         self.withheld.update(dict.fromkeys(found))
         if self.ordered is not None:
             self.ordered.end_each(found)
@@ -187,6 +190,12 @@ class Channel(PolicyChannel):
         next_due = self.position.on_timer(now)
         self.wake()
         return next_due
+
+    def restore(self, state: CursorState) -> None:
+        """Become what was saved, before any consumer comes. BackendError."""
+        self.paused, self.is_saved = state.paused, True
+        if self.cursor is not None:
+            self.undelivered.restore(self.cursor.restore(state, holds=self.undelivered.holds))
 
     def await_deferred(self, now: float) -> None:
         """After a restore: look at the deferred messages when the first one is due."""
@@ -282,6 +291,17 @@ class Channel(PolicyChannel):
         together = [consumer.in_flight.first_deliveries() for consumer in self.consumers + self.departed]
         return [*chain.from_iterable(together)]
 
+    def interrupted(self) -> list[int]:
+        """
+        Return the sequences of messages with pending rows that have used up the deliveries which the policy allows, and
+        whose last one has not failed.
+        """
+        max_attempts = self.undelivered.max_attempts
+        if not max_attempts or self.cursor is None:
+            return []
+        together = [consumer.in_flight.redeliveries(max_attempts) for consumer in self.consumers + self.departed]
+        return [*self.cursor.interrupted, *chain.from_iterable(together)]
+
     def finished_below(self) -> int:
         """A sequence under which a durable channel has nothing unfinished."""
         assert self.cursor is not None, "an ephemeral channel keeps nothing back"
@@ -296,6 +316,12 @@ class Channel(PolicyChannel):
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         return sequence > max(self.cursor.next, self.topic.reader.kept_from)
+
+    @property
+    def _requeues_left(self) -> bool:
+        """Whether what a consumer has in flight that leaves is requeued at once."""
+        context = self.topic.context
+        return context.options.requeue_on_disconnect and not context.stopping
 
     def _forget_held(self, start: int = 0) -> None:
         """The channel has forgotten its messages from the sequence `start` on."""

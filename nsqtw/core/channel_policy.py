@@ -89,6 +89,8 @@ class PolicyChannel(DeliveringChannel):
         self.undelivered.follow(policy)
         self._limit_rate(policy.max_rate)
         self.has_dead_letters = self.undelivered.dead_letters is not None
+        if policy.max_attempts != before.max_attempts:
+            self._touch()  # a checkpoint has the messages in flight that have used it up
         self._delay_requeues(policy.requeue_delay, policy.max_requeue_delay)
         if policy.ordered_by != before.ordered_by:
             self._set_order(policy.ordered_by)

@@ -3,8 +3,9 @@ Checkpoints: the saved state of topics and channels, consistent in itself.
 
 A checkpoint has for each cursor what is *un*finished: `next` (every message below was delivered), the sequences in
 flight on their first delivery, and a pending row for every other unfinished message below `next`. Everything else below
-`next` is finished. `released` and the cursors of a topic depend on each other and are saved in one transaction: saved
-apart they would lose messages.
+`next` is finished. A pending row says that its message waits, or is in flight again; the checkpoint says which of them
+are held, and which have not failed after the last delivery that is allowed. `released` and the cursors of a topic
+depend on each other and are saved in one transaction: saved apart they would lose messages.
 
 A checkpoint contains only what changed since the one before; pending rows are saved as differences. Their times are
 milliseconds of the pending clock (`core.pending_clock`), because a monotonic clock means nothing to the next process.
@@ -25,6 +26,19 @@ class PendingRow(NamedTuple):
     attempts: int
     due_ms: int
     """When it may be delivered, in the pending clock; 0: at once."""
+
+
+class HeldRow(NamedTuple):
+    """What else is saved of a message on its way to the dead-letter topic (`core.policy.dead_letters`)."""
+
+    sequence: int
+    attempts: int
+    """As in its pending row."""
+    reason: str
+    detail: str
+    """Why its last delivery failed, and what the client said about it."""
+    due_ms: int
+    """When it is delivered again if it turns out to be a dead letter already, in the pending clock."""
 
 
 @define(frozen=True)
@@ -59,10 +73,17 @@ class CursorState:
     taken_total: int = 0
     first_deliveries: list[int] = field(factory=list)
     """Sequences in flight on their first delivery, in any order."""
+    interrupted: list[int] = field(factory=list)
+    """
+    Sequences of pending rows whose last delivery is the last one that the policy allows, and has not failed: it is
+    going on, or a process ended meanwhile. In any order.
+    """
     pending: list[PendingRow] = field(factory=list)
     runs: list[PendingRun] = field(factory=list)
     pending_count: int = 0
     """The number of pending rows, with those of this checkpoint."""
+    held: list[HeldRow] = field(factory=list)
+    """In a checkpoint: those of `pending` that are held. When loaded it is empty: see `IPositions.held`."""
     dropped_rows: list[int] = field(factory=list)
     """In a checkpoint: sequences whose pending rows are to be removed."""
     emptied: bool = False

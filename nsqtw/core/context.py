@@ -50,6 +50,7 @@ class Context:
         self.timers = TimerQueue(lambda: log("critical", "NSQ: something that was due failed"))
         self.pending_clock = PendingClock()
         self.stopping = False
+        """Whether the broker stops, and ends all connections: no delivery fails because of that."""
         self.is_taking_publishes = True
         """Whether publishes are taken; not while the broker drains or stops."""
         self.drain_listeners: dict[int, Callable[[], None]] = {}

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nsqtw.core.checkpoint import CursorState, PendingRow
+from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow
 from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.pending import Pages, PendingStore
@@ -286,7 +286,7 @@ class Cursor:
             record = self._topic.log.find(sequence)
             self._redeliveries.take()
             if record is not None:
-                return Redelivery(sequence, self._pending.attempts(sequence), *record)
+                return Redelivery(sequence, self._pending.attempts(sequence), *record, self.is_interrupted(sequence))
             self._topic.lost(sequence)
             self.finish(sequence)
         return None
@@ -360,6 +360,19 @@ class Cursor:
         """Return how often a message that was requeued or set aside was delivered."""
         return self._pending.attempts(sequence)
 
+    def is_interrupted(self, sequence: int) -> bool:
+        """Return whether the last delivery of such a message has not failed: see `interrupt`."""
+        return self._pending.is_interrupted(sequence)
+
+    def interrupt(self, sequences: Sequence[int]) -> None:
+        """The last deliveries of these messages, which have pending rows, are over and have not failed."""
+        self._pending.interrupt(sequences)
+
+    @property
+    def interrupted(self) -> list[int]:
+        """The sequences of all such messages, in any order."""
+        return self._pending.interrupted
+
     def set_aside(self, sequences: Sequence[int]) -> None:
         """Messages that `advance` passed were not delivered: they wait outside of the cursor."""
         self._pending.hold_new(sequences)
@@ -385,8 +398,8 @@ class Cursor:
         if self._pending.finish(sequence):
             self._touch()
 
-    def hold(self, sequence: int, attempts: int) -> None:
-        self._pending.hold(sequence, attempts)
+    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
+        self._pending.hold(sequence, attempts, held)
         self._touch()
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
@@ -519,10 +532,10 @@ class Cursor:
         if failed:
             self._touch()
 
-    def restore(self, state: CursorState) -> None:
+    def restore(self, state: CursorState, *, holds: bool) -> list[HeldRow]:
         """
         Restore a saved state. Messages that were in flight are delivered first. `emptied`: the saved pending rows are
-        void.
+        void. Returns what is held, if the channel still `holds` messages: otherwise it is ready. BackendError.
         """
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
         if state.positions or self.priorities is not None:
@@ -533,12 +546,14 @@ class Cursor:
                 *counts, counted_to = state.class_depths
                 self.priorities.depths.restore(counts, counted_to)
             self.priorities.switch(is_on=is_on)
-        self._pending.restore(state)
+        held = self._pending.restore(state, holds=holds)
         in_flight = sorted(state.first_deliveries)
         for sequence in in_flight:
             self._pending.hold(sequence, 1)
+        self._pending.interrupt(in_flight)
         self._redeliveries.restore(in_flight, self._reached)
         self._touch()
+        return held
 
     def _segment(self) -> Segment | None:
         """The segment that contains `next` or follows it."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
 
+from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span, timestamp_ns_of
@@ -109,7 +110,7 @@ class EphemeralQueue:
     def finish(self, sequence: int) -> None:
         """Nothing to do: messages in flight have no rows."""
 
-    def hold(self, sequence: int, attempts: int) -> None:
+    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
         """Nothing to do: nothing of it survives the process."""
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:

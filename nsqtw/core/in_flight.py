@@ -150,6 +150,11 @@ class InFlight:
                 sequences += run.first_sequences(run.count)
         return sequences
 
+    def redeliveries(self, attempts: int) -> list[int]:
+        """Return the sequences of redeliveries that are at least the delivery with this number."""
+        deliveries = [*self._table.values(), *[run.delivery for run in self._runs]]
+        return [one.sequence for one in deliveries if one.sequence != FIRST and one.attempts >= attempts]
+
     def count_below(self, sequence: int) -> int:
         """Return how many messages lie before a sequence."""
         count = sum(sequence_of(message_id) < sequence for message_id in self._table)

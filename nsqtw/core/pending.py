@@ -22,6 +22,10 @@ saved yet is in order, too (`core.due_order`), so that a page of it is taken wit
 Memory is authoritative: a row that is read back is ignored when memory knows its sequence, also as a finished one whose
 removal is not saved yet. That is how a row behind the border is removed, too, when its message is cancelled: it counts
 no more, and stays in positions.db until the next checkpoint (`_cancelled`).
+
+Most rows say that a message waits or is in flight again. What else must survive the process is in `_notes`: how a
+message failed that is held, and that a delivery was interrupted by the end of the process. A note ends with the next
+change of its row. The rows of held messages are read at the start, and stay in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from math import inf
 
 from attrs import frozen
 
-from nsqtw.core.checkpoint import CursorState, PendingRow, PendingRun
+from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow, PendingRun
 from nsqtw.core.due_order import DueOrder, Key, Run, below
 from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError
@@ -72,6 +76,11 @@ class Pages:
         row: PendingRow | None = self._positions.pending_row(self._topic, self._channel, sequence)
         return row
 
+    def held(self) -> list[HeldRow]:
+        """What else is saved of those that are held. At the start. BackendError."""
+        held: list[HeldRow] = self._positions.held(self._topic, self._channel)
+        return held
+
 
 def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[PendingRow]:
     """Return all saved pending rows of a channel in the order of their keys. BackendError."""
@@ -92,6 +101,9 @@ class PendingStore:
         self._pages = pages
         self._page_rows = page_rows
         self._rows: dict[int, tuple[int, int]] = {}  # sequence -> attempts, due in ms (0: not deferred)
+        self._notes: dict[
+            int, HeldRow | None
+        ] = {}  # sequence -> how it is held; None: interrupted, perhaps not in _rows
         self._soon: list[tuple[int, int]] = []
         self._border: Key = _BEHIND_ALL
         self._beyond = DueOrder()
@@ -149,9 +161,24 @@ class PendingStore:
         """Deliveries so far, of a row that is in memory."""
         return self._rows[sequence][0]
 
-    def hold(self, sequence: int, attempts: int) -> None:
-        """A message is requeued, or in flight again."""
+    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
+        """A message is requeued, in flight again, or `held`."""
         self._put(sequence, attempts, 0)
+        if held is not None:
+            self._notes[sequence] = held
+
+    def interrupt(self, sequences: Iterable[int]) -> None:
+        """The last deliveries of these messages have not failed."""
+        self._notes.update(dict.fromkeys(sequences))
+
+    def is_interrupted(self, sequence: int) -> bool:
+        """Return whether the last delivery of a message has not failed, though it is over."""
+        return sequence in self._notes and self._notes[sequence] is None
+
+    @property
+    def interrupted(self) -> list[int]:
+        """The sequences for which `is_interrupted` is true, in any order."""
+        return [sequence for sequence, held in self._notes.items() if held is None]
 
     def hold_new(self, sequences: Iterable[int]) -> None:
         """Messages that were never delivered, and have no rows, are to wait."""
@@ -189,6 +216,8 @@ class PendingStore:
         """Remove a row. Returns whether there was one, in memory: a finished message was in flight."""
         if self._rows.pop(sequence, None) is None:
             return False
+        if self._notes:
+            self._notes.pop(sequence, None)
         if self._changed.get(sequence) is False:
             del self._changed[sequence]
         else:
@@ -309,6 +338,7 @@ class PendingStore:
     def forget(self) -> None:
         """There are no rows any more."""
         self._rows.clear()
+        self._notes.clear()
         self._soon.clear()
         self._beyond, self._runs = DueOrder(), DueOrder()
         self._runs_in_checkpoint, self._runs_count = [], 0
@@ -324,6 +354,7 @@ class PendingStore:
         """Drop the rows from a sequence on. BackendError, and nothing is changed. Not during a checkpoint."""
         self._out_count, self._due_out_count = self._out_below(start)
         self._rows = {sequence: row for sequence, row in self._rows.items() if sequence < start}
+        self._notes = {sequence: held for sequence, held in self._notes.items() if sequence < start}
         self._soon = [entry for entry in self._soon if entry[1] < start]
         heapify(self._soon)
         self._beyond.replace(below(self._beyond, start))
@@ -380,6 +411,8 @@ class PendingStore:
         state.pending = [PendingRow(sequence, *rows[sequence]) for sequence in self._changed if sequence in rows]
         state.runs = self._runs_in_checkpoint = [*starmap(_pending_run, self._runs)]
         state.pending_count = self.count
+        noted = self._changed.keys() & self._notes.keys() if self._notes else ()
+        state.held = [held for sequence in noted if (held := self._notes[sequence]) is not None]
         state.emptied, state.forgotten_from = self._emptied, self._forgotten_from
         self._in_checkpoint, self._changed = self._changed, {}
         self._runs = DueOrder()
@@ -419,11 +452,20 @@ class PendingStore:
         self._beyond.replace(unsaved)
         self._count_unsaved()
 
-    def restore(self, state: CursorState) -> None:
-        """Become what was saved, none of which is read now."""
-        if state.pending_count:
-            self._border, self._out_count = BEFORE_ALL, state.pending_count
+    def restore(self, state: CursorState, *, holds: bool = False) -> list[HeldRow]:
+        """
+        Become what was saved, which is read when it is needed; but for what is held, if the channel still `holds`
+        messages: that is returned. BackendError.
+        """
         self._emptied = state.emptied
+        if not state.pending_count or self._pages is None:
+            return []
+        rows = self._pages.held() if holds else []
+        self._rows.update({row.sequence: (row.attempts, 0) for row in rows})
+        self._notes.update({row.sequence: row for row in rows})
+        self.interrupt([sequence for sequence in state.interrupted if self._pages.row(sequence) is not None])
+        self._border, self._out_count = BEFORE_ALL, max(0, state.pending_count - len(rows))
+        return rows
 
     # -- inside
 
@@ -431,6 +473,8 @@ class PendingStore:
         if sequence not in self._changed:
             self._changed[sequence] = sequence in self._rows
         self._rows[sequence] = (attempts, due_ms)
+        if self._notes:
+            self._notes.pop(sequence, None)
 
     def _let_out(self, first: int, count: int, due_ms: int) -> None:
         """Rows behind the border are saved and not in memory any more."""

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import Segment, Span
 
 
 class Redelivery(NamedTuple):
-    """A message to be delivered on its own. `attempts` counts the deliveries so far."""
+    """
+    A message to be delivered on its own. `attempts` counts the deliveries so far. `is_interrupted`: the last one did
+    not fail, but the process ended.
+    """
 
     sequence: int
     attempts: int
     segment: Segment
     at: int
+    is_interrupted: bool = False
 
 
 class Position(Protocol):
@@ -86,8 +91,11 @@ class Position(Protocol):
     def finish(self, sequence: int) -> None:
         """A redelivered message is finished."""
 
-    def hold(self, sequence: int, attempts: int) -> None:
-        """Keep a message unfinished that is not to be delivered, until `finish` or `requeue`."""
+    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
+        """
+        Keep a message unfinished that is not to be delivered, until `finish` or `requeue`. `held`: a restart keeps it
+        so, too.
+        """
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         """Deliver a message that was in flight again."""

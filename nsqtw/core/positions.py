@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from zope.interface import Interface
 
-from nsqtw.core.checkpoint import Checkpoint, PendingRow, PublisherId, SavedState
+from nsqtw.core.checkpoint import Checkpoint, HeldRow, PendingRow, PublisherId, SavedState
 
 
 class IPositions(Interface):
@@ -33,6 +33,12 @@ class IPositions(Interface):
 
     def pending_row(topic: str, channel: str, sequence: int) -> PendingRow | None:
         """Return the pending row of one message; None without one. Called like `pending`."""
+
+    def held(topic: str, channel: str) -> list[HeldRow]:
+        """
+        Return what else is saved of the messages with pending rows that are held, in the order of their sequences; []
+        for an unknown channel. Called at the start. BackendError.
+        """
 
     def publisher_ids(topic: str, hashes: Sequence[bytes]) -> list[PublisherId]:
         """

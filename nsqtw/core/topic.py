@@ -499,6 +499,7 @@ class Topic(ReleasingTopic):
             if channel.cursor is not None and channel.cursor.touched:
                 cursor = channel.cursor.changes(channel.name, channel.first_deliveries())
                 cursor.paused, cursor.policy = channel.paused, channel.given_policy
+                cursor.interrupted = channel.interrupted()
                 state.cursors.append(cursor)
                 self._in_checkpoint.append((channel, cursor))
         return state
@@ -537,11 +538,8 @@ class Topic(ReleasingTopic):
         self._backlog = Backlog(self, state.waiting)
         for cursor in state.cursors:
             channel = self.channels[cursor.name] = Channel(self, cursor.name, cursor.policy)
-            channel.paused = cursor.paused
-            channel.is_saved = True
             self._owner.quotas.channel_count += 1
-            if channel.cursor is not None:
-                channel.cursor.restore(cursor)
+            channel.restore(cursor)
         if self.is_flowing:
             directions = self._backlog.directions()
             self._backlog.hold_back(self.channels.values(), directions, now, since_publish=True)

@@ -354,6 +354,7 @@ class BrokerService(DaemonService):
         self._lag.stop()
         self._drain.cancel()
         self._leave_lookups()
+        parts.broker.begin_stop()  # before connections end: their consumers have not failed
         for name, address, port, factory in self._ports:
             _log.info("{server}: closing {address}", server=name, address=address)
             await maybeDeferred(port.stopListening)

@@ -10,7 +10,15 @@ from attrs import evolve
 from zope.interface import implementer
 
 from nsqtw.backends.dummy import DummyBackend
-from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PublisherId, SavedState, TopicState
+from nsqtw.core.checkpoint import (
+    Checkpoint,
+    CursorState,
+    HeldRow,
+    PendingRow,
+    PublisherId,
+    SavedState,
+    TopicState,
+)
 from nsqtw.core.positions import IPositions
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
@@ -123,6 +131,13 @@ class MemoryPositions:
         self._fail_to_read()
         return next((row for row in self._pending(topic, channel) if row.sequence == sequence), None)
 
+    def held(self, topic: str, channel: str) -> list[HeldRow]:
+        """IPositions API"""
+        self._fail_to_read()
+        sequences = {row.sequence for row in self._pending(topic, channel)}
+        rows = [row for cursor in self._cursors(topic, channel) for row in cursor.held]
+        return sorted(row for row in rows if row.sequence in sequences)
+
     def publisher_ids(self, topic: str, hashes: Sequence[bytes]) -> list[PublisherId]:
         """IPositions API"""
         self._fail_to_read()
@@ -176,7 +191,14 @@ class MemoryPositions:
 def _without_rows(topic: TopicState) -> TopicState:
     """Return a copy of the state, as it is loaded."""
     cursors = [
-        evolve(cursor, first_deliveries=list(cursor.first_deliveries), pending=[], pending_count=len(cursor.pending))
+        evolve(
+            cursor,
+            first_deliveries=list(cursor.first_deliveries),
+            interrupted=list(cursor.interrupted),
+            pending=[],
+            pending_count=len(cursor.pending),
+            held=[],
+        )
         for cursor in topic.cursors
     ]
     return evolve(topic, dropped=list(topic.dropped), waiting=list(topic.waiting), cursors=cursors)
@@ -201,9 +223,11 @@ def _merged_cursor(old: CursorState | None, new: CursorState) -> CursorState:
     for run in new.runs:
         pending.update({run.first + n: PendingRow(run.first + n, 0, run.due_ms) for n in range(run.count)})
     rows = sorted(pending.values(), key=lambda row: row.sequence)
-    first_deliveries = list(new.first_deliveries)
-    merged = evolve(new, first_deliveries=first_deliveries, pending=rows, runs=[], dropped_rows=[], emptied=False)
-    merged.forgotten_from = None
+    changed = {row.sequence for row in new.pending}
+    held = [] if old is None else [row for row in old.held if row.sequence in pending and row.sequence not in changed]
+    merged = evolve(new, first_deliveries=list(new.first_deliveries), interrupted=list(new.interrupted))
+    merged.pending, merged.runs, merged.held = rows, [], held + new.held
+    merged.dropped_rows, merged.emptied, merged.forgotten_from = [], False, None
     return merged
 
 

@@ -14,6 +14,7 @@ from zope.interface.verify import verifyObject
 from nsqtw.core.checkpoint import (
     Checkpoint,
     CursorState,
+    HeldRow,
     PendingRow,
     PendingRun,
     PublisherId,
@@ -331,6 +332,31 @@ class PositionsContract(OnDirectory):
         positions.save(Checkpoint(topics=[TopicState("t", publisher_ids=ids, dedupe_window_ms=5000)]))
         positions.save(Checkpoint(deleted_topics=["t"], topics=[TopicState("t", dedupe_window_ms=5000)]))
         assert positions.publisher_ids("t", [b"x" * 16]) == []
+
+    def test_what_else_is_saved_of_pending_rows_goes_with_them(self, positions: IPositions, directory: str) -> None:
+        """A held row is held until it changes or is removed. What is interrupted is saved as a whole."""
+        rows = [PendingRow(sequence, 3, 0) for sequence in range(1, 7)]
+        held = [HeldRow(sequence, 3, "requeued", "why", sequence) for sequence in range(1, 6)]
+        cursor = CursorState("c", pending=rows, pending_count=6, held=held, interrupted=[6, 9])
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[cursor, CursorState("d")])]))
+        assert positions.held("t", "c") == held
+        assert positions.held("t", "d") == positions.held("t", "x") == positions.held("x", "c") == []
+        again = HeldRow(3, 4, "timed out", "", 0)
+        change = CursorState("c", pending=[PendingRow(1, 3, 0), PendingRow(3, 4, 0)], dropped_rows=[2], held=[again])
+        change.pending_count, change.interrupted = 5, [1]
+        positions.save(Checkpoint(topics=[TopicState("t", cursors=[change])]))
+        (cursor, _) = self.reopened(positions, directory).topics[0].cursors
+        assert cursor.interrupted == [1]
+        store = self.make_positions(directory)
+        store.load()
+        assert store.held("t", "c") == [again, *held[3:]]
+        store.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", forgotten_from=5)])]))
+        assert store.held("t", "c") == [again, held[3]]
+        assert store.forget_pending("t", "c", 4) == 1
+        assert store.held("t", "c") == [again]
+        store.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", emptied=True)])]))
+        assert store.held("t", "c") == []
+        store.close(False)
 
     def test_delays_are_forgotten(self, positions: IPositions) -> None:
         """Rows of all channels become due; the rest of the rows stays."""

@@ -156,7 +156,7 @@ class Subscription:
             self._messages.channel.wake()
 
     def leave(self, now: float) -> None:
-        """Leave the channel. The messages in flight are requeued."""
+        """Leave the channel. The messages in flight are requeued, unless the broker stops."""
         messages, self._messages = self._messages, None
         access, self._access = self._access, None
         if messages is None or access is None:
@@ -168,7 +168,7 @@ class Subscription:
         self.client.state = CLOSING
         self._consumer.is_blocked = True
         channel = messages.channel
-        if not channel.exiting:
+        if not (channel.exiting or self._broker.stopping):
             for message_id, _ in list(self._consumer.in_flight.items()):
                 channel.requeue(self._consumer, message_id, 0.0, now)
         channel.leave(self._consumer)

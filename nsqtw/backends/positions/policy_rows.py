@@ -3,8 +3,9 @@ The settings of policies that were made while a broker ran, in `positions.db`.
 
     policy (topic, channel, settings)    settings: a JSON object; channel: "" for the settings of the topic itself
 
-The table is there, and the database has version POLICIES, while something is set: so an older nsqtw, which would ignore
-what an administrator has set, says that it does not know this version; and starts again when all of it is unset.
+The table is there, and the database has at least version POLICIES, while something is set: so an older nsqtw, which
+would ignore what an administrator has set, says that it does not know this version; and starts again when all of it is
+unset.
 Settings that make no sense are left out and reported, the others stay.
 """
 
@@ -15,7 +16,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nsqtw.backends.positions.schema import PLAIN, POLICIES
 from nsqtw.core.checkpoint import SavedState, TopicState
 from nsqtw.errors import InvalidPolicy
 from nsqtw.options.policies import (
@@ -43,10 +43,15 @@ class PolicyRows:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], str] = {}
 
+    @property
+    def are_set(self) -> bool:
+        """Whether something is set."""
+        return bool(self._rows)
+
     def read(self, connection: sqlite3.Connection) -> None:
         """Take them from the database: at start, and when a transaction failed."""
-        version = connection.execute("SELECT version FROM broker").fetchone()[0]
-        rows = connection.execute("SELECT topic, channel, settings FROM policy") if version == POLICIES else ()
+        is_there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'policy'").fetchone()
+        rows = connection.execute("SELECT topic, channel, settings FROM policy") if is_there else ()
         self._rows = {(topic, channel): text for topic, channel, text in rows}
 
     def load(self, connection: sqlite3.Connection, saved: SavedState) -> None:
@@ -89,7 +94,6 @@ class PolicyRows:
             return
         if not self._rows:
             connection.execute(_TABLE)
-            connection.execute("UPDATE broker SET version = ?", (POLICIES,))
         if text:
             self._rows[key] = text
             connection.execute("INSERT OR REPLACE INTO policy VALUES (?, ?, ?)", (*key, text))
@@ -98,7 +102,6 @@ class PolicyRows:
         connection.execute("DELETE FROM policy WHERE topic = ? AND channel = ?", key)
         if not self._rows:
             connection.execute("DROP TABLE policy")
-            connection.execute("UPDATE broker SET version = ?", (PLAIN,))
 
 
 def _policies_in(topics: Iterable[TopicState]) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:

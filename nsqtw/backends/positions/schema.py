@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import sqlite3
 
-PLAIN, POLICIES = 4, 5
+PLAIN, POLICIES, HELD = 4, 5, 6
 """
-The version of the schema below, and that with the table `policy` beside it, which is there while a policy is set
-(`policy_rows`). Raise them with every change, and keep reading the versions before.
+The version of the schema below; that with the table `policy` beside it, which is there while a policy is set
+(`policy_rows`); and that while a message is held (`place_rows`). Raise them with every change, and keep reading the
+versions before.
 """
-VERSION = POLICIES
+VERSION = HELD
 """The highest version that is known."""
 
 _PENDING_INDEX = "CREATE INDEX held_due ON held (cursor, due_ms, sequence, attempts)"
@@ -33,9 +34,17 @@ CREATE TABLE IF NOT EXISTS dedupe (     -- publishers' ids (`core.policy.dedupli
 CREATE TABLE IF NOT EXISTS priority (   -- of a channel with priorities (`core.policy.priority`)
     cursor INTEGER PRIMARY KEY,
     positions BLOB NOT NULL             -- u64 each (`backends.positions.priority_rows`)
-)
+);
+CREATE TABLE IF NOT EXISTS place (      -- of pending rows whose messages do not wait (`backends.positions.place_rows`)
+    cursor INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    due_ms INTEGER NOT NULL,
+    PRIMARY KEY (cursor, sequence)
+) WITHOUT ROWID
 """
-"""Tables that an older nsqtw does not know and leaves as they are: they do not raise the version."""
+"""Tables that an older nsqtw does not know and leaves as they are: that they are there does not raise the version."""
 
 _SCHEMA = f"""
 CREATE TABLE broker (
@@ -122,5 +131,5 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-    if version in (PLAIN, POLICIES):
+    if version in (PLAIN, POLICIES, HELD):
         connection.executescript(f"BEGIN; {_TABLES_BESIDE}; COMMIT")

@@ -26,6 +26,7 @@ from zope.interface import implementer
 from nsqtw.backends.files import Files, backend_error, create_private
 from nsqtw.backends.positions import publisher_ids
 from nsqtw.backends.positions.ids import Ids
+from nsqtw.backends.positions.place_rows import PlaceRows
 from nsqtw.backends.positions.policy_rows import PolicyRows
 from nsqtw.backends.positions.priority_rows import PriorityRows
 from nsqtw.backends.positions.rows import (
@@ -37,9 +38,9 @@ from nsqtw.backends.positions.rows import (
     repair_pending,
     topic_row,
 )
-from nsqtw.backends.positions.schema import VERSION, bring_up_to_date
+from nsqtw.backends.positions.schema import HELD, PLAIN, POLICIES, VERSION, bring_up_to_date
 from nsqtw.backends.spare_space import SpareSpace
-from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PublisherId, SavedState, TopicState
+from nsqtw.core.checkpoint import Checkpoint, CursorState, HeldRow, PendingRow, PublisherId, SavedState, TopicState
 from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError, BackendFull
 
@@ -109,6 +110,7 @@ class Positions:
         self._ids = Ids()
         self._policies = PolicyRows()
         self._priorities = PriorityRows()
+        self._places = PlaceRows()
         self._is_suspect = False
         self._sweep = publisher_ids.Sweep()
         self._has_publisher_ids = True
@@ -182,6 +184,7 @@ class Positions:
                 self._delete_channel(connection, topic, channel)
             self._put(connection, checkpoint.topics)
             self._put_publisher_ids(connection, checkpoint)
+            self._set_version(connection)
             if checkpoint.wall_shift_ms is not None:
                 connection.execute("UPDATE broker SET wall_shift_ms = ?", (checkpoint.wall_shift_ms,))
             if self._is_suspect:
@@ -227,6 +230,11 @@ class Positions:
             row = reader.execute(_PENDING_ROW, bounds).fetchone()
         return None if row is None else pending_row(*row)
 
+    def held(self, topic: str, channel: str) -> list[HeldRow]:
+        """IPositions API"""
+        with self._read_pending() as reader:
+            return self._places.held(reader, self._ids.known_cursor(topic, channel))
+
     def publisher_ids(self, topic: str, hashes: Sequence[bytes]) -> list[PublisherId]:
         """IPositions API"""
         with self._read_pending() as reader:
@@ -250,7 +258,8 @@ class Positions:
     def forget_pending(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""
         with self._lock, self._transaction(durable=False) as connection:
-            bounds = (self._ids.known_cursor(topic, channel), start)
+            bounds = number, _ = (self._ids.known_cursor(topic, channel), start)
+            self._places.forget(connection, number, start)
             return connection.execute("DELETE FROM held WHERE cursor = ? AND sequence >= ?", bounds).rowcount
 
     def forget_delays(self) -> None:
@@ -282,6 +291,8 @@ class Positions:
             saved = _read(connection)
             self._policies.load(connection, saved)
             self._priorities.load(connection, saved)
+            self._places.load(connection, saved)
+            self._set_version(connection)
             connection.execute("UPDATE broker SET clean_stop = 0, suspect = 0")
             connection.execute("COMMIT")
             self._ids.read(connection)
@@ -355,6 +366,7 @@ class Positions:
                     self._ids.read(connection)
                     self._policies.read(connection)
                     self._priorities.read(connection)
+                    self._places.read(connection)
                 raise
 
     def _put(self, connection: sqlite3.Connection, topics: Sequence[TopicState]) -> None:
@@ -392,6 +404,12 @@ class Positions:
         connection.executemany(_PUT_RUN, runs)
         self._policies.write(connection, topics)
         self._priorities.write(connection, cursors)
+        self._places.write(connection, cursors)
+
+    def _set_version(self, connection: sqlite3.Connection) -> None:
+        """Let the version say what an older nsqtw would have to know. In a transaction."""
+        version = HELD if self._places.has_held else POLICIES if self._policies.are_set else PLAIN
+        connection.execute("UPDATE broker SET version = ? WHERE version != ?", (version, version))
 
     def _put_publisher_ids(self, connection: sqlite3.Connection, checkpoint: Checkpoint) -> None:
         """Insert new ones, and remove some of those that are too old."""
@@ -419,6 +437,7 @@ class Positions:
             connection.execute("DELETE FROM held WHERE cursor = ?", (number,))
             connection.execute("DELETE FROM cursor WHERE id = ?", (number,))
             self._priorities.forget(connection, number)
+            self._places.forget(connection, number)
         self._policies.forget_channel(connection, topic, channel)
 
     def _pending(self, cursor: int, below: int) -> Iterator[int]:

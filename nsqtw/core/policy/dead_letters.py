@@ -4,12 +4,13 @@ Dead letters of one channel: messages that failed too often, or expired, on thei
 Theory of operation. A message takes these steps, in batches, one at a time:
 
     held        it has a pending row, and is neither ready nor in flight
-    saved       a checkpoint has the row
+    saved       a checkpoint has the row, and that it is held
     stored      the dead-letter topic has committed the letter
     finished    the row is removed, in the same turn
 
-If the process dies before *stored*, the row makes the message ready again, and its attempts make it a dead letter. If
-the process dies later, the row may be in positions.db still, and the letter is in the log of its topic: beyond the end
+If the process dies before *saved*, the checkpoint has the message in flight on its last delivery: it is delivered once
+more. If the process dies before *stored*, the message is held again from the start on, with its reason. If it dies
+later, the row may be in positions.db still, and the letter is in the log of its topic: beyond the end
 that was saved of this topic, because the checkpoint that has the new end also has the row removed
 (`TopicLog.saved_with`). `core.policy.moves` finds it there at the start, and removes the row before anything is
 delivered. It needs a row for that, and so the row is saved first.
@@ -24,11 +25,12 @@ A dead letter that fails in the dead-letter topic is delivered again: it is not 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from math import inf
 from typing import NamedTuple
 
+from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.policy.letter import is_letter, letter_headers
 from nsqtw.core.position import Position
@@ -123,13 +125,14 @@ class DeadLetters(Timer):
         """Deliveries after which a message leaves; 0: any number."""
         self.takes_expired = False
         """Whether expired messages leave; otherwise they are dropped."""
+        self.is_used = False
+        """Whether the policy makes dead letters."""
         self._topic = topic
         self._channel = channel
         self._position = position
         self._on_room = on_room
         self._look_at = look_at
         self._target = ""
-        self._is_used = False
         self._held: deque[Leaving] = deque()
         self._batch: list[Leaving] = []
         self._part: list[Leaving] = []
@@ -153,10 +156,10 @@ class DeadLetters(Timer):
         """The policy of the channel has changed. Without dead letters, what is held is ready again."""
         self._target = dead_letter_topic(policy, self._topic.name)
         # A pattern of the config file may match a topic that cannot have this one: nothing there becomes a dead letter.
-        self._is_used = uses_dead_letters(policy) and misfit(policy, self._topic.name) is None
-        self.max_attempts = policy.max_attempts if self._is_used else 0
-        self.takes_expired = self._is_used and policy.expired == DEAD_LETTER
-        if not self._is_used:
+        self.is_used = uses_dead_letters(policy) and misfit(policy, self._topic.name) is None
+        self.max_attempts = policy.max_attempts if self.is_used else 0
+        self.takes_expired = self.is_used and policy.expired == DEAD_LETTER
+        if not self.is_used:
             self._give_all_back()
 
     @property
@@ -189,9 +192,21 @@ class DeadLetters(Timer):
 
     def add(self, leaving: Leaving) -> None:
         """Hold a message, and move it soon."""
-        self._position.hold(leaving.sequence, leaving.attempts)
-        self._held.append(leaving)
-        if self._state is State.IDLE:
+        sequence, attempts, reason, _, due, detail = leaving
+        due_ms = self._topic.context.pending_clock.due_ms(due) if due else 0
+        self._position.hold(sequence, attempts, HeldRow(sequence, attempts, reason, detail, due_ms))
+        self._hold([leaving])
+
+    def restore(self, held: Iterable[HeldRow]) -> None:
+        """Go on with messages that were held when the process ended, and still have pending rows that say so."""
+        moment = self._topic.context.pending_clock.moment
+        self._hold(
+            [Leaving(row.sequence, row.attempts, row.reason, None, moment(row.due_ms), row.detail) for row in held]
+        )
+
+    def _hold(self, more: list[Leaving]) -> None:
+        self._held.extend(more)
+        if self._held and self._state is State.IDLE:
             self._topic.context.timers.schedule(0.0, self)
 
     def forget(self, start: int = 0) -> None:
@@ -314,7 +329,7 @@ class DeadLetters(Timer):
         self._letters.clear()
         self._state = State.FAILED
         self._topic.context.timers.schedule(0.0, self)
-        if not self._is_used:
+        if not self.is_used:
             self._give_all_back()
         if self._held and not isinstance(error, Exiting):
             self._report(str(error))

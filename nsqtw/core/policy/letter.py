@@ -32,8 +32,9 @@ REQUEUED: Final = "requeued"
 TIMED_OUT: Final = "timed out"
 DISCONNECTED: Final = "disconnected"
 TOO_MANY_ATTEMPTS: Final = "too many attempts"
-"""The reason when it is not known how the last delivery failed: before a restart, or under another policy."""
+"""The reason when it is not known how the last delivery failed: under another policy, or by an end of the process."""
 EXPIRED: Final = "expired"
+REASONS: Final = (REQUEUED, TIMED_OUT, DISCONNECTED, TOO_MANY_ATTEMPTS, EXPIRED)
 
 REASON: Final = "nsq-dead-reason"
 DETAIL: Final = "nsq-dead-detail"

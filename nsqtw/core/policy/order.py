@@ -40,6 +40,7 @@ from collections.abc import Callable, Collection, Iterable, MutableSequence, Seq
 from itertools import islice
 from typing import Final
 
+from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.policy.choice import Choice, KeyedRun, LogChoice
@@ -207,7 +208,8 @@ class OrderedPosition:
             self._ready_again.popleft()
             self._again.remove(sequence)
             self._entered[sequence] = self._set_aside.pop(sequence)
-            return Redelivery(sequence, self.cursor.attempts(sequence), *record)
+            cursor = self.cursor
+            return Redelivery(sequence, cursor.attempts(sequence), *record, cursor.is_interrupted(sequence))
 
     def redelivered(self, redelivery: Redelivery) -> None:
         self.cursor.redelivered(redelivery)
@@ -264,9 +266,9 @@ class OrderedPosition:
         self._extras_in_flight.discard(delivered_sequence(message_id, delivery))
         self.cursor.defer(message_id, delivery, due)
 
-    def hold(self, sequence: int, attempts: int) -> None:
+    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
         self._extras_in_flight.discard(sequence)
-        self.cursor.hold(sequence, attempts)
+        self.cursor.hold(sequence, attempts, held)
 
     def cancel(self, sequence: int, now: float) -> bool:
         return self.cursor.cancel(sequence, now)

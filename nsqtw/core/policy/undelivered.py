@@ -8,8 +8,9 @@ was to get the messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.policy.dead_letters import DeadLetters, Leaving, LetterSource
 from nsqtw.core.policy.expiry import is_expired, leading_run
@@ -23,6 +24,11 @@ RUN_COST = 8 * 1024
 """Bytes that a run of expired messages takes from a consumer's allowance in a turn,"""
 MESSAGE_COST = 256
 """and a message that is held, or was requeued."""
+MAX_INTERRUPTIONS = 10
+"""
+Deliveries of a message beyond the last one that is allowed, at most, when the end of the process interrupted each of
+them: it may be the message that ends the process.
+"""
 
 
 class Undelivered:
@@ -62,6 +68,21 @@ class Undelivered:
         if self.dead_letters is not None:
             self.dead_letters.follow(policy)
 
+    def restore(self, held: Sequence[HeldRow]) -> None:
+        """These were held when the process ended."""
+        if self.dead_letters is not None:
+            self.dead_letters.restore(held)
+
+    @property
+    def holds(self) -> bool:
+        """Whether messages are held that cannot be stored as dead letters yet."""
+        return self.dead_letters is not None and self.dead_letters.is_used
+
+    @property
+    def max_attempts(self) -> int:
+        """Deliveries after which a message becomes a dead letter; 0: any number."""
+        return 0 if self.dead_letters is None else self.dead_letters.max_attempts
+
     @property
     def is_full(self) -> bool:
         """Whether so many messages are held that the channel is to deliver nothing until some have left."""
@@ -76,13 +97,15 @@ class Undelivered:
 
     def take_redelivery(self, redelivery: Redelivery, now: float) -> int:
         """Take a requeued message that has expired, or was delivered too often. Returns the cost, 0 for any other."""
-        sequence, attempts, segment, index = redelivery
+        sequence, attempts, segment, index, is_interrupted = redelivery
         dead_letters, ttl_ns = self.dead_letters, self._topic.message_ttl_ns
         if segment.headers is not None or ttl_ns:
             if is_expired(segment, index, ttl_ns, self._topic.context.timestamp_ns(now)):
                 self._expire(sequence, attempts, segment, index)
                 return self._cost(MESSAGE_COST)
         if dead_letters is None or not dead_letters.max_attempts or attempts < dead_letters.max_attempts:
+            return 0
+        if is_interrupted and attempts < dead_letters.max_attempts + MAX_INTERRUPTIONS:
             return 0
         if is_letter(segment.headers_of(index)):
             return 0

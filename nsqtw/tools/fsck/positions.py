@@ -133,11 +133,12 @@ def miscounted(saved: SavedState, logs: Mapping[str, TopicLog]) -> list[TopicSta
 
 
 def _read_pending(positions: Positions, saved: SavedState) -> None:
-    """Load all pending rows. BackendError."""
+    """Load all pending rows, and what else is saved of them. BackendError."""
     for topic in saved.topics:
         for cursor in topic.cursors:
             cursor.pending = list(all_rows(positions, topic.name, cursor.name))
             cursor.pending_count = len(cursor.pending)
+            cursor.held = positions.held(topic.name, cursor.name)
 
 
 def _read_publisher_ids(positions: Positions, saved: SavedState) -> Iterator[str]:

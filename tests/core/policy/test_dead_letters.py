@@ -199,7 +199,7 @@ def test_a_crash_after_any_step_leaves_it_in_one_of_the_two(core: Core, steps: i
         core.save()
     was_stored = dead(core)
     core.start_again()
-    assert dead(core) == was_stored
+    assert {*was_stored} <= {*dead(core)}
     found = left(core)
     settle(core)
     assert found + dead(core) == [b"1"]
@@ -320,10 +320,9 @@ def test_a_drain_leaves_them_in_the_channel(core: Core) -> None:
     core.save()
     assert not [text for level, text in core.lines if level == "error"]
     assert unfinished(core.broker.topics.values(), inf, core.now) == Unfinished(staying=1)
+    assert dead(core) == []
     core.start_again()
-    assert (dead(core), left(core)) == ([], [])
-    settle(core)
-    assert dead(core) == [b"1"]
+    assert (dead(core), left(core)) == ([b"1"], [])
 
 
 @pytest.mark.parametrize("bound", [{"max_depth": 2}, {"max_bytes": 400}])
@@ -368,7 +367,7 @@ def test_a_crash_between_two_parts_leaves_each_letter_in_one_place() -> None:
     core.start_again()
     core.channel("c", "t.dead").set_policy({})
     assert left(core) == []
-    settle(core, 60)
+    retry(core)
     assert sorted(dead(core)) == many
 
 

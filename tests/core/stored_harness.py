@@ -1,0 +1,62 @@
+"""A broker of the tests whose messages and positions are in files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nsqtw.backends.positions.store import Positions
+from nsqtw.core.checkpoint import NamedTopic
+from nsqtw.core.pending import PAGE_ROWS
+from nsqtw.plugins import find_backend
+from tests.core.harness import BrokerHarness
+
+
+class StoredHarness(BrokerHarness):
+    """On the files of a backend in `directory`. A kill leaves them as they are: the next process gets a copy."""
+
+    def __init__(self, directory: Path, backend: str, page_rows: int = PAGE_ROWS, **options: Any) -> None:
+        super().__init__(page_rows, **options)
+        self._directory = directory
+        self._factory, self._argument = find_backend(backend)
+        self._lives = 0
+        self._open()
+
+    def stored(self) -> list[str]:
+        return self.backend.topics()
+
+    def crash(self, named: Iterable[NamedTopic] = ()) -> None:
+        """SIGKILL, and a start."""
+        before = self._path
+        self._lives += 1
+        shutil.copytree(before, self._path)
+        self._close(is_clean=False)
+        self._open()
+
+    def stop_and_start(self) -> None:
+        """SIGTERM, and a start."""
+        self.broker.stop(self.now)
+        self.save()
+        self._close(is_clean=True)
+        self._open()
+
+    def close(self) -> None:
+        """No file stays open."""
+        self._close(is_clean=False)
+
+    @property
+    def _path(self) -> Path:
+        return self._directory / str(self._lives)
+
+    def _open(self) -> None:
+        self._path.mkdir(exist_ok=True)
+        self.positions = Positions(str(self._path / "positions.db"))  # type: ignore[assignment]
+        saved = self.positions.load()
+        self.backend = self._factory.open(self._argument, str(self._path), self.options, self.report)
+        self._start(saved)
+
+    def _close(self, *, is_clean: bool) -> None:
+        self.backend.close()
+        self.positions.close(is_clean)
