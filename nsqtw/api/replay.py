@@ -2,9 +2,11 @@
 POST /v2/channel/seek: moving a channel in its topic's log. GET /v2/channel/messages, /v2/topic/messages: looking at
 messages without consuming them.
 
-    /v2/channel/seek?topic=&channel=&to=&dry_run=       {"position", "skipped", "replayed", "depth"}; `to`: log_position
-    /v2/channel/messages?topic=&channel=&state=&limit=  {"messages": [...], "more"}
-    /v2/topic/messages?topic=&limit=                    the same of what waits for the topic's channels
+    /v2/channel/seek?topic=&channel=&to=&dry_run=   {"position", "skipped", "replayed", "depth"}; `to`: log_position
+    /v2/channel/messages?topic=&channel=&state=     {"messages": [...], "more", "next"}
+    /v2/topic/messages?topic=                       the same of what waits for the topic's channels
+
+The two last ones also take `limit`, `after` and `contains`.
 
 A seek is done between two saves: the first one, so that positions.db has all that is unfinished and it can be counted
 what is forgotten of it; the second one makes it durable, and then it is answered. A dry run takes only the first one.
@@ -24,7 +26,7 @@ from nsqtw.api.log_position import TIME, LogPosition, parse_log_position
 from nsqtw.api.message_document import MESSAGE_PROPERTIES, MESSAGE_REQUIRED, readable
 from nsqtw.core.channel import Channel
 from nsqtw.core.for_others import ForOthers
-from nsqtw.core.peek import READY, STATES, Peek, Peeked, peek_channel, peek_topic
+from nsqtw.core.peek import READY, STATES, Peek, Peeked, Search, is_place, peek_channel, peek_topic
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError
 from nsqtw.http.endpoints import (
@@ -41,7 +43,7 @@ from nsqtw.http.endpoints import (
     endpoint,
     numbers,
 )
-from nsqtw.http.names import channel_named, durable_topic
+from nsqtw.http.names import Parameters, channel_named, durable_topic
 from nsqtw.http.query import parameters, truth, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
@@ -52,9 +54,12 @@ from nsqtw.rights import SUBSCRIBE
 
 LIMIT = 10
 MAX_MESSAGES = 1000
+MAX_TEXT = 255
 
 _MISSING_TO = failure(400, "MISSING_ARG_TO")
 _INVALID_TO = failure(400, "INVALID_TO")
+_INVALID_AFTER = failure(400, "INVALID_AFTER")
+_INVALID_CONTAINS = failure(400, "INVALID_CONTAINS")
 _INVALID_STATE = failure(400, "INVALID_STATE")
 _EPHEMERAL_CHANNEL = failure(400, "EPHEMERAL_CHANNEL")
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
@@ -67,6 +72,16 @@ _STATE = Parameter("state", {"type": "string", "enum": list(STATES), "default": 
 _LIMIT = Parameter(
     "limit",
     {"type": "integer", "minimum": 1, "default": LIMIT, "description": f"of messages; {MAX_MESSAGES} at most"},
+)
+_AFTER = Parameter("after", {"type": "string", "description": "the `next` of the answer that this one follows"})
+_CONTAINS = Parameter(
+    "contains",
+    {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_TEXT,
+        "description": "a text in the body, or in a header as `name: value`; ASCII letters match in both cases",
+    },
 )
 _CHANNEL_WORDS = (*CHANNEL_WORDS, "EPHEMERAL_CHANNEL")
 _MESSAGE = {
@@ -83,7 +98,11 @@ _MESSAGE = {
 _MESSAGES = {
     JSON: {
         "type": "object",
-        "properties": {"messages": {"type": "array", "items": _MESSAGE}, "more": {"type": "boolean"}},
+        "properties": {
+            "messages": {"type": "array", "items": _MESSAGE},
+            "more": {"type": "boolean"},
+            "next": {"type": "string", "description": "`after` of the request that goes on, when there may be more"},
+        },
         "required": ["messages", "more"],
     }
 }
@@ -186,10 +205,10 @@ class Replay(Section):
         "/v2/channel/messages",
         "Look at a channel's messages",
         required=(TOPIC, CHANNEL),
-        optional=(_STATE, _LIMIT),
+        optional=(_STATE, _LIMIT, _AFTER, _CONTAINS),
         success=_MESSAGES,
         errors={
-            400: [*_CHANNEL_WORDS, "INVALID_STATE", "INVALID_LIMIT"],
+            400: [*_CHANNEL_WORDS, "INVALID_STATE", "INVALID_LIMIT", "INVALID_AFTER", "INVALID_CONTAINS"],
             404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND"],
             **FAILED,
         },
@@ -202,16 +221,21 @@ class Replay(Section):
         state, limit = params.get("state", READY), whole_number(params, "limit", LIMIT, lowest=1)
         if state not in STATES:
             raise Refused(_INVALID_STATE)
-        return self._shown(lambda: peek_channel(channel, state, min(limit, MAX_MESSAGES), self._pump.now()))
+        search, count = _search(params), min(limit, MAX_MESSAGES)
+        return self._shown(lambda: peek_channel(channel, state, count, self._pump.now(), search))
 
     @endpoint(
         "GET",
         "/v2/topic/messages",
         "Look at what waits for a topic's channels",
         required=(TOPIC,),
-        optional=(_LIMIT,),
+        optional=(_LIMIT, _AFTER, _CONTAINS),
         success=_MESSAGES,
-        errors={400: [*LOG_WORDS, "INVALID_LIMIT"], 404: ["TOPIC_NOT_FOUND"], **FAILED},
+        errors={
+            400: [*LOG_WORDS, "INVALID_LIMIT", "INVALID_AFTER", "INVALID_CONTAINS"],
+            404: ["TOPIC_NOT_FOUND"],
+            **FAILED,
+        },
         needs=SUBSCRIBE,
     )
     def topic_messages(self, request: HttpRequest) -> Answer:
@@ -219,14 +243,16 @@ class Replay(Section):
         params = parameters(request.query)
         topic = durable_topic(self._broker, params)
         limit = min(whole_number(params, "limit", LIMIT, lowest=1), MAX_MESSAGES)
-        return self._shown(lambda: peek_topic(topic, limit))
+        search = _search(params)
+        return self._shown(lambda: peek_topic(topic, limit, search))
 
     def _shown(self, look: Any) -> Answer:
         try:
             peek: Peek = look()
         except BackendError as error:
             return _failed(error)
-        return document({"messages": [self._message(message) for message in peek.messages], "more": peek.more})
+        messages = [self._message(message) for message in peek.messages]
+        return document({"messages": messages, "more": peek.more, **({"next": peek.next} if peek.next else {})})
 
     def _message(self, peeked: Peeked) -> dict[str, Any]:
         body, encoding = readable(peeked.body)
@@ -278,6 +304,16 @@ def _position(channel: Channel, target: LogPosition) -> int:
 def _is_after_all(target: LogPosition, wall_ms: int) -> bool:
     """Return whether a target names a place behind all that was published until now."""
     return target.word == LATEST or target.wall_ms > wall_ms
+
+
+def _search(params: Parameters) -> Search:
+    """Return what a request looks for. Refused."""
+    after, text = params.get(_AFTER.name, ""), params.get(_CONTAINS.name, "")
+    if after and not is_place(after):
+        raise Refused(_INVALID_AFTER)
+    if _CONTAINS.name in params and not 1 <= len(text.encode("utf-8", "surrogateescape")) <= MAX_TEXT:
+        raise Refused(_INVALID_CONTAINS)
+    return Search(after, text)
 
 
 def _failed(error: Exception) -> Answer:

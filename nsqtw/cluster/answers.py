@@ -137,7 +137,9 @@ def topics_in(stats: JsonObject, node: Node, is_nsqtw: bool) -> tuple[TopicStats
 def messages_in(document: JsonObject, node: str) -> NodeMessages:
     """Return the messages of /v2/channel/messages or /v2/topic/messages. ServerFailed."""
     messages = tuple(_message(fields, node) for fields in read.objects(document, "messages"))
-    return NodeMessages(node=node, messages=messages, has_more=read.boolean(document, "more"))
+    return NodeMessages(
+        node=node, messages=messages, has_more=read.boolean(document, "more"), next=read.text(document, "next")
+    )
 
 
 def seek_in(document: JsonObject, node: str) -> Seek:

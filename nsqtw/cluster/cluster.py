@@ -38,6 +38,7 @@ MAX_MESSAGES = 1000
 
 _SEEK = "/v2/channel/seek"
 _REDRIVE = "/v2/channel/redrive"
+_FINISH = "/v2/channel/finish"
 _CANCEL = "/v2/topic/cancel"
 _HAS_NO_POLICIES = "has no policies; only nsqd of nsqtw has them"
 _IS_NO_BODY = "BAD_BODY"
@@ -59,11 +60,20 @@ class Cluster(Changes, Maintenance):
     """
 
     async def messages(
-        self, topic: str, channel: str = "", *, state: str = READY, limit: int = 10, node: str = ""
+        self,
+        topic: str,
+        channel: str = "",
+        *,
+        state: str = READY,
+        limit: int = 10,
+        node: str = "",
+        contains: str = "",
+        after: Mapping[str, str] = _NO_PARAMETERS,
     ) -> Partial[tuple[NodeMessages, ...]]:
         """
         Return messages of a channel in a state, or with an empty `channel` those that wait for the topic's channels,
-        of each node up to `limit`. Unsupported.
+        of each node up to `limit`: those that contain a text, and those after a place of each node. With `after`, nodes
+        that have none are not asked. Neither is sent to a node that would ignore it. Unsupported.
         """
         if channel:
             path = "/v2/channel/messages"
@@ -72,7 +82,13 @@ class Cluster(Changes, Maintenance):
             path, parameters = "/v2/topic/messages", {"topic": topic, "limit": str(limit)}
 
         async def ask(target: Node) -> NodeMessages:
-            answer = await self.requests.get(NSQD, self.request_address(target), path, parameters)
+            if after and target.http_address not in after:
+                return NodeMessages(node=target.http_address, messages=(), has_more=False)
+            more = {"contains": contains, "after": after.get(target.http_address, "")}
+            given = {name: value for name, value in more.items() if value}
+            for name in given:
+                await self._check_parameter(target, path, name)
+            answer = await self.requests.get(NSQD, self.request_address(target), path, {**parameters, **given})
             return await self.requests.read(answer, lambda document: messages_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
@@ -97,15 +113,27 @@ class Cluster(Changes, Maintenance):
 
         return await self._on_nodes(topic, node, ask)
 
+    async def finish(self, topic: str, channel: str, message_id: str, *, node: str) -> Partial[tuple[str, ...]]:
+        """Finish a message that waits in a channel of a node, which has no consumers there. Unsupported."""
+        parameters = {"topic": topic, "channel": channel, "id": message_id}
+
+        async def ask(target: Node) -> str:
+            await self.requests.post(NSQD, self.request_address(target), _FINISH, parameters)
+            return message_id
+
+        return await self._on_nodes(topic, node, ask)
+
     async def redrive(
         self, topic: str, channel: str, parameters: Mapping[str, str], *, node: str = ""
     ) -> Partial[tuple[RedriveProgress, ...]]:
         """
-        Put the dead letters of a channel back; `parameters` are `rate`, `max`, `dry_run` and `stop` of the nodes.
-        Unsupported.
+        Put the dead letters of a channel back; `parameters` are `rate`, `max`, `dry_run`, `stop` and `id` of the nodes.
+        Unsupported, also for a node that would ignore `id` and put all back.
         """
 
         async def ask(target: Node) -> RedriveProgress:
+            if "id" in parameters:
+                await self._check_parameter(target, _REDRIVE, "id")
             about = {"topic": topic, "channel": channel, **parameters}
             answer = await self.requests.post(NSQD, self.request_address(target), _REDRIVE, about)
             return await self.requests.read(answer, lambda document: redrive_in(document, target.http_address))

@@ -320,11 +320,15 @@ class Message:
 
 @attrs.frozen(kw_only=True)
 class NodeMessages:
-    """Messages of one node. `has_more`: the node has others, which the limits left out."""
+    """
+    Messages of one node. `has_more`: the node may have others, which the limits left out; `next` is the place after
+    which they are, if the node tells it.
+    """
 
     node: str
     messages: tuple[Message, ...]
     has_more: bool
+    next: str = ""
 
 
 @attrs.frozen(kw_only=True)

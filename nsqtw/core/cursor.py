@@ -34,9 +34,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow
+from nsqtw.core.due_order import Key
 from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import Delivery, delivered_sequence
-from nsqtw.core.pending import Pages, PendingStore
+from nsqtw.core.pending import BEFORE_ALL, Pages, PendingStore
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.position import Redelivery
 from nsqtw.core.redelivery_queue import RedeliveryQueue
@@ -486,12 +487,12 @@ class Cursor:
         due, deferred = self._pending.waiting_below(sequence)
         return due + self._redeliveries.count_below(sequence), deferred
 
-    def pending_rows(self, now: float, *, deferred: bool, limit: int) -> list[PendingRow]:
+    def pending_rows(self, now: float, *, deferred: bool, limit: int, after: Key = BEFORE_ALL) -> list[PendingRow]:
         """
-        Return some of the pending rows for inspection, by due time: deferred ones, or the ready ones and those in
-        flight again. BackendError.
+        Return some of the pending rows for inspection, by due time, those behind `after`: deferred ones, or the ready
+        ones and those in flight again. BackendError.
         """
-        return self._pending.some(self._clock.ms_at(now), deferred=deferred, limit=limit)
+        return self._pending.some(self._clock.ms_at(now), deferred=deferred, limit=limit, after=after)
 
     def due_at(self, row: PendingRow) -> float:
         """Return when a deferred row is due, in the clock of `now`."""

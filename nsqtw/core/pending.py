@@ -378,18 +378,20 @@ class PendingStore:
                 deferred += count
         return due, deferred
 
-    def some(self, now_ms: int, *, deferred: bool, limit: int) -> list[PendingRow]:
+    def some(self, now_ms: int, *, deferred: bool, limit: int, after: Key = BEFORE_ALL) -> list[PendingRow]:
         """
-        Return at most `limit` rows for inspection, by due time: deferred ones, or the ready ones and those in flight
-        again. Of unsaved runs only as many as fit. BackendError.
+        Return at most `limit` rows for inspection, by due time, those behind `after`: deferred ones, or the ready ones
+        and those in flight again. Of unsaved runs only as many as fit. BackendError.
         """
         rows = [PendingRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
         for run in chain(starmap(_pending_run, self._runs), self._runs_in_checkpoint):
-            rows += [PendingRow(run.first + number, 0, run.due_ms) for number in range(min(run.count, limit))]
+            first = max(run.first, int(after[1]) + 1) if run.due_ms == after[0] else run.first
+            count = min(run.first + run.count - first, limit)
+            rows += [PendingRow(first + number, 0, run.due_ms) for number in range(count)]
         in_memory = {row.sequence for row in rows} | self._in_checkpoint.keys() | self._changed.keys()
         if self._pages is not None and self._out_count:
-            rows += self._some_out(in_memory, (now_ms, inf) if deferred else BEFORE_ALL, limit)
-        rows.sort(key=_key)
+            rows += self._some_out(in_memory, max(after, (now_ms, inf) if deferred else BEFORE_ALL), limit)
+        rows = sorted((row for row in rows if _key(row) > after), key=_key)
         return [row for row in rows if (row.due_ms > now_ms) == deferred][:limit]
 
     def row_pages(self) -> Iterator[list[PendingRow]]:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from nsqtw.core import peek as peek_module
 from nsqtw.errors import BackendError
+from tests.core.policy.harness import put
 from tests.http.broker_fixture import DONE, Web, request
 
 
@@ -410,3 +412,81 @@ def test_refusals_of_a_look(query: str, outcome: tuple[int, str]) -> None:
     one = web()
     one.post("/channel/create?topic=t&channel=e%23ephemeral")
     assert one.get(f"/v2/channel/messages?{query}").outcome == outcome
+
+
+def pages(one: Web, path: str) -> list[list[str]]:
+    """The bodies of all pages of messages."""
+    found, after = [], ""
+    while True:
+        answer = one.get(path + after).json
+        found.append([message["body"] for message in answer["messages"]])
+        if "next" not in answer:
+            assert not answer["more"]
+            return found
+        after = f"&after={answer['next']}"
+
+
+@pytest.mark.parametrize("page_rows", [1, 2, 1024])
+def test_all_that_waits_is_shown_page_by_page(page_rows: int) -> None:
+    one = web(page_rows=page_rows)
+    publish(one, *[b"%d" % number for number in range(7)])
+    reader = one.core.reader(ready=3)
+    for message in reversed(reader.read()):
+        reader.requeue(message.id)
+    reader.leave()
+    one.crash()
+    for limit in (1, 2, 3, 7):
+        shown = pages(one, f"/v2/channel/messages?topic=t&channel=c&limit={limit}")
+        assert [body for page in shown for body in page] == ["0", "1", "2", "3", "4", "5", "6"]
+        assert all(len(page) == limit for page in shown[:-1])
+
+
+@pytest.mark.parametrize("page_rows", [1, 1024])
+def test_what_is_deferred_is_shown_page_by_page_by_its_time(page_rows: int) -> None:
+    one = web(max_req_timeout=600.0, page_rows=page_rows)
+    for delay in (50, 20, 40, 30, 30, 10):
+        one.post(f"/pub?topic=t&defer={delay}000", b"%d" % delay)
+    one.crash()
+    shown = pages(one, "/v2/channel/messages?topic=t&channel=c&state=deferred&limit=2")
+    assert shown == [["10", "20"], ["30", "30"], ["40", "50"]]
+
+
+def test_what_waits_in_a_topic_is_shown_page_by_page() -> None:
+    one = Web()
+    one.post("/topic/create?topic=t")
+    publish(one, b"a", b"b", b"c")
+    assert pages(one, "/v2/topic/messages?topic=t&limit=2") == [["a", "b"], ["c"]]
+
+
+def test_messages_are_searched_by_a_text_in_their_bodies_and_headers() -> None:
+    one = web(max_msg_size=1000, max_body_size=10_000)
+    publish(one, b"an Apple", b"pear", b"apple pie", "\u00e4pfel".encode())
+    put(one.core, b"with headers", color="Red", kind="fruit")
+    put(one.core, b"without", color="blue", kind="red")
+    path = "/v2/channel/messages?topic=t&channel=c&limit=1"
+    assert sum(pages(one, f"{path}&contains=APPLE"), []) == ["an Apple", "apple pie"]
+    assert sum(pages(one, f"{path}&contains=color:%20red"), []) == ["with headers"]
+    assert sum(pages(one, f"{path}&contains=red"), []) == ["with headers", "without"]
+    assert sum(pages(one, f"{path}&contains=%C3%A4pf"), []) == ["\u00e4pfel"]
+    assert pages(one, f"{path}&contains=color:%20green") == [[]]
+    reader = one.core.reader(ready=2)
+    for message in reader.read():
+        reader.requeue(message.id)
+    reader.leave()
+    assert sum(pages(one, f"{path}&contains=apple"), []) == ["an Apple", "apple pie"]
+    for wrong, word in (("after=x", "INVALID_AFTER"), ("contains=", "INVALID_CONTAINS")):
+        assert one.get(f"{path}&{wrong}").outcome == (400, word)
+    assert one.get(f"{path}&contains={'x' * 256}").outcome == (400, "INVALID_CONTAINS")
+
+
+def test_a_search_has_a_bound_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peek_module, "MAX_WALKED_BYTES", 1)
+    monkeypatch.setattr(peek_module, "MAX_ROWS", 1)
+    one = web()
+    publish(one, *[b"%d" % number for number in range(6)])
+    reader = one.core.reader(ready=2)
+    for message in reader.read():
+        reader.requeue(message.id)
+    reader.leave()
+    shown = pages(one, "/v2/channel/messages?topic=t&channel=c&contains=5")
+    assert len(shown) > 2 and sum(shown, []) == ["5"]
