@@ -5,16 +5,18 @@ answer. Servers that do not answer at once have no names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.stdlib_http import get
-from nsqtw.errors import ConnectFailed
-from nsqtw.options.addresses import join_host_port
+from nsqtw.cluster.answers import channel_names_in, names_in, nodes_in, topic_names_in
+from nsqtw.cluster.fields import JsonObject
+from nsqtw.errors import ConnectFailed, ServerFailed
 
 _SECONDS = 1.0
+
+Reader = Callable[[JsonObject], tuple[str, ...]]
 
 
 class ClusterNames:
@@ -25,38 +27,34 @@ class ClusterNames:
 
     def topics(self) -> Iterator[str]:
         """Yield names of topics."""
-        for document in self._lookupd_answers("/topics"):
-            yield from document.get("topics") or ()
-        for topic in self._nsqd_topics():
-            yield topic["topic_name"]
+        yield from self._lookupd_names("/topics", lambda document: names_in(document, "topics"))
+        yield from self._nsqd_names(topic_names_in)
 
     def channels(self, topic: str) -> Iterator[str]:
         """Yield names of channels of a topic."""
-        for document in self._lookupd_answers(f"/channels?topic={quote(topic)}"):
-            yield from document.get("channels") or ()
-        for found in self._nsqd_topics():
-            if found["topic_name"] == topic:
-                yield from (channel["channel_name"] for channel in found["channels"])
+        path = f"/channels?topic={quote(topic)}"
+        yield from self._lookupd_names(path, lambda document: names_in(document, "channels"))
+        yield from self._nsqd_names(lambda stats: channel_names_in(stats, topic))
 
     def nodes(self) -> Iterator[str]:
         """Yield HTTP addresses of nodes."""
         yield from self._access.nsqd_http_addresses if not self._access.lookupd_http_addresses else ()
-        for document in self._lookupd_answers("/nodes"):
-            for producer in document.get("producers") or ():
-                yield join_host_port(producer["broadcast_address"], producer["http_port"])
+        yield from self._lookupd_names(
+            "/nodes", lambda document: tuple(node.http_address for node in nodes_in(document))
+        )
 
-    def _lookupd_answers(self, path: str) -> Iterator[dict[str, Any]]:
+    def _lookupd_names(self, path: str, read: Reader) -> Iterator[str]:
         for address in self._access.lookupd_http_addresses:
-            yield self._get(address, path)
+            yield from self._names(address, path, read)
 
-    def _nsqd_topics(self) -> Iterator[dict[str, Any]]:
+    def _nsqd_names(self, read: Reader) -> Iterator[str]:
         if not self._access.lookupd_http_addresses:
             for address in self._access.nsqd_http_addresses:
-                yield from self._get(address, "/stats?format=json&include_clients=false").get("topics") or ()
+                yield from self._names(address, "/stats?format=json&include_clients=false", read)
 
-    def _get(self, address: str, path: str) -> dict[str, Any]:
-        """Return the object of an answer; an empty one without an answer."""
+    def _names(self, address: str, path: str, read: Reader) -> tuple[str, ...]:
+        """Return the names that a server answers; none without a usable answer."""
         try:
-            return get(self._access, address, path, _SECONDS).document()
-        except ConnectFailed:
-            return {}
+            return read(get(self._access, address, path, _SECONDS).document())
+        except (ConnectFailed, ServerFailed):
+            return ()

@@ -17,7 +17,7 @@ from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import tls_context
 from nsqtw.client.twisted import TwistedLoop
 from nsqtw.errors import ConnectFailed, LookupFailed, NotFound, PermissionRefused
-from nsqtw.options.addresses import join_host_port
+from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.rights import authorization
 
 _NO_ENDPOINT = b'"NOT_FOUND"'
@@ -111,7 +111,7 @@ class _Queries:
 def _own_address(url: str, document: dict[str, Any]) -> list[str]:
     """Return the TCP address of the nsqd at `url`, on the host that its HTTP address has."""
     port = document.get("tcp_port")
-    if not isinstance(port, int):
+    if type(port) is not int or not 0 < port <= MAX_PORT:
         raise LookupFailed(f"{url}: the answer has no tcp_port; is it an nsqd?")
     return [join_host_port(urlsplit(url).hostname or "", port)]
 

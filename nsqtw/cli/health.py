@@ -33,7 +33,7 @@ def health(session: Session, address: str, check: str, timeout: float, root_ca_f
     if not is_healthy:
         session.exit_code = ExitCode.FAILED
     details: object = " ".join(body.split())
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         details = json.loads(body)
     return Document(
         {"address": address, "healthy": is_healthy, "path": path, "status": status, "details": details},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import http.client
-import json
+import socket
 import ssl
-from collections.abc import Mapping
-from typing import Any
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 import attrs
@@ -14,11 +15,15 @@ import attrs
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.failures import NO_HTTP
 from nsqtw.client.lookup import ACCEPT, base_url, host_and_port
+from nsqtw.cluster.answers import document_in
+from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.trust import Trust
 from nsqtw.errors import ConnectFailed, OptionError
 from nsqtw.rights import authorization
 
-_MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
+"""Bytes of an answer that are read."""
+_NO_ADDRESS = "no address of a server"
 
 
 @attrs.frozen
@@ -29,42 +34,79 @@ class HttpAnswer:
     headers: Mapping[str, str]
     body: bytes
 
-    def document(self) -> dict[str, Any]:
-        """Return the JSON object of the body; an empty one for another body or status."""
+    def document(self) -> JsonObject:
+        """Return the JSON object of the body, an empty one for another status than 200. ServerFailed."""
+        found = document_in(self.body) if self.status == 200 else {}
+        data = found.get("data")
+        return data if "status_code" in found and isinstance(data, dict) else found  # the envelope of old servers
+
+
+def get(access: ClusterAccess, address: str, path: str, seconds: float, most_bytes: int = MAX_BYTES) -> HttpAnswer:
+    """
+    Request a path of a server, with the secret if the server may have it. Connecting and each wait for bytes may take
+    `seconds`, all of the answer twice as long. ConnectFailed, OptionError.
+    """
+    with failures_named(address):
+        url = urlsplit(base_url(address))
+        host, port = host_and_port(url.netloc)
+        headers = {"Accept": ACCEPT}
+        if may_have_secret(access, address) and (secret := access.secret()):
+            headers["Authorization"] = authorization(secret)
+        if url.scheme == "https":
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=seconds, context=tls_context_of(access)
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=seconds)
         try:
-            found = json.loads(self.body) if self.status == 200 else {}
-        except ValueError:
-            return {}
-        if isinstance(found, dict) and "status_code" in found and isinstance(found.get("data"), dict):
-            found = found["data"]  # the envelope of old servers
-        return found if isinstance(found, dict) else {}
+            connection.connect()
+            with _cut_off_after(connection.sock, 2 * seconds):
+                connection.request("GET", path, headers=headers)
+                answer = connection.getresponse()
+                fields = {name.lower(): value for name, value in answer.getheaders()}
+                return HttpAnswer(answer.status, fields, answer.read(most_bytes))
+        finally:
+            connection.close()
 
 
-def get(access: ClusterAccess, address: str, path: str, seconds: float) -> HttpAnswer:
-    """Request a path of a server, with the secret if the server may have it. ConnectFailed, OptionError."""
-    url = urlsplit(base_url(address))
-    host, port = host_and_port(url.netloc)
-    headers = {"Accept": ACCEPT}
-    if may_have_secret(access, address) and (secret := access.secret()):
-        headers["Authorization"] = authorization(secret)
-    if url.scheme == "https":
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host, port, timeout=seconds, context=tls_context_of(access)
-        )
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=seconds)
+@contextmanager
+def failures_named(address: str) -> Iterator[None]:
+    """Raise ConnectFailed for whatever fails between this program and the server at an address."""
     try:
-        connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        fields = {name.lower(): value for name, value in answer.getheaders()}
-        return HttpAnswer(answer.status, fields, answer.read(_MAX_BYTES))
+        yield
+    except http.client.InvalidURL as error:
+        raise ConnectFailed(address, f"{address}: {_NO_ADDRESS}") from error
     except http.client.HTTPException as error:
         raise ConnectFailed(address, f"{address}: {NO_HTTP}") from error
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         raise ConnectFailed(address, f"{address}: {reason.lower()}") from error
+    except (ValueError, OverflowError) as error:  # a host or a port that none can be
+        raise ConnectFailed(address, f"{address}: {_NO_ADDRESS}") from error
+
+
+@contextmanager
+def _cut_off_after(connected: socket.socket, seconds: float) -> Iterator[None]:
+    """End a connection after so many seconds, which is TimeoutError: a server may send single bytes without end."""
+    is_late = threading.Event()
+
+    def cut_off() -> None:
+        is_late.set()
+        with suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut_off)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (http.client.HTTPException, OSError):
+        if not is_late.is_set():
+            raise
     finally:
-        connection.close()
+        timer.cancel()
+    if is_late.is_set():
+        raise TimeoutError("timed out")
 
 
 def may_have_secret(access: ClusterAccess, address: str) -> bool:

@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.stdlib_http import get
-from nsqtw.errors import CommandError, ConnectFailed
+from nsqtw.cluster.fields import JsonObject
+from nsqtw.errors import CommandError, ConnectFailed, ServerFailed
 
 _SECONDS = 2.0
 
@@ -23,8 +24,8 @@ def wrong_program(access: ClusterAccess) -> CommandError | None:
     return None
 
 
-def _info(access: ClusterAccess, address: str) -> dict[str, object]:
+def _info(access: ClusterAccess, address: str) -> JsonObject:
     """Return the answer to /info, empty without one. An nsqlookupd's has only its version."""
-    with suppress(ConnectFailed):
+    with suppress(ConnectFailed, ServerFailed):
         return get(access, address, "/info", _SECONDS).document()
     return {}

@@ -59,10 +59,12 @@ def messages_of(data: bytes) -> LogMessages:
 
 
 def _sized(content: bytes) -> Iterator[bytes]:
-    """Iterate over parts that have their size before them."""
+    """Iterate over parts that have their size before them. LookupFailed for a size that cannot be."""
     offset = 0
     while offset < len(content):
-        (size,) = _SIZE.unpack_from(content, offset)
         start = offset + _SIZE.size
+        size = _SIZE.unpack_from(content, offset)[0] if start <= len(content) else -1
         offset = start + size
+        if size < 0 or offset > len(content):
+            raise LookupFailed("a section of the log is damaged")
         yield content[start:offset]

@@ -18,6 +18,8 @@ from nsqtw.rights import authorization
 CONNECT_SECONDS = 2.0
 REQUEST_SECONDS = 5.0
 _SEEK = "/v2/channel/seek"
+_DIGITS = 20
+"""Digits of the largest position."""
 
 
 class LogPart(NamedTuple):
@@ -115,7 +117,7 @@ class BaseNsqdApi(ABC):
             parameters["headers"] = "true"
         answer = await self._ask("GET", "/v2/topic/log", parameters, timeout=REQUEST_SECONDS + wait)
         found = messages_of(answer.body)
-        place, end = (int(answer.headers[f"x-nsqtw-{name}"]) for name in ("next", "end"))
+        place, end = (_position(answer, f"x-nsqtw-{name}") for name in ("next", "end"))
         return LogPart(found.bodies, place, end, found.headers)
 
     async def _object(self, method: str, path: str, parameters: dict[str, str]) -> dict[str, Any]:
@@ -135,3 +137,11 @@ class BaseNsqdApi(ABC):
         if answer.status != 200:
             raise LookupFailed(f"{path}: {refusal(answer.status, answer.body)}")
         return answer
+
+
+def _position(answer: Answer, name: str) -> int:
+    """Return the position in a header field. LookupFailed."""
+    text = answer.headers.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        raise LookupFailed(f"the answer has no position in {name}")
+    return int(text)

@@ -21,6 +21,7 @@ from nsqtw.tools.backup.hold import Hold
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.backup.restore import check_backup, put_in_place
 from nsqtw.tools.fsck.data_path import check_data_path
+from tests.cli.serving import serving
 from tests.process import EXECUTABLE, NsqdProcess, wait_until
 from tests.wire import HOST, Client, Closed
 
@@ -606,3 +607,11 @@ def test_a_hold_that_is_over_fails_the_backup(start: Start, tmp_path: Path) -> N
     with pytest.raises(BackendError, match="refuses: 404 The broker has no such hold"):
         make_backup(str(broker.data_path), str(tmp_path / "backup"), TooLate(f"{HOST}:{broker.http_port}"))
     assert not (tmp_path / "backup").exists()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b"[" * 100_000, b'{"hold": "x"}', b'{"hold": null, "data_path": 1}']
+)
+def test_a_hold_that_another_program_answers_is_one_clear_line(body: bytes) -> None:
+    with serving("/v2/backup/hold", body) as address, pytest.raises(BackendError, match=f"the broker at .*{address}"):
+        Hold(address, "", "").__enter__()

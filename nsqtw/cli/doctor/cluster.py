@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
@@ -10,45 +9,54 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.doctor.files import check_certificate
-from nsqtw.cli.doctor.finding import CheckSubject, Finding
+from nsqtw.cli.doctor.finding import CheckSubject, Finding, Level
 from nsqtw.cli.exit_codes import REFUSALS
 from nsqtw.cli.health import reasons_text
-from nsqtw.cli.stdlib_http import HttpAnswer, get, may_have_secret, tls_context_of
+from nsqtw.cli.stdlib_http import MAX_BYTES, HttpAnswer, failures_named, get, may_have_secret, tls_context_of
 from nsqtw.client.lookup import host_and_port
+from nsqtw.cluster.answers import document_in, node_in, nodes_in
+from nsqtw.cluster.model import Node
 from nsqtw.cluster.texts import duration_text
 from nsqtw.cluster.trust import WITHHELD
-from nsqtw.errors import ConnectFailed
-from nsqtw.options.addresses import join_host_port
+from nsqtw.errors import ConnectFailed, NsqtwError, OptionError, ServerFailed
+from nsqtw.options.addresses import MAX_PORT
 
 _SECONDS = 3.0
 _WORKERS = 16
 _SHOWN_BYTES = 500
+_SMALL_BYTES = 1 << 20
+"""Bytes of an answer that is no list."""
 _SMALL_SKEW, _LARGE_SKEW = 2.0, 60.0
 """Seconds between two clocks: a warning, an error."""
 
+V = TypeVar("V")
+Checked = tuple[list[Finding], V | None]
+"""Findings about a server, and what was learned from it; None without a usable answer."""
+
 
 def check_cluster(access: ClusterAccess) -> Iterator[Finding]:
-    """Check all nodes, at the same time."""
-    lookupds = _each(access.lookupd_http_addresses, lambda address: _check_lookupd(access, address))
-    producers: dict[str, dict[str, Any]] = {}
+    """Check all nodes, at the same time. Whatever one of them answers is a finding about that one."""
+    lookupds = _each("nsqlookupd", access.lookupd_http_addresses, lambda address: _check_lookupd(access, address))
+    named: set[str] = set()
     for findings, found in lookupds:
         yield from findings
-        producers |= found
-    if access.lookupd_http_addresses and not producers and any(found is not None for _, found in lookupds):
+        named |= {node.http_address for node in found or ()}
+    if not named and any(found is not None for _, found in lookupds):
         yield CheckSubject("nodes", "all").warning(
             "no nsqd is registered", "start nsqds with --lookupd-tcp-address of these nsqlookupds"
         )
-    addresses = list(producers) if access.lookupd_http_addresses else list(access.nsqd_http_addresses)
+    addresses = sorted(named) if access.lookupd_http_addresses else list(access.nsqd_http_addresses)
+    checked = _each("nsqd", addresses, lambda address: _check_nsqd(access, address, is_named=address in named))
     versions: dict[str, list[str]] = {}
-    for findings, version in _each(addresses, lambda address: _check_nsqd(access, address, producers.get(address))):
+    for address, (findings, version) in zip(addresses, checked, strict=True):
         yield from findings
-        if version[0]:
-            versions.setdefault(version[0], []).append(version[1])
+        if version is not None:
+            versions.setdefault(version, []).append(address)
     yield from check_versions(versions)
     if access.nsqadmin_http_address:
         findings, _ = _check_answer(access, access.nsqadmin_http_address, "nsqadmin", "/ping")
@@ -78,52 +86,70 @@ def check_clock(what: str, theirs: datetime, now: datetime) -> Finding:
     return subject.ok("agrees with this machine")
 
 
-def _each(addresses: Iterable[str], check: Callable[[str], Any]) -> list[Any]:
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        return list(pool.map(check, addresses))
+def _each(program: str, addresses: Iterable[str], check: Callable[[str], Checked[V]]) -> list[Checked[V]]:
+    """Check servers at the same time. An error that nothing has foreseen is a finding, too."""
 
-
-def _check_lookupd(access: ClusterAccess, address: str) -> tuple[list[Finding], dict[str, dict[str, Any]]]:
-    """Return the findings about an nsqlookupd, and the nsqds it names, by HTTP address."""
-    findings, answer = _check_answer(access, address, "nsqlookupd", "/nodes")
-    producers: dict[str, dict[str, Any]] = {}
-    for producer in (answer.document().get("producers") or ()) if answer is not None else ():
+    def checked(address: str) -> Checked[V]:
         try:
-            producers[join_host_port(str(producer["broadcast_address"]), int(producer["http_port"]))] = producer
-        except (KeyError, TypeError, ValueError):
-            findings.append(
-                CheckSubject("nsqlookupd", address).error(
-                    "its answer is not that of an nsqlookupd", "check the address"
-                )
-            )
-    return findings, producers
+            return check(address)
+        except NsqtwError:
+            raise
+        except Exception as error:
+            text = f"cannot be checked: unforeseen {type(error).__name__}: {error}"
+            return [CheckSubject(program, address).error(text, "please report it")], None
+
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return list(pool.map(checked, addresses))
 
 
-def _check_nsqd(
-    access: ClusterAccess, address: str, producer: dict[str, Any] | None
-) -> tuple[list[Finding], tuple[str, str]]:
-    """Return the findings about an nsqd, and its version and address."""
+def _check_lookupd(access: ClusterAccess, address: str) -> Checked[tuple[Node, ...]]:
+    """Return the findings about an nsqlookupd, and the nsqds it names."""
+    findings, answer = _check_answer(access, address, "nsqlookupd", "/nodes")
+    if answer is None:
+        return findings, None
+    try:
+        return findings, nodes_in(answer.document())
+    except ServerFailed as error:
+        return [*findings, _no_program("nsqlookupd", address, error)], None
+
+
+def _check_nsqd(access: ClusterAccess, address: str, *, is_named: bool) -> Checked[str]:
+    """Return the findings about an nsqd, and its version. `is_named`: an nsqlookupd names the address."""
     findings: list[Finding] = []
-    if producer is not None:
-        findings += _check_name(address)
-    found, answer = _check_answer(access, address, "nsqd", "/info")
+    if is_named:
+        name = _check_name(address)
+        findings.append(name)
+        if name.level is Level.ERROR:
+            return findings, None
+    found, answer = _check_answer(access, address, "nsqd", "/info", _SMALL_BYTES)
     findings += found
-    if answer is None or not answer.document():
-        return findings, ("", address)
-    info = answer.document()
+    if answer is None:
+        return findings, None
+    try:
+        node = node_in(answer.document(), ())
+    except ServerFailed as error:
+        return [*findings, _no_program("nsqd", address, error)], None
+    if not node.version:
+        return [*findings, _no_program("nsqd", address, "it has no version")], None
     findings += _check_readiness(access, address)
-    findings += _check_tcp(address, info)
+    findings += _check_tcp(address, node)
     ours = answer.headers.get("x-nsqtw-version", "")
-    return findings, (f"{info.get('version')}{f' (nsqtw {ours})' if ours else ''}", address)
+    return findings, f"{node.version}{f' (nsqtw {ours})' if ours else ''}"
+
+
+def _no_program(program: str, address: str, reason: object) -> Finding:
+    """Return the finding about a server whose answer is not that of a program."""
+    text = f"its answer is not that of an {program}: {reason}"
+    return CheckSubject(program, address).error(text, "check the address")
 
 
 def _check_answer(
-    access: ClusterAccess, address: str, program: str, path: str
-) -> tuple[list[Finding], HttpAnswer | None]:
+    access: ClusterAccess, address: str, program: str, path: str, most_bytes: int = MAX_BYTES
+) -> Checked[HttpAnswer]:
     subject = CheckSubject(program, address)
     try:
-        answer = get(access, address, path, _SECONDS)
-    except ConnectFailed as error:
+        answer = get(access, address, path, _SECONDS, most_bytes)
+    except (ConnectFailed, OptionError) as error:
         reason = str(error).removeprefix(f"{address}: ")
         remedy = f"start {program} there, correct the address in the context, or open the port in the firewall"
         return [subject.error(f"cannot be reached: {reason}", remedy)], None
@@ -136,73 +162,93 @@ def _check_answer(
         return [subject.error(f"answers {path} with status {answer.status}", f"check that this is {program}")], None
     findings = [subject.ok("answers")]
     if "date" in answer.headers:
-        findings.append(check_clock(address, parsedate_to_datetime(answer.headers["date"]), datetime.now(UTC)))
+        findings.append(_check_date(address, answer.headers["date"]))
     if address.startswith("https://"):
-        findings += _check_served_certificate(access, address)
+        findings.append(_check_served_certificate(access, address))
     return findings, answer
+
+
+def _check_date(address: str, text: str) -> Finding:
+    """Check the clock of a node by the header field Date of its answer."""
+    try:
+        theirs = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return CheckSubject("clock", address).warning(
+            f"its header field Date is none: {text[:_SHOWN_BYTES]!r}", "check what answers at this address"
+        )
+    # -0000, of a time in UTC that tells no zone, makes it naive.
+    return check_clock(address, theirs if theirs.tzinfo else theirs.replace(tzinfo=UTC), datetime.now(UTC))
 
 
 def _check_readiness(access: ClusterAccess, address: str) -> list[Finding]:
     subject = CheckSubject("ready", address)
+    remedy = "read the log of this nsqd; it refuses work until it is ready"
     for path in ("/readyz", "/ping"):
-        answer = get(access, address, path, _SECONDS)
+        try:
+            answer = get(access, address, path, _SECONDS, _SMALL_BYTES)
+        except ConnectFailed as error:
+            return [subject.error(f"does not say: {error}", remedy)]
         if answer.status == 200:
             return [subject.ok("yes")]
         if answer.status != 404:
-            return [
-                subject.error(f"no: {_reasons(answer)}", "read the log of this nsqd; it refuses work until it is ready")
-            ]
+            return [subject.error(f"no: {_reasons(answer)}", remedy)]
     return []
 
 
 def _reasons(answer: HttpAnswer) -> str:
     """Return why a node is not ready."""
-    with suppress(ValueError):
-        details = json.loads(answer.body)
-        if isinstance(details, dict) and details.get("reasons"):
-            return reasons_text(details)
+    with suppress(ServerFailed):
+        details = document_in(answer.body)
+        if details.get("reasons"):
+            return reasons_text(details)[:_SHOWN_BYTES]
     return " ".join(answer.body[:_SHOWN_BYTES].decode("utf-8", "replace").split())
 
 
-def _check_name(address: str) -> list[Finding]:
+def _check_name(address: str) -> Finding:
     """Check that the name under which a node is registered can be resolved here."""
-    host, port = host_and_port(address)
     subject = CheckSubject("broadcast address", address)
+    remedy = "set --broadcast-address of this nsqd to a name or address that consumers can resolve"
     try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        remedy = "set --broadcast-address of this nsqd to a name or address that consumers can resolve"
-        return [subject.error(f"cannot be resolved here: {reason}", remedy)]
-    return [subject.ok("can be resolved")]
+        with failures_named(address):
+            host, port = host_and_port(address)
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (ConnectFailed, OptionError) as error:
+        reason = str(error).removeprefix(f"{address}: ")
+        return subject.error(f"cannot be resolved here: {reason}", remedy)
+    return subject.ok("can be resolved")
 
 
-def _check_tcp(address: str, info: dict[str, Any]) -> list[Finding]:
+def _check_tcp(address: str, node: Node) -> list[Finding]:
     """Check that consumers can connect to what the node says is its address."""
-    host, port = str(info.get("broadcast_address")), info.get("tcp_port")
-    if not isinstance(port, int) or not port:
+    if not node.tcp_port:
         return []
-    target = join_host_port(host, port)
+    target = node.tcp_address
     subject = CheckSubject("TCP port", target)
+    remedy = "set --broadcast-address of this nsqd to what clients reach, or open the port in the firewall"
+    if not 0 < node.tcp_port <= MAX_PORT:
+        return [subject.error(f"nsqd {address} names it, and it is no port", "check that this is nsqd")]
     try:
-        socket.create_connection((host, port), _SECONDS).close()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        remedy = "set --broadcast-address of this nsqd to what clients reach, or open the port in the firewall"
+        with failures_named(target):
+            socket.create_connection((node.broadcast_address, node.tcp_port), _SECONDS).close()
+    except ConnectFailed as error:
+        reason = str(error).removeprefix(f"{target}: ")
         return [subject.error(f"nsqd {address} names it, and clients cannot connect: {reason}", remedy)]
     return [subject.ok("takes connections")]
 
 
-def _check_served_certificate(access: ClusterAccess, address: str) -> list[Finding]:
+def _check_served_certificate(access: ClusterAccess, address: str) -> Finding:
     """Check the certificate that a server shows. It was accepted before."""
     from cryptography import x509  # slow to import
 
-    url = urlsplit(address)
-    host, port = host_and_port(url.netloc)
-    with (
-        socket.create_connection((host, port), _SECONDS) as plain,
-        tls_context_of(access).wrap_socket(plain, server_hostname=host) as connection,
-    ):
-        der = connection.getpeercert(binary_form=True) or b""
-    expiry = x509.load_pem_x509_certificate(ssl.DER_cert_to_PEM_cert(der).encode()).not_valid_after_utc
-    return [check_certificate(address, expiry, datetime.now(UTC))]
+    try:
+        with failures_named(address):
+            host, port = host_and_port(urlsplit(address).netloc)
+            with (
+                socket.create_connection((host, port), _SECONDS) as plain,
+                tls_context_of(access).wrap_socket(plain, server_hostname=host) as connection,
+            ):
+                der = connection.getpeercert(binary_form=True) or b""
+            expiry = x509.load_pem_x509_certificate(ssl.DER_cert_to_PEM_cert(der).encode()).not_valid_after_utc
+    except ConnectFailed as error:
+        return CheckSubject("certificate", address).error(f"cannot be read: {error}", "check what answers there")
+    return check_certificate(address, expiry, datetime.now(UTC))

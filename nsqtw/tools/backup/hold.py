@@ -46,7 +46,10 @@ class Hold:
 
     def __enter__(self) -> Self:
         document = self._ask("hold", f"time={HOLD_SECONDS:.0f}s")
-        self._number, self.data_path = int(document["hold"]), str(document["data_path"])
+        try:
+            self._number, self.data_path = int(document["hold"]), str(document["data_path"])
+        except (KeyError, TypeError, ValueError) as failure:
+            raise BackendError(f"the broker at {self._address} does not say what it holds") from failure
         self.identity = str(document.get("identity", ""))
         self._extend_at = time.monotonic() + HOLD_SECONDS / 4
         return self
@@ -91,5 +94,10 @@ class Hold:
         if response.status != 200:
             why = detail or body.decode("utf-8", "replace")[:200]
             raise BackendError(f"the broker at {self._address} refuses: {response.status} {why}")
-        document: dict[str, Any] = json.loads(body or b"{}")
+        try:
+            document = json.loads(body or b"{}")
+        except (ValueError, RecursionError) as failure:
+            raise BackendError(f"the broker at {self._address} gives an answer that is no JSON") from failure
+        if not isinstance(document, dict):
+            raise BackendError(f"the broker at {self._address} gives an answer that is no JSON object")
         return document
