@@ -33,7 +33,9 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted((ROOT / "nsqtw").rglob("*.py"))
 SPARK = sorted((ROOT / "contrib/spark/pyspark_nsq").rglob("*.py"))
 
-SHARED = {"__init__", "errors", "interfaces", "message_headers", "names", "rights", "upgrades", "version"}
+SHARED = {
+    *("__init__", "errors", "interfaces", "message_headers", "names", "printing", "rights", "upgrades", "version"),
+}
 """Modules at the top that every package may import."""
 LAYERS: dict[str, set[str]] = {
     "gocompat": set(),

@@ -17,6 +17,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from shlex import quote
 
 from attrs import frozen
 
@@ -123,8 +124,8 @@ def check_backend(directory: str, backend: str) -> str:
     if recorded != backend:
         raise BackendError(
             f"the messages of {directory} are kept by the backend {recorded!r}, not by {backend!r}: start with"
-            f" --backend={recorded}, or move them with"
-            f" 'nsqtw migrate-backend --data-path={directory} {recorded} {backend}'"
+            f" --backend={quote(recorded)}, or move them with"
+            f" 'nsqtw migrate-backend --data-path={directory} {quote(recorded)} {backend}'"
         )
     if manifest is None:
         try:
@@ -138,7 +139,7 @@ def check_backend(directory: str, backend: str) -> str:
         source, target = (backend, unfinished) if manifest.migrating_to else (unfinished, backend)
         return (
             f"a migration was interrupted, and the backend {unfinished!r} has copies of messages: run"
-            f" 'nsqtw migrate-backend --data-path={directory} {source} {target}' again"
+            f" 'nsqtw migrate-backend --data-path={directory} {quote(source)} {quote(target)}' again"
         )
     return ""
 

@@ -1,6 +1,7 @@
 """
 Names of a cluster for shell completion, with the standard library only: importing Twisted would take longer than the
-answer. Servers that do not answer at once have no names.
+answer. Servers that do not answer at once have no names. A shell puts a name on the command line as it is, so other texts
+than names and addresses are left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from nsqtw.cli.stdlib_http import get
 from nsqtw.cluster.answers import channel_names_in, names_in, nodes_in, topic_names_in
 from nsqtw.cluster.fields import JsonObject
 from nsqtw.errors import ConnectFailed, ServerFailed
+from nsqtw.names import is_valid_name
+from nsqtw.options.addresses import is_host, is_port
 
 _SECONDS = 1.0
 
@@ -27,21 +30,19 @@ class ClusterNames:
 
     def topics(self) -> Iterator[str]:
         """Yield names of topics."""
-        yield from self._lookupd_names("/topics", lambda document: names_in(document, "topics"))
-        yield from self._nsqd_names(topic_names_in)
+        yield from filter(is_valid_name, self._lookupd_names("/topics", lambda document: names_in(document, "topics")))
+        yield from filter(is_valid_name, self._nsqd_names(topic_names_in))
 
     def channels(self, topic: str) -> Iterator[str]:
         """Yield names of channels of a topic."""
         path = f"/channels?topic={quote(topic)}"
-        yield from self._lookupd_names(path, lambda document: names_in(document, "channels"))
-        yield from self._nsqd_names(lambda stats: channel_names_in(stats, topic))
+        yield from filter(is_valid_name, self._lookupd_names(path, lambda document: names_in(document, "channels")))
+        yield from filter(is_valid_name, self._nsqd_names(lambda stats: channel_names_in(stats, topic)))
 
     def nodes(self) -> Iterator[str]:
         """Yield HTTP addresses of nodes."""
         yield from self._access.nsqd_http_addresses if not self._access.lookupd_http_addresses else ()
-        yield from self._lookupd_names(
-            "/nodes", lambda document: tuple(node.http_address for node in nodes_in(document))
-        )
+        yield from self._lookupd_names("/nodes", _addresses)
 
     def _lookupd_names(self, path: str, read: Reader) -> Iterator[str]:
         for address in self._access.lookupd_http_addresses:
@@ -58,3 +59,8 @@ class ClusterNames:
             return read(get(self._access, address, path, _SECONDS).document())
         except (ConnectFailed, ServerFailed):
             return ()
+
+
+def _addresses(document: JsonObject) -> tuple[str, ...]:
+    nodes = nodes_in(document)
+    return tuple(node.http_address for node in nodes if is_host(node.broadcast_address) and is_port(node.http_port))

@@ -8,7 +8,6 @@ function, and returns a result to print, an exit code, or None.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,11 @@ import click
 
 from nsqtw.cli import PROGRAM, completion
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import FORMATS, TABLE, discard_stdout, is_terminal
+from nsqtw.cli.output import FORMATS, TABLE
 from nsqtw.cli.verb import GROUPS, SECTIONS, Verb
 from nsqtw.cli.verbs import VERBS
 from nsqtw.errors import ConnectFailed, NoServerAnswered
+from nsqtw.printing import complain, discard_stdout, is_stderr_terminal, write_line
 from nsqtw.version import is_compiled, version_line
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _command_of(verb: Verb) -> click.Command:
 def _version_option() -> click.Option:
     def show(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         if value and not context.resilient_parsing:
-            click.echo(version_line() + (", hot modules compiled" if is_compiled() else ""))
+            write_line(version_line() + (", hot modules compiled" if is_compiled() else ""))
             context.exit()
 
     return click.Option(
@@ -190,8 +190,8 @@ def _callback(verb: Verb) -> Callable[..., int]:
             session.output.show(result)
             return session.exit_code
         except KeyboardInterrupt:
-            if is_terminal(sys.stderr):  # the line has ^C on it
-                sys.stderr.write("\n")
+            if is_stderr_terminal():  # the line has ^C on it
+                complain()
             return ExitCode.INTERRUPTED
         except BrokenPipeError:  # the reader of stdout has enough
             discard_stdout()

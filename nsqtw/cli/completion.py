@@ -14,8 +14,8 @@ import click
 
 from nsqtw.cli import PROGRAM
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import write_line
 from nsqtw.errors import NsqtwError
+from nsqtw.printing import write_lines
 
 if TYPE_CHECKING:
     from nsqtw.cli.cluster_names import ClusterNames
@@ -81,5 +81,5 @@ def script(session: Session, shell: str) -> int:
     kind = get_completion_class(shell)
     assert kind is not None
     source = kind(click.Command(PROGRAM), {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
-    write_line(source.rstrip())
+    write_lines(source)
     return ExitCode.DONE

@@ -17,7 +17,7 @@ from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import tls_context
 from nsqtw.client.twisted import TwistedLoop
 from nsqtw.errors import ConnectFailed, LookupFailed, NotFound, PermissionRefused
-from nsqtw.options.addresses import MAX_PORT, join_host_port
+from nsqtw.options.addresses import is_port, join_host_port
 from nsqtw.rights import authorization
 
 _NO_ENDPOINT = b'"NOT_FOUND"'
@@ -59,7 +59,7 @@ async def nsqd_addresses(access: ClusterAccess, topic: str) -> list[str]:
     if access.nsqd_http_addresses:
         return await queries.first("nsqd", access.nsqd_http_addresses, _own_address, "/info")
     for path in (f"/lookup?{urlencode({'topic': topic})}", "/nodes"):
-        found = await queries.first("nsqlookupd", access.lookupd_http_addresses, _producers, path)
+        found = await queries.first("nsqlookupd", access.lookupd_http_addresses, _usable_producers, path)
         if found:
             return found
     raise NotFound(f"no nsqd is registered at nsqlookupd {', '.join(access.lookupd_http_addresses)}")
@@ -111,13 +111,21 @@ class _Queries:
 def _own_address(url: str, document: dict[str, Any]) -> list[str]:
     """Return the TCP address of the nsqd at `url`, on the host that its HTTP address has."""
     port = document.get("tcp_port")
-    if type(port) is not int or not 0 < port <= MAX_PORT:
+    if not isinstance(port, int) or not is_port(port):
         raise LookupFailed(f"{url}: the answer has no tcp_port; is it an nsqd?")
     return [join_host_port(urlsplit(url).hostname or "", port)]
 
 
 def _producers(url: str, document: dict[str, Any]) -> list[str]:
-    return producers_of(document)
+    return producers_of(document).addresses
+
+
+def _usable_producers(url: str, document: dict[str, Any]) -> list[str]:
+    """Return the addresses of the nsqds; LookupFailed when there are nsqds and none has an address."""
+    found = producers_of(document)
+    if found.refused and not found.addresses:
+        raise LookupFailed(found.refused[0])
+    return found.addresses
 
 
 def _failure_text(address: str, error: LookupFailed) -> str:

@@ -6,7 +6,6 @@ Documentation of `nsqtw`, made from the declarations of its verbs: docs/referenc
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
@@ -19,6 +18,7 @@ from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.verb import SECTIONS, Verb
 from nsqtw.cli.verbs import VERBS
 from nsqtw.options.help import DOCS, replaced, roff_text
+from nsqtw.printing import write_line
 
 PAGE = DOCS / "cli.md"
 MAN_PAGE = DOCS / f"{PROGRAM}.1"
@@ -170,7 +170,7 @@ def main() -> None:
     for path, text in pages().items():
         if not path.exists() or path.read_text("utf-8") != text:
             path.write_text(text, "utf-8")
-            sys.stdout.write(f"{path}\n")
+            write_line(str(path))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from nsqtw.cli import PROGRAM
 from nsqtw.cli.commands import make_root
 from nsqtw.cli.exit_codes import ExitCode, exit_code_of
 from nsqtw.cli.failures import explained
-from nsqtw.cli.output import discard_stdout, printable, write_line
 from nsqtw.errors import NsqtwError
+from nsqtw.printing import complain, complain_lines, discard_stdout
 
 
 def main() -> None:
@@ -27,10 +27,9 @@ def run_nsqtw(words: Sequence[str]) -> int:
     """Do what the words say. The exit code; what is wrong is one line on stderr."""
     try:
         code = make_root().main(list(words), PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
         return int(code or ExitCode.DONE)
     except click.exceptions.NoArgsIsHelpError as error:
-        write_line(error.format_message(), sys.stderr)
+        complain_lines(error.format_message())
         return ExitCode.WRONG_USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else PROGRAM
@@ -56,7 +55,7 @@ def run_nsqtw(words: Sequence[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    write_line(" ".join(printable(text).split("\n")), sys.stderr)
+    complain(" ".join(text.split("\n")))
 
 
 def _lower(text: str) -> str:
@@ -67,4 +66,4 @@ def _lower(text: str) -> str:
 
 def _show_traceback(words: Sequence[str]) -> None:
     if "--debug" in words:
-        traceback.print_exc()
+        complain_lines(traceback.format_exc())

@@ -6,21 +6,20 @@ JSON is stable: keys are added and never renamed. Numbers are plain, in the unit
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from nsqtw.cluster.texts import brief_duration_text, size_text
-from nsqtw.errors import CommandError
+from nsqtw.printing import is_stdout_terminal, json_text, one_line, printable, write_line, write_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
+    from rich.text import Text  # noqa: TID251
 
 TABLE, JSON = FORMATS = ("table", "json")
 _GAP = "  "
@@ -53,11 +52,6 @@ def body_fields(body: bytes) -> dict[str, str]:
         return {"body": body.decode(), "encoding": "text"}
     except UnicodeDecodeError:
         return {"body": b64encode(body).decode(), "encoding": "base64"}
-
-
-def printable(text: str) -> str:
-    """Return text that cannot control a terminal: control characters but tab and newline are escaped."""
-    return "".join(letter if letter.isprintable() or letter in "\t\n" else repr(letter)[1:-1] for letter in text)
 
 
 @attrs.frozen
@@ -99,8 +93,8 @@ class Table:
         return attrs.evolve(self, columns=used)
 
     def cells(self) -> list[list[str]]:
-        """Return the texts of all rows."""
-        return [[printable(column.show(row.get(column.key))) for column in self.columns] for row in self.rows]
+        """Return the texts of all rows, as they come."""
+        return [[column.show(row.get(column.key)) for column in self.columns] for row in self.rows]
 
 
 @attrs.frozen
@@ -129,11 +123,11 @@ class Output:
         """Print a result."""
         if self.is_json:
             data = [dict(row) for row in result.rows] if isinstance(result, Table) else result.data
-            write_line(json.dumps(data, indent=2, ensure_ascii=False))
+            write_lines(json_text(data, indent=2))
             return
         for part in [result] if isinstance(result, Table) else result.parts:
             if isinstance(part, str):
-                write_line(printable(part))
+                write_lines(part)
             else:
                 self._show_table(part)
 
@@ -141,39 +135,11 @@ class Output:
         if not table.rows:
             if table.empty:
                 write_line(table.empty)
-        elif is_terminal(sys.stdout):
+        elif is_stdout_terminal():
             console = make_console()
             console.print(rich_table(table, console))
         else:
-            write_line("\n".join(text_table(table)))
-
-
-def write_line(text: str, stream: TextIO | None = None) -> None:
-    """Write a line to stdout, or to `stream`. BrokenPipeError when nobody reads, CommandError when it cannot be."""
-    stream = stream or sys.stdout
-    try:
-        stream.write(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") + "\n")
-        stream.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise cannot_write(error) from error
-
-
-def cannot_write(error: OSError) -> CommandError:
-    """Return the error for a stdout that cannot be written, and write nothing more there."""
-    discard_stdout()
-    return CommandError(f"stdout cannot be written: {(error.strerror or str(error)).lower()}")
-
-
-def discard_stdout() -> None:
-    """Let stdout lead nowhere: Python flushes once more at its end, and would complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Return whether a person reads the stream."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+            write_lines("\n".join(text_table(table)))
 
 
 def make_console(*, is_stderr: bool = False) -> Console:
@@ -181,6 +147,15 @@ def make_console(*, is_stderr: bool = False) -> Console:
     from rich.console import Console  # slow to import, and only terminals need it
 
     return Console(stderr=is_stderr, highlight=False)
+
+
+def console_text(text: str, *, must_fit: bool = False) -> Text:
+    """Return text for a console, which prints nothing else. Text that must fit has one line, and is cut off."""
+    from rich.text import Text  # noqa: TID251
+
+    if must_fit:
+        return Text(one_line(text), overflow="ellipsis", no_wrap=True)
+    return Text(printable(text))
 
 
 def rich_table(table: Table, console: Console) -> RichTable:
@@ -198,20 +173,19 @@ def rich_table(table: Table, console: Console) -> RichTable:
 def _whole_rich_table(table: Table) -> RichTable:
     from rich import box
     from rich.table import Table as RichTable
-    from rich.text import Text
 
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for column in table.columns:
         shown.add_column(column.title, justify="right" if column.is_number else "left", overflow="fold")
     for cells in table.cells():
-        shown.add_row(*map(Text, cells))
+        shown.add_row(*map(console_text, cells))
     return shown
 
 
 def text_table(table: Table) -> list[str]:
     """Return the lines of a table for a file or pipe. Columns are at least two spaces apart."""
     table = table.with_used_columns()
-    rows = [[column.title for column in table.columns], *table.cells()]
+    rows = [[column.title for column in table.columns], *([*map(one_line, cells)] for cells in table.cells())]
     widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
     lines = []
     for row in rows:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from nsqtw.cli.output import is_terminal, make_console
+from nsqtw.cli.output import make_console
+from nsqtw.printing import is_stderr_terminal, one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -21,7 +21,7 @@ class ProgressBar:
     def __init__(self, text: str, *, is_wanted: bool = True) -> None:
         self._text = text
         self._begin = time.monotonic()
-        self._is_wanted = is_wanted and is_terminal(sys.stderr)
+        self._is_wanted = is_wanted and is_stderr_terminal()
         self._progress: Progress | None = None
 
     def show(self, done: int, total: int | None, text: str = "") -> None:
@@ -31,9 +31,9 @@ class ProgressBar:
         if self._progress is None:
             self._progress = _make_bar()
             self._progress.start()
-            self._progress.add_task(self._text, total=total)
+            self._progress.add_task(one_line(self._text), total=total)
         task = self._progress.task_ids[0]
-        self._progress.update(task, completed=done, total=total, description=text or self._text, refresh=True)
+        self._progress.update(task, completed=done, total=total, description=one_line(text or self._text), refresh=True)
 
     def close(self) -> None:
         """Take the bar off the terminal."""
@@ -52,5 +52,5 @@ class ProgressBar:
 def _make_bar() -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=make_console(is_stderr=True), auto_refresh=False, transient=True)

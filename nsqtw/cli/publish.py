@@ -15,7 +15,7 @@ import attrs
 from nsqtw.cli.checks import check_name, duration_of
 from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.failures import explained
-from nsqtw.cli.output import Document, is_terminal
+from nsqtw.cli.output import Document
 from nsqtw.cli.progress import ProgressBar
 from nsqtw.cli.publish_headers import headers_of, parameters_of, publish_with_headers
 from nsqtw.cli.session import Session
@@ -31,6 +31,7 @@ from nsqtw.errors import (
     PermissionRefused,
     Refused,
 )
+from nsqtw.printing import is_terminal
 
 _IN_FLIGHT = 1000
 """Publishes without an answer."""

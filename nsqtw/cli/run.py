@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
@@ -12,6 +11,7 @@ from twisted.internet.process import reapAllProcesses
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogBeginner
 from zope.interface import implementer
 
+from nsqtw.printing import complain, complain_lines
 from nsqtw.runtime.reactor import Reactor
 
 T = TypeVar("T")
@@ -79,8 +79,8 @@ class _StderrObserver:
         failure = event.get("log_failure")
         if self._is_debug:
             level = event.get("log_level", LogLevel.info).name
-            sys.stderr.write(f"{level}: {formatEvent(event)}\n")
+            complain(f"{level}: {formatEvent(event)}")
             if failure is not None:
-                sys.stderr.write(failure.getTraceback())
+                complain_lines(failure.getTraceback())
         elif failure is not None:
-            sys.stderr.write(f"nsqtw: {failure.getErrorMessage()} (--debug shows where)\n")
+            complain(f"nsqtw: {failure.getErrorMessage()} (--debug shows where)")

@@ -14,9 +14,10 @@ import attrs
 from nsqtw.cli.contexts import LOCAL_NSQD, NAME_VARIABLE, ClusterAccess, Contexts, read_contexts
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.failures import readable
-from nsqtw.cli.output import TABLE, Output, is_terminal, write_line
+from nsqtw.cli.output import TABLE, Output
 from nsqtw.client.lookup import host_and_port
 from nsqtw.errors import CommandError, OptionError
+from nsqtw.printing import complain, is_stderr_terminal, is_terminal
 
 if TYPE_CHECKING:
     from nsqtw.cluster.cluster import Cluster
@@ -124,7 +125,7 @@ class Session:
 
     def say(self, text: str) -> None:
         """Write a line to stderr."""
-        write_line(text, sys.stderr)
+        complain(text)
 
     def warn(self, text: str) -> None:
         """Write a warning to stderr."""
@@ -137,13 +138,12 @@ class Session:
         """
         if self.options.is_yes:
             return
-        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        if not (is_terminal(sys.stdin) and is_stderr_terminal()):
             raise OptionError(f"{question} There is no terminal to ask on: repeat with --yes")
         # The handler of the reactor would wait for its next turn, and this for a line.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            sys.stderr.write(f"{question} [y/N] ")
-            sys.stderr.flush()
+            complain(question, end=" [y/N] ")
             answer = sys.stdin.readline()
         finally:
             signal.signal(signal.SIGINT, before)

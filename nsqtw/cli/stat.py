@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +12,13 @@ from twisted.internet.task import deferLater
 from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
 from nsqtw.cli.choices import SORTS
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Column, Document, Table, age_or_dash, is_terminal, make_console, number, rich_table
+from nsqtw.cli.output import Column, Document, Table, age_or_dash, console_text, make_console, number, rich_table
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import ClusterStats, TopicStats
 from nsqtw.cluster.rates import RateMeter, Rates, Subject
 from nsqtw.errors import NsqtwError
+from nsqtw.printing import is_stdout_terminal, json_text, write_line
 
 Row = dict[str, Any]
 
@@ -50,7 +49,7 @@ async def stat(
     session: Session, topic: str | None, channel: str | None, interval: float, n: int | None, sort: str
 ) -> Document | int:
     """`nsqtw stat`. Without -n it is live on a terminal until Ctrl-C, and one table elsewhere."""
-    is_live = is_terminal(sys.stdout) and not session.output.is_json and n != 1
+    is_live = is_stdout_terminal() and not session.output.is_json and n != 1
     polls = n or (0 if is_live else 1)
     meter = Meter(topic, channel, sort)
     async with session.cluster() as cluster:
@@ -66,8 +65,7 @@ async def stat(
                 if polls == 1:
                     return document
                 if session.output.is_json:
-                    sys.stdout.write(json.dumps(document.data) + "\n")
-                    sys.stdout.flush()
+                    write_line(json_text(document.data))
                 else:
                     session.output.show(document)
         except CancelledError:
@@ -78,7 +76,6 @@ async def stat(
 async def _run_live(session: Session, cluster: Cluster, meter: Meter, interval: float, polls: int) -> None:
     from rich.console import Group
     from rich.live import Live
-    from rich.text import Text
 
     console = make_console()
     done = 0
@@ -100,7 +97,7 @@ async def _run_live(session: Session, cluster: Cluster, meter: Meter, interval: 
             more = f"{len(rows) - left} more; name a topic, or --sort" if len(rows) > left else ""
             status = "   ".join(filter(None, (time.strftime("%H:%M:%S"), f"{len(rows)} rows", more, note)))
             table = rich_table(Table(COLUMNS, rows[:left]), console)
-            live.update(Group(Text(status, overflow="ellipsis", no_wrap=True), table), refresh=True)
+            live.update(Group(console_text(status, must_fit=True), table), refresh=True)
             done += 1
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import stat
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -23,7 +21,7 @@ from nsqtw.cli.checks import check_name
 from nsqtw.cli.connect import client_options, nsqd_addresses, registered_nsqds
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.messages import headers_text
-from nsqtw.cli.output import body_fields, cannot_write, is_terminal, printable
+from nsqtw.cli.output import body_fields
 from nsqtw.cli.problems import Problems
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import delimiter_of
@@ -31,10 +29,12 @@ from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
 from nsqtw.errors import NsqtwError
 from nsqtw.names import EPHEMERAL
+from nsqtw.printing import cannot_write, is_stderr_terminal, is_stdout_terminal, json_text, write_message
 from nsqtw.runtime.reactor import Reactor
 
 _MAX_IN_FLIGHT = 200
 _STOP_SECONDS = 5.0
+_STDOUT = 1
 _SILENT_SECONDS = 1.0
 """Time without a message after which a pause is looked for."""
 
@@ -85,12 +85,12 @@ async def tail(
     try:
         await consumer.start()
         problems.show()
-        if is_terminal(sys.stderr) and is_terminal(sys.stdout):
+        if is_stderr_terminal() and is_stdout_terminal():
             session.say(_introduction(topic, channel))
         looking = Deferred.fromCoroutine(_tell_pause(session, printer, topic, channel))
         await consumer.wait_stopped()
     except CancelledError:
-        if is_terminal(sys.stderr):  # the line has ^C on it
+        if is_stderr_terminal():  # the line has ^C on it
             session.say("")
         await consumer.stop(_STOP_SECONDS)
         return ExitCode.INTERRUPTED if n else ExitCode.DONE
@@ -152,7 +152,7 @@ class _PipeWatcher:
 
     def fileno(self) -> int:
         """IReadDescriptor API"""
-        return sys.stdout.fileno()
+        return _STDOUT
 
     def doRead(self) -> None:
         """IReadDescriptor API: the end that is written to is never readable."""
@@ -175,7 +175,6 @@ class _Printer:
         self._is_json = is_json
         self._shows_headers = shows_headers
         self._end = end
-        self._is_terminal = is_terminal(sys.stdout)
         self.consumer: Consumer | None = None
         self.failure: OSError | None = None
         self.has_printed = False
@@ -187,8 +186,7 @@ class _Printer:
             message.requeue(0, backoff=False)
             return
         try:
-            sys.stdout.buffer.write(self._line(message))
-            sys.stdout.buffer.flush()
+            write_message(self._text(message), b"\n" if self._is_json else self._end)
             self.has_printed = True
         except OSError as error:
             self.failure = error
@@ -201,17 +199,13 @@ class _Printer:
                 message.finish()
                 self.consumer.stop(_STOP_SECONDS)
 
-    def _line(self, message: Message) -> bytes:
+    def _text(self, message: Message) -> bytes:
         if self._is_json:
             document = document_of(message)
             if self._shows_headers:
                 document["headers"] = dict(message.headers)
-            return json.dumps(document, ensure_ascii=False).encode() + b"\n"
-        headers = headers_text(message.headers) if self._shows_headers else ""
-        if self._is_terminal:
-            before = f"{printable(headers)}\t" if headers else ""
-            return (before + printable(message.body.decode("utf-8", "backslashreplace"))).encode() + self._end
-        return (f"{headers}\t".encode() if headers else b"") + message.body + self._end
+            return json_text(document).encode()
+        return (f"{headers_text(message.headers)}\t".encode() if self._shows_headers else b"") + message.body
 
 
 def document_of(message: Message) -> dict[str, Any]:

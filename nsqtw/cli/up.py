@@ -23,10 +23,11 @@ from nsqtw.cli import PROGRAM
 from nsqtw.cli.child import Child
 from nsqtw.cli.contexts import LOCAL_NSQD
 from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.output import Document, is_terminal
+from nsqtw.cli.output import Document
 from nsqtw.cli.session import Session
 from nsqtw.errors import CommandError, OptionError
 from nsqtw.options.addresses import MAX_PORT, join_host_port
+from nsqtw.printing import is_stderr_terminal
 
 _STOP_SECONDS = 60.0
 _PROBLEM = re.compile(r"\b(?:WARNING|ERROR|FATAL): ")
@@ -99,7 +100,7 @@ async def up(
         pass
     finally:
         ended = next((child for child in children if child.exit_text), None)
-        if ended is None and is_terminal(sys.stderr):  # the line has ^C on it
+        if ended is None and is_stderr_terminal():  # the line has ^C on it
             session.say("")
         for child in reversed(children):
             with suppress(CancelledError):
@@ -109,9 +110,10 @@ async def up(
         if not lines:
             raise CommandError(f"{ended.name} {ended.exit_text}; the others are stopped")
         session.say(f"{ended.name} {ended.exit_text}; its last lines:")
-        session.say("\n".join(f"{ended.name} | {line}" for line in lines))
+        for line in lines:
+            session.say(f"{ended.name} | {line}")
         raise CommandError(f"{ended.name} {ended.exit_text}; its last lines are above, and the others are stopped")
-    if is_terminal(sys.stderr):
+    if is_stderr_terminal():
         session.say("stopped")
     return ExitCode.DONE
 

@@ -444,7 +444,9 @@ class BaseConsumer(ABC):
         except ClientLibraryError as error:
             self._policy.query_failed(url, error, self._loop.now())
         else:
-            self._policy.found(found, self._loop.now())
+            for text in found.refused:
+                self._policy.left_out(url, text)
+            self._policy.found(found.addresses, self._loop.now())
         finally:
             del self._queries[query]
             self._carry_on()

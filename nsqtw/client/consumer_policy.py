@@ -26,7 +26,7 @@ from nsqtw.client.options import ClientOptions
 from nsqtw.client.ready import RETRY_SECONDS, ReadyConnection, ReadyDistribution
 from nsqtw.client.timers import Timers
 from nsqtw.client.wire import WireConnection, commands_of
-from nsqtw.errors import ClientLibraryError, NotConnected, Refused
+from nsqtw.errors import ClientLibraryError, LookupFailed, NotConnected, Refused
 
 STOP_SECONDS = 30.0
 """Time that a stop waits for responses. Then the remaining messages are requeued."""
@@ -365,6 +365,11 @@ class ConsumerPolicy:
             del self._failures[address]  # it may never come back
         for address in addresses:
             self._connect(address)
+
+    def left_out(self, url: str, text: str) -> None:
+        """An nsqlookupd named an nsqd that cannot be used."""
+        self._log.warn(f"nsqlookupd ({url}) - {text}")
+        self._tell(url, LookupFailed(text))
 
     def query_failed(self, url: str, error: ClientLibraryError, now: float) -> None:
         """An nsqlookupd did not answer usefully."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from http.client import responses
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from nsqtw.errors import LookupFailed, OptionError
 from nsqtw.gocompat.values import quoted
-from nsqtw.options.addresses import MAX_PORT, join_host_port
+from nsqtw.options.addresses import MAX_PORT, is_host, is_port, join_host_port
 
 ACCEPT = "application/vnd.nsq; version=1.0"
 CONTENT_TYPE = "nsq; version=1.0"
@@ -62,14 +62,27 @@ def refusal(status: int, body: bytes) -> str:
     return f"got response {status} {phrase} {quoted(body[:_SHOWN_BYTES].decode('utf-8', 'replace'))}"
 
 
-def producers_of(answer: dict[str, Any]) -> list[str]:
-    """Return the addresses of the nsqds in an answer to /lookup, as host:port. LookupFailed."""
-    found: list[str] = []
-    try:
-        for producer in answer.get("producers") or ():
-            found.append(join_host_port(str(producer["broadcast_address"]), int(producer["tcp_port"])))
-    except (TypeError, KeyError, ValueError, OverflowError) as error:
-        raise LookupFailed(f"the answer has no producers: {error!r}") from error
+class Producers(NamedTuple):
+    """The nsqds in an answer to /lookup: their addresses as host:port, and a text for each that has no usable one."""
+
+    addresses: list[str]
+    refused: list[str]
+
+
+def producers_of(answer: dict[str, Any]) -> Producers:
+    """Return the nsqds in an answer to /lookup. LookupFailed when it has no list of them."""
+    found = Producers([], [])
+    producers = answer.get("producers") or []
+    if not isinstance(producers, list):
+        raise LookupFailed("the answer has no producers")
+    for producer in producers:
+        fields = producer if isinstance(producer, dict) else {}
+        host, port = fields.get("broadcast_address"), fields.get("tcp_port")
+        if isinstance(host, str) and isinstance(port, int) and is_host(host) and is_port(port):
+            found.addresses.append(join_host_port(host, port))
+        else:
+            shown = f"broadcast_address {host!r} and tcp_port {port!r}"
+            found.refused.append(f"an nsqd is registered with {shown[:_SHOWN_BYTES]}, which are no host and port")
     return found
 
 

@@ -5,7 +5,8 @@ Log lines, as NSQ's daemons print them or as JSON.
     {"time":"2026-11-21T08:00:00.000123+00:00","level":"info","text":"TCP: new ...","client":"127.0.0.1:50000"}
 
 Events come from `twisted.logger`. Client test suites and operators search these lines, so one
-event is one line; as text, an unexpected failure is followed by its traceback.
+event is one line; as text, an unexpected failure is followed by its traceback, whose lines begin with spaces: a text
+of a peer in it cannot look like another event.
 
 A format is what `twisted.logger.FileLogObserver` asks for: a function from an event to a line, or None for nothing.
 `options.log_level` is looked at for every event, because it changes while the broker runs. What Twisted says of itself
@@ -15,14 +16,14 @@ is left out unless it is a warning or worse.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from twisted.logger import LogEvent, LogLevel, eventAsText, formatEvent
+from twisted.logger import LogEvent, LogLevel, formatEvent
 
 from nsqtw.options.types import LEVELS
+from nsqtw.printing import one_line, printable
 
 Format = Callable[[LogEvent], "str | None"]
 
@@ -33,7 +34,7 @@ _LEVELS = {
     LogLevel.error: "error",
     LogLevel.critical: "fatal",
 }
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NEXT_LINE = "\n    "
 
 
 class LogOptions(Protocol):
@@ -93,16 +94,12 @@ class TextFormat:
         level = wanted_level(event, self._options)
         if level is None:
             return None
-        text = eventAsText(event, includeTimestamp=False, includeSystem=False)
-        if event.get("log_failure") is None:
-            text = one_line(text)
+        text = one_line(formatEvent(event))
+        failure = event.get("log_failure")
+        if failure is not None:
+            text += _NEXT_LINE + printable(failure.getTraceback()).rstrip().replace("\n", _NEXT_LINE)
         word = "WARNING" if level == "warn" else level.upper()
         return log_line(self._options.log_prefix, event["log_time"], word, text)
-
-
-def one_line(text: str) -> str:
-    """A peer's or a user's bytes may be in the text: they must not be able to write lines or move the cursor."""
-    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def is_of_twisted(event: LogEvent) -> bool:

@@ -20,6 +20,7 @@ from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.daemon.signals import CRASHED, Signalled, listen_to_signals
 from nsqtw.daemon.systemd import Supervision
 from nsqtw.errors import NsqtwError, UnfitValue
+from nsqtw.printing import complain_lines
 from nsqtw.runtime.memory import Garbage
 from nsqtw.runtime.reactor import Reactor
 
@@ -92,7 +93,9 @@ def serve(
     Run what `make` makes until it is told to stop; `config` is what it reads again on SIGHUP. The exit code; what is
     wrong is said on stderr.
     """
-    globalLogBeginner.beginLoggingTo([FileLogObserver(sys.stderr, log_format(options))], redirectStandardIO=False)
+    # The format escapes what a peer has sent.
+    observer = FileLogObserver(sys.stderr, log_format(options))  # noqa: TID251
+    globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)
     service = make(options, reactor, warnings, config)
     supervision = Supervision(reactor, service.status, lambda: service.is_draining)
     listen_to_signals(reactor, SupervisedDaemon(service, supervision))
@@ -155,9 +158,7 @@ def daemon_reactor() -> Any:
 
 def cannot_start(error: NsqtwError, options: LogOptions | None = None, program: str = "nsqd") -> int:
     """Say on stderr why `program` does not run; `options` once they are known. The exit code."""
-    # twistd turns sys.stderr into its log.
-    stderr = sys.__stderr__ or sys.stderr
-    stderr.write(why_not(error, options, program))
+    complain_lines(why_not(error, options, program))
     return CANNOT_START
 
 

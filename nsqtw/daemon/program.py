@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nsqtw.daemon import lazy_imports  # isort: split
 
@@ -25,6 +25,7 @@ from twisted.python.usage import Options as TwistdOptions
 
 from nsqtw.errors import FlagError, NsqtwError, OptionError
 from nsqtw.options.command_line import OptionReader, Resolved
+from nsqtw.printing import complain, complain_lines, discard_stdout, write_lines
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
@@ -36,16 +37,12 @@ if TYPE_CHECKING:
 _WRONG_FLAG = 2
 
 
-def _print(text: str, stream: TextIO | None) -> None:
-    """Write to stdout or stderr. Its reader may be gone (`nsqd --version | true`), and it may be closed."""
-    if stream is None:
-        return
+def _print(text: str) -> None:
+    """Write an answer to stdout. Its reader may be gone (`nsqd --version | true`). CommandError."""
     try:
-        stream.write(text)
-        stream.flush()
+        write_lines(text)
     except BrokenPipeError:
-        # Python flushes once more when it ends, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        discard_stdout()
 
 
 def _nothing_more(line: Any) -> str | None:
@@ -84,11 +81,11 @@ class Program:
         try:
             line = self.read(words)
             if line.help:
-                _print(self.usage(self.name), sys.stderr)
+                complain_lines(self.usage(self.name))
                 return 0
             answer = self.answered(line)
             if answer is not None:
-                _print(answer, sys.stdout)
+                _print(answer)
                 return 0
             resolved = self.resolve(line)
         except FlagError as error:
@@ -109,9 +106,8 @@ class Program:
 
     def wrong_flag(self, error: FlagError, program: str) -> int:
         """Say on stderr why the command line of `program` cannot be used. The exit code."""
-        from nsqtw.daemon.logs import one_line
-
-        _print(f"{one_line(str(error))}\n{program} --help lists every flag\n", sys.stderr)
+        complain(str(error))
+        complain(f"{program} --help lists every flag")
         return _WRONG_FLAG
 
     def answered(self, line: Any) -> str | None:
@@ -126,7 +122,7 @@ class Program:
 
         resolved = self.resolve(line)
         for warning in resolved.warnings:
-            sys.stderr.write(start_up_line("WARNING", warning, time.time(), self.name))
+            complain_lines(start_up_line("WARNING", warning, time.time(), self.name))
         return config_text(resolved.options, resolved.sources, self.reader.table)
 
     def resolve(self, line: Any) -> Resolved[Any]:
@@ -181,6 +177,9 @@ class TwistdWords(TwistdOptions):
         try:
             self.line = self.program.read(sys.argv[1:] if options is None else options)
             answer = str(self) if self.line.help else self.program.answered(self.line)
+            if answer is not None:
+                _print(answer)
+                raise SystemExit(0)
         except FlagError as error:
             # For a UsageError twistd would print all of its own flags and ours before the cause.
             name = f"twistd {self.program.twistd_name}"
@@ -189,9 +188,6 @@ class TwistdWords(TwistdOptions):
             from nsqtw.daemon.process import cannot_start
 
             raise SystemExit(cannot_start(error, program=self.program.name)) from error
-        if answer is not None:
-            _print(answer, sys.stdout)
-            raise SystemExit(0)
 
     def __str__(self) -> str:
         return self.program.usage(f"twistd {self.program.twistd_name}")

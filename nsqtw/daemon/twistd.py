@@ -13,7 +13,6 @@ a pipe, and would print the first hundred bytes of it as a bytes literal. It is 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -29,6 +28,7 @@ from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.daemon.signals import reload_on_sighup, stop_on_sigterm
 from nsqtw.daemon.systemd import Supervision
 from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.printing import complain, complain_lines
 from nsqtw.runtime.memory import Garbage
 from nsqtw.runtime.reactor import Reactor
 
@@ -133,12 +133,10 @@ def _wait_for_start(runner: UnixApplicationRunner, pipe: int) -> int:
     output = os.read(pipe, _MAX_BYTES)
     if output == b"0":
         return 0
-    stderr = sys.__stderr__ or sys.stderr
     if output.startswith(_WHOLE):
-        stderr.write(output.removeprefix(_WHOLE).decode("utf-8", "replace"))
+        complain_lines(output.removeprefix(_WHOLE).decode("utf-8", "replace"))
     else:
-        stderr.write(f"the daemon ended before it served: {output[2:].decode('utf-8', 'replace')} (see its log)\n")
-    stderr.flush()
+        complain(f"the daemon ended before it served: {output[2:].decode('utf-8', 'replace')} (see its log)")
     return CANNOT_START
 
 

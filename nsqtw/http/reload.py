@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from nsqtw.daemon.logs import one_line
 from nsqtw.daemon.reload import Reload
 from nsqtw.errors import OptionError
 from nsqtw.http.endpoints import JSON, Section, endpoint
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, failure
+from nsqtw.printing import one_line
 
 _CHANGES = {
     "type": "array",

@@ -34,6 +34,7 @@ from nsqtw.interfaces import OperatorLog
 from nsqtw.lookupd.model import CLIENT, Key, Producer
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.names import is_valid_name
+from nsqtw.options.addresses import MAX_PORT, is_host, is_port
 
 MAX_LINE_BYTES = 4096
 """The longest line of an nsqd has 140: two names of 64 and a word."""
@@ -213,6 +214,10 @@ class V1Session:
             raise ClientError("E_UNAUTHORIZED", "IDENTIFY needs the secret of this nsqlookupd")
         if not all(fields[name] for name in _REQUIRED):
             raise ClientError("E_BAD_BODY", "IDENTIFY missing fields")
+        if not is_host(fields["broadcast_address"]):
+            raise ClientError("E_BAD_BODY", "IDENTIFY broadcast_address is no host name and no IP address")
+        if not (is_port(fields["tcp_port"]) and is_port(fields["http_port"])):
+            raise ClientError("E_BAD_BODY", f"IDENTIFY tcp_port and http_port must be 1 to {MAX_PORT}")
         producer = Producer(peer_id=self._peer_id, **(fields | {"remote_address": self._remote}))
         self._producer, self._last_sign = producer, now
         self._context.log(

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 
 MAX_PORT = 65535
 LOOKED_UP_HOST, LOOKED_UP_SERVICE = "dns://", "dns+srv://"
+_MAX_NAME = 253
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")
+_ZONE = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def split_host_port(address: str) -> tuple[str, str] | None:
@@ -22,6 +27,23 @@ def split_host_port(address: str) -> tuple[str, str] | None:
 def join_host_port(host: str, port: int) -> str:
     """Return `host:port`, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_host(text: str) -> bool:
+    """True for a host name in ASCII, and for an IP address, of IPv6 without brackets and maybe with a zone."""
+    if ":" not in text:
+        return len(text) <= _MAX_NAME and _NAME.fullmatch(text) is not None
+    address, percent, zone = text.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return not percent or _ZONE.fullmatch(zone) is not None
+
+
+def is_port(value: object) -> bool:
+    """True for the number of a port that can be connected to."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_PORT
 
 
 def host_of(text: str) -> str:

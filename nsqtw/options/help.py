@@ -6,7 +6,6 @@ Documentation of the options: --help, the tables of the pages of the daemons, an
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from nsqtw.options.command_line import NSQD_READER, OptionReader
 from nsqtw.options.fields import Option
 from nsqtw.options.lookupd import NSQLOOKUPD_READER
 from nsqtw.options.types import BOOLEAN, TEXT, Kind
+from nsqtw.printing import write_line
 
 DOCS = Path(__file__).parents[2] / "docs/reference"
 _OPTION_PAGES = {"nsqd": "configuration.md", "nsqlookupd": "nsqlookupd.md", "nsqadmin": "nsqadmin.md"}
@@ -220,7 +220,7 @@ def main() -> None:
     for path, text in pages().items():
         if not path.exists() or path.read_text("utf-8") != text:
             path.write_text(text, "utf-8")
-            sys.stdout.write(f"{path}\n")
+            write_line(str(path))
 
 
 if __name__ == "__main__":

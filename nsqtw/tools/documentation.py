@@ -6,12 +6,12 @@ Documentation of NSQ's tools: the tables of docs/reference/tools.md, and the man
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from nsqtw.options.help import DOCS, man_page, options_table, replaced
+from nsqtw.printing import write_line
 from nsqtw.tools.program import Tool
 
 _HEAD = """
@@ -57,7 +57,7 @@ def main() -> None:
     for path, text in pages().items():
         if not path.exists() or path.read_text("utf-8") != text:
             path.write_text(text, "utf-8")
-            sys.stdout.write(f"{path}\n")
+            write_line(str(path))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from secrets import token_urlsafe
 from nsqtw.auth.grants_file import read_grants
 from nsqtw.auth.secret_hash import Recipe
 from nsqtw.errors import AuthError
+from nsqtw.printing import complain, write_line
 from nsqtw.rights import MAX_SECRET_BYTES
 
 _RANDOM_BYTES = 32
@@ -24,11 +25,11 @@ def run(salt_of: str | None, generate: bool) -> int:
         recipe = Recipe.fresh() if salt_of is None else _recipe_of(salt_of)
         secret = token_urlsafe(_RANDOM_BYTES).encode() if generate else _asked_for()
     except AuthError as error:
-        sys.stderr.write(f"nsqtw hash-secret: {error}\n")
+        complain(f"nsqtw hash-secret: {error}")
         return 1
     if generate:
-        print(f"# the secret: {secret.decode()}")
-    print(f'secret = "{recipe.line(secret)}"')
+        write_line(f"# the secret: {secret.decode()}")
+    write_line(f'secret = "{recipe.line(secret)}"')
     return 0
 
 

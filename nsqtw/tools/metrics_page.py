@@ -6,11 +6,10 @@ Documentation of the metrics: the tables of docs/reference/metrics.md.
 
 from __future__ import annotations
 
-import sys
-
 from nsqtw.admin.health import ADMIN_FAMILIES
 from nsqtw.lookupd.metrics import LOOKUPD_FAMILIES
 from nsqtw.options.help import DOCS, replaced
+from nsqtw.printing import write_line
 from nsqtw.stats.broker_families import BROKER_FAMILIES, CHANNEL_FAMILIES, TOPIC_FAMILIES
 from nsqtw.stats.daemon_families import DAEMON_FAMILIES
 from nsqtw.stats.families import Families
@@ -48,7 +47,7 @@ def main() -> None:
     """Write the page if it changed, and name it."""
     if PAGE.read_text("utf-8") != page():
         PAGE.write_text(page(), "utf-8")
-        sys.stdout.write(f"{PAGE}\n")
+        write_line(str(PAGE))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ Until the switch a broker starts with FROM and has lost nothing; from then on it
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
@@ -26,6 +25,7 @@ from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.interfaces import IBackend, IDamagedBackend, IHeaderBackend, IRemovableBackend
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_backend
+from nsqtw.printing import complain, write_line
 from nsqtw.tools.fsck.positions import check_positions
 
 MEMORY = "dummy"
@@ -67,9 +67,9 @@ def migrate_backend(directory: str, source: str, target: str, say: Say) -> None:
 def run(data_path: str, source: str, target: str) -> int:
     """The command `nsqtw migrate-backend`. The exit code."""
     try:
-        migrate_backend(data_path, source, target, print)
+        migrate_backend(data_path, source, target, write_line)
     except NsqtwError as error:
-        sys.stderr.write(f"nsqtw migrate-backend: {error}\n")
+        complain(f"nsqtw migrate-backend: {error}")
         return 1
     return 0
 

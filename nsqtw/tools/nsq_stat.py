@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TypeVar
 
 import attrs
@@ -14,6 +13,7 @@ from nsqtw.cluster.model import ChannelStats, Partial
 from nsqtw.errors import ClusterError, UnknownObject
 from nsqtw.options.fields import option
 from nsqtw.options.types import DURATION, INTEGER, TEXT, TEXTS, choice
+from nsqtw.printing import write_line, write_lines
 from nsqtw.tools.program import Run, Tool, ToolError
 
 TABLE, JSON = "table", "json"
@@ -25,7 +25,7 @@ _HEAD = (
     "------rate------+----------------depth----------------+--------------metadata---------------\n"
     "ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients\n"
 )
-_LINE = "{:7d} {:7d} | {:7d} {:7d} {:7d} {:5d} {:5d} | {:7d} {:7d} {:12d} {:7d}\n"
+_LINE = "{:7d} {:7d} | {:7d} {:7d} {:7d} {:5d} {:5d} | {:7d} {:7d} {:12d} {:7d}"
 
 
 V = TypeVar("V")
@@ -119,10 +119,9 @@ async def _run(options: StatOptions, run: Run) -> None:
     while not run.is_stopping and (options.count is None or polls <= options.count):
         now = await _poll(cluster, options)
         if options.output == TABLE and polls % _HEAD_EVERY == 0:
-            sys.stdout.write(_HEAD)
+            write_lines(_HEAD)
         if before is not None:
-            sys.stdout.write(_json(before, now, options) if options.output == JSON else _line(before, now, options))
-        sys.stdout.flush()
+            write_line(_json(before, now, options) if options.output == JSON else _line(before, now, options))
         before = now
         polls += 1
         await run.sleep(options.interval)
@@ -166,7 +165,7 @@ def _line(before: ChannelCounts, now: ChannelCounts, options: StatOptions) -> st
 
 def _json(before: ChannelCounts, now: ChannelCounts, options: StatOptions) -> str:
     ingress, egress = _rates(before, now, options.interval)
-    return json.dumps({"ingress": ingress, "egress": egress, "memory": now.memory, **attrs.asdict(now)}) + "\n"
+    return json.dumps({"ingress": ingress, "egress": egress, "memory": now.memory, **attrs.asdict(now)})
 
 
 TOOL = Tool("nsq_stat", "print rates and depths of a channel", StatOptions, _mistake, _run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 
 import attrs
 
@@ -11,6 +10,7 @@ from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, INTEGER, TEXT, TEXTS
+from nsqtw.printing import discard_stdout, write_message
 from nsqtw.tools.program import Run, Tool
 from nsqtw.tools.sources import SourceOptions, consume, make_consumer, source_mistake
 
@@ -55,10 +55,10 @@ class _Printer:
             message.requeue(0, backoff=False)
             return
         try:
-            sys.stdout.buffer.write(self._prefix + message.body + b"\n")
-            sys.stdout.buffer.flush()
+            write_message(self._prefix + message.body)
         except OSError as error:
             message.requeue(0, backoff=False)
+            discard_stdout()
             self._run.fail(f"ERROR: failed to write to os.Stdout - {(error.strerror or str(error)).lower()}")
             return
         self._left -= 1

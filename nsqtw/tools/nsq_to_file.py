@@ -10,7 +10,6 @@ among --consumer-opt: only crashes repeat deliveries here.
 from __future__ import annotations
 
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -25,10 +24,11 @@ from nsqtw.client.options import ClientOptions
 from nsqtw.client.twisted import Consumer
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import Timeouts
-from nsqtw.daemon.logs import log_line, one_line
+from nsqtw.daemon.logs import log_line
 from nsqtw.errors import NsqtwError, OptionError
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, LEVELS, TEXT, TEXTS
+from nsqtw.printing import complain_lines, one_line
 from nsqtw.tools.abandoned_files import recover
 from nsqtw.tools.file_names import FileNames, host_identifier
 from nsqtw.tools.output_file import FileRules
@@ -133,7 +133,7 @@ class _Log:
 
     def _write(self, word: str, level: str, text: str) -> None:
         if LEVELS[level] >= self._least:
-            sys.stderr.write(log_line(self._prefix, time.time(), word, one_line(text)))
+            complain_lines(log_line(self._prefix, time.time(), word, one_line(text)))
 
 
 class _Archives:

@@ -9,7 +9,6 @@ an error, 2 for a wrong flag.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -23,11 +22,12 @@ from zope.interface import implementer
 
 from nsqtw import NSQ_VERSION
 from nsqtw.daemon.process import daemon_reactor
-from nsqtw.errors import FlagError, NsqtwError
+from nsqtw.errors import CommandError, FlagError, NsqtwError
 from nsqtw.options.command_line import OptionReader
 from nsqtw.options.fields import OptionTable
 from nsqtw.options.help import usage
 from nsqtw.options.types import BOOLEAN
+from nsqtw.printing import complain, complain_lines, discard_stdout, write_line
 
 O = TypeVar("O")  # noqa: E741
 
@@ -64,8 +64,7 @@ class Run:
 
     def say(self, text: str) -> None:
         """Write a line to stderr, with the time."""
-        sys.stderr.write(timed(text))
-        sys.stderr.flush()
+        complain(timed(text))
 
     def on_stop(self, function: Callable[[], object]) -> None:
         """Call `function` on SIGINT and SIGTERM; at once if one came already."""
@@ -154,24 +153,34 @@ class Tool(Generic[O]):
         try:
             line = reader.read_command_line(words)
         except FlagError as error:
-            _print(f"{error}\n{usage(self.name, reader)}")
+            complain(str(error))
+            complain_lines(usage(self.name, reader))
             return _WRONG_FLAG
         if line.help:
-            _print(usage(self.name, reader))
+            complain_lines(usage(self.name, reader))
             return 0
         if self.refuses_words and line.unread:
-            _print(timed(f"unknown arguments: [{' '.join(line.unread)}]"))
+            complain(timed(f"unknown arguments: [{' '.join(line.unread)}]"))
             return FAILED
         options = self.options(**line.given)
         mistake = self.early_mistake(options)
         if not mistake and line.version:
-            sys.stdout.write(f"{self.name} v{NSQ_VERSION}\n")
-            return 0
+            return self._show_version()
         mistake = mistake or self.mistake(options)
         if mistake:
-            _print(timed(mistake))
+            complain(timed(mistake))
             return FAILED
         return self._run(options)
+
+    def _show_version(self) -> int:
+        try:
+            write_line(f"{self.name} v{NSQ_VERSION}")
+        except BrokenPipeError:
+            discard_stdout()
+        except CommandError as error:
+            complain(timed(f"ERROR: {error}"))
+            return FAILED
+        return 0
 
     def _run(self, options: O) -> int:
         reactor = daemon_reactor()
@@ -181,12 +190,14 @@ class Tool(Generic[O]):
         async def go() -> None:
             try:
                 await self.run(options, run)
+            except BrokenPipeError:  # the reader of stdout has enough
+                discard_stdout()
             except NsqtwError as error:
                 run.say(str(error))
                 run.exit_code = FAILED
 
         def crashed(failure: Any) -> None:
-            sys.stderr.write(failure.getTraceback())
+            complain_lines(failure.getTraceback())
             run.exit_code = _CRASHED
 
         def begin() -> None:
@@ -197,16 +208,12 @@ class Tool(Generic[O]):
 
         reactor.callWhenRunning(begin)
         reactor.run(installSignalHandlers=False)
-        try:
-            sys.stdout.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return run.exit_code
 
 
 def timed(text: str) -> str:
     """Return a line as Go's log package writes it: local time, then the text."""
-    return f"{time.strftime('%Y/%m/%d %H:%M:%S')} {text}\n"
+    return f"{time.strftime('%Y/%m/%d %H:%M:%S')} {text}"
 
 
 @implementer(ILogObserver)
@@ -218,10 +225,6 @@ class _LineObserver:
         level = event.get("log_level", LogLevel.info)
         namespace = str(event.get("log_namespace", ""))
         if failure is not None:
-            sys.stderr.write(failure.getTraceback())
+            complain_lines(failure.getTraceback())
         elif namespace.startswith("nsqtw") or level not in (LogLevel.debug, LogLevel.info):
-            sys.stderr.write(timed(f"{_LEVELS.get(level, 'ERR'):<4} {formatEvent(event)}"))
-
-
-def _print(text: str) -> None:
-    sys.stderr.write(text)
+            complain(timed(f"{_LEVELS.get(level, 'ERR'):<4} {formatEvent(event)}"))

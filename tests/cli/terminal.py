@@ -20,14 +20,21 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """A running `nsqtw`."""
+    """A running `nsqtw`, or another program."""
 
-    def __init__(self, *words: str, columns: int = 160, lines: int = 40, **environment: str) -> None:
+    def __init__(
+        self, *words: str, columns: int = 160, lines: int = 40, program: str = "nsqtw", **environment: str
+    ) -> None:
         self._fd, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         variables = {**os.environ, "TERM": "xterm-256color", **environment}
         self._process = subprocess.Popen(
-            [NSQTW, *words], stdin=other, stdout=other, stderr=other, env=variables, start_new_session=True
+            [os.path.join(os.path.dirname(NSQTW), program), *words],
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            env=variables,
+            start_new_session=True,
         )
         os.close(other)
         self.raw = ""

@@ -217,6 +217,12 @@ def test_problems_are_told_while_the_consumer_runs() -> None:
     assert harness.problems == told
 
 
+def test_an_nsqd_that_is_left_out_is_told() -> None:
+    harness = Harness((), ("http://x:1/lookup",))
+    harness.policy.left_out("http://x:1/lookup", "no host and port")
+    assert harness.problems == [("http://x:1/lookup", "LookupFailed: no host and port")]
+
+
 def test_discovery_connects_to_what_is_found() -> None:
     harness = Harness((), ("http://x:1/lookup", "http://y:1/lookup"))
     assert harness.actions() == [Query("http://x:1/lookup"), Query("http://y:1/lookup")]

@@ -60,7 +60,7 @@ def _plain(data: bytes, options: dict[str, Any]) -> bytes:
 
 def test_the_nsqds_of_a_topic() -> None:
     status, content_type, body = record()["lookups"]["t"]
-    (address,) = producers_of(answer_of(status, content_type, body.encode()))
+    (address,) = producers_of(answer_of(status, content_type, body.encode())).addresses
     assert address.startswith("nsqd.example:")
 
 

@@ -181,13 +181,32 @@ def test_addresses_of_nsqlookupds() -> None:
 
 def test_answers_of_nsqlookupds() -> None:
     body = b'{"producers":[{"broadcast_address":"::1","tcp_port":4150},{"broadcast_address":"h","tcp_port":1}]}'
-    assert producers_of(answer_of(200, "nsq; version=1.0", body)) == ["[::1]:4150", "h:1"]
+    both = (["[::1]:4150", "h:1"], [])
+    assert producers_of(answer_of(200, "nsq; version=1.0", body)) == both
     old = b'{"status_code":200,"status_txt":"OK","data":%b}' % body
-    assert producers_of(answer_of(200, "", old)) == ["[::1]:4150", "h:1"]
-    assert producers_of(answer_of(200, "", b"")) == []
-    for status, wrong in ((404, b"{}"), (200, b"[]"), (200, b"{"), (200, b'{"producers":[{}]}')):
+    assert producers_of(answer_of(200, "", old)) == both
+    assert producers_of(answer_of(200, "", b"")) == ([], [])
+    for status, wrong in ((404, b"{}"), (200, b"[]"), (200, b"{"), (200, b'{"producers":1}')):
         with pytest.raises(LookupFailed):
             producers_of(answer_of(status, "", wrong))
+
+
+@pytest.mark.parametrize(
+    "producer",
+    [
+        *(
+            {"broadcast_address": host, "tcp_port": 1}
+            for host in ("", "a b", "x\ny", "\x1b[2J", "a/b", "[::1]", 7, None)
+        ),
+        *({"broadcast_address": "h", "tcp_port": port} for port in (0, -1, 65536, "4150", True, None, 1.5)),
+        *({}, [], "h:4150"),
+    ],
+)
+def test_an_nsqd_without_a_usable_address_is_left_out(producer: object) -> None:
+    good = {"broadcast_address": "h", "tcp_port": 4150}
+    found = producers_of({"producers": [producer, good]})
+    assert (found.addresses, len(found.refused)) == (["h:4150"], 1)
+    assert "no host and port" in found.refused[0]
 
 
 def test_the_first_poll_asks_all_and_later_ones_one() -> None:

@@ -92,9 +92,9 @@ def test_twisted_says_nothing_of_itself_but_warnings(logger: Callable[..., Logge
 
 
 def test_a_peer_cannot_write_lines_of_its_own(logger: Callable[..., Logger], lines: list[str]) -> None:
-    logger().info("bad protocol magic '{magic}'", magic="\n\x1b[1m\0")
+    logger().info("bad protocol magic '{magic}'", magic="\n\x1b[1m\0\x9b\u202e\ud800")
     assert len(lines) == 1
-    assert lines[0].endswith(" INFO: bad protocol magic '\\n\\x1b[1m\\x00'\n")
+    assert lines[0].endswith(" INFO: bad protocol magic '\\n\\x1b[1m\\x00\\x9b\\u202e\\ud800'\n")
 
 
 def test_an_unexpected_failure_keeps_its_traceback(logger: Callable[..., Logger], lines: list[str]) -> None:
@@ -102,8 +102,19 @@ def test_an_unexpected_failure_keeps_its_traceback(logger: Callable[..., Logger]
         raise KeyError("gone")
     except KeyError:
         logger().failure("while serving")
-    assert " FATAL: while serving\nTraceback" in lines[0]
+    assert " FATAL: while serving\n    Traceback" in lines[0]
     assert "KeyError: 'gone'" in lines[0]
+
+
+def test_a_peers_text_in_a_traceback_is_no_event(logger: Callable[..., Logger], lines: list[str]) -> None:
+    try:
+        raise ValueError("host\n2026/11/28 00:00:00 INFO: forged\x1b[2J\u202e")
+    except ValueError:
+        logger().failure("while {what}", what="a\nb")
+    first, *others = "".join(lines).removesuffix("\n").split("\n")
+    assert first.endswith(" FATAL: while a\\nb")
+    assert all(line.startswith("    ") for line in others)
+    assert others[-1] == "    2026/11/28 00:00:00 INFO: forged\\x1b[2J\\u202e"
 
 
 # -- JSON

@@ -158,6 +158,27 @@ def test_without_the_secret_nothing_is_believed() -> None:
     assert Line().send(identify(**identity(secret="of another nsqlookupd"))) == [IDENTITY]
 
 
+@pytest.mark.parametrize(
+    "host", ["a b", "a\x1b[2J", "x\n2026/11/28 INF forged", "a/b", "a:1", "[::1]", "1::2::3", "\u202ea", "a" * 64]
+)
+def test_a_broadcast_address_that_is_no_host_is_refused(host: str) -> None:
+    line = Line()
+    refusal = b"E_BAD_BODY IDENTIFY broadcast_address is no host name and no IP address"
+    assert line.send(identify(**identity(broadcast_address=host))) == [refusal]
+    assert line.registrations.producer_count == 0
+
+
+@pytest.mark.parametrize("host", ["a", "nsq_1.example.", "10.0.0.1", "::1", "fe80::1%eth0", "a" * 63])
+def test_names_and_ip_addresses_are_hosts(host: str) -> None:
+    assert Line().send(identify(**identity(broadcast_address=host))) == [IDENTITY]
+
+
+@pytest.mark.parametrize("fields", [{"tcp_port": -1}, {"http_port": 65536}, {"tcp_port": 1 << 40}])
+def test_a_port_that_is_none_is_refused(fields: dict[str, int]) -> None:
+    refusal = b"E_BAD_BODY IDENTIFY tcp_port and http_port must be 1 to 65535"
+    assert Line().send(identify(**identity(**fields))) == [refusal]
+
+
 def test_a_secret_of_another_type_is_no_json_of_ours() -> None:
     refusal = b"E_BAD_BODY IDENTIFY failed to decode JSON body"
     assert Line(secret=b"5").send(identify(**identity(secret=5))) == [refusal]

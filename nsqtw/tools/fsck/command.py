@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 
 from nsqtw.backends.disk.format import HEADERS_VERSION
@@ -11,6 +10,7 @@ from nsqtw.backends.sqlite.schema import HEADERS_VERSION as DATABASE_VERSION
 from nsqtw.core.checkpoint import SavedState
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
+from nsqtw.printing import complain, write_line
 from nsqtw.tools.fsck.data_path import DataPathCheck, check_data_path, is_data_path
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.repair import repair
@@ -28,10 +28,10 @@ def run(directory: str, must_repair: bool) -> int:
     """
     directory = os.path.abspath(directory)
     if not os.path.isdir(directory):
-        sys.stderr.write(f"nsqtw fsck: {directory} is no nsqtw data path: it is no directory\n")
+        complain(f"nsqtw fsck: {directory} is no nsqtw data path: it is no directory")
         return NO_DATA_PATH
     if os.access(directory, os.R_OK) and not is_data_path(directory):
-        sys.stderr.write(f"nsqtw fsck: {directory} is no nsqtw data path: no broker has stored anything there\n")
+        complain(f"nsqtw fsck: {directory} is no nsqtw data path: no broker has stored anything there")
         return NO_DATA_PATH
     try:
         lock = lock_data_path(directory)
@@ -40,7 +40,7 @@ def run(directory: str, must_repair: bool) -> int:
         finally:
             os.close(lock)
     except NsqtwError as error:
-        sys.stderr.write(f"nsqtw fsck: {error}\n")
+        complain(f"nsqtw fsck: {error}")
         return FINDINGS
 
 
@@ -50,26 +50,26 @@ def _run(directory: str, must_repair: bool) -> int:
     _print(findings)
     if not (must_repair and findings):
         _print_newer(check)
-        print(f"{_counts(check)}; {_number(len(findings), 'finding')}")
+        write_line(f"{_counts(check)}; {_number(len(findings), 'finding')}")
         return FINDINGS if findings else CLEAN
     quarantine, failures = repair(check)
     for failure in failures:
-        print(f"not mended: {failure}")
+        write_line(f"not mended: {failure}")
     second_check = check_data_path(directory)
     remaining = second_check.findings()
     if quarantine is not None:
-        print(f"set aside: {quarantine}")
+        write_line(f"set aside: {quarantine}")
     if remaining:
-        print("left:")
+        write_line("left:")
         _print(remaining)
     _print_newer(second_check)
-    print(f"{_counts(second_check)}; {_number(len(findings), 'finding')}, {len(remaining)} left")
+    write_line(f"{_counts(second_check)}; {_number(len(findings), 'finding')}, {len(remaining)} left")
     return FINDINGS if remaining else REPAIRED
 
 
 def _print(findings: Sequence[Finding]) -> None:
     for finding in findings:
-        print(finding)
+        write_line(str(finding))
 
 
 def _print_newer(check: DataPathCheck) -> None:
@@ -77,17 +77,17 @@ def _print_newer(check: DataPathCheck) -> None:
     content = "headers or messages for one channel"
     topics = [log.topic for log in check.logs.values() if log.has_headers]
     if topics:
-        print(f"log files of format version {HEADERS_VERSION}, which has {content}: {', '.join(topics)}")
+        write_line(f"log files of format version {HEADERS_VERSION}, which has {content}: {', '.join(topics)}")
     if check.messages is not None and check.messages.has_headers:
-        print(f"{check.messages.path} has version {DATABASE_VERSION}, which has {content}")
+        write_line(f"{check.messages.path} has version {DATABASE_VERSION}, which has {content}")
     for log in check.every_log:
         if log.directed:
             counts = ", ".join(f"{count} for {channel}" for channel, count in log.directed.items())
-            print(f"topic {log.topic} has messages for one channel only: {counts}")
+            write_line(f"topic {log.topic} has messages for one channel only: {counts}")
     saved = check.positions.saved
     owners = list(_owners_of_policies(saved)) if saved is not None else []
     if owners:
-        print(f"{check.positions.path} has policies that were set at run time: {', '.join(owners)}")
+        write_line(f"{check.positions.path} has policies that were set at run time: {', '.join(owners)}")
 
 
 def _owners_of_policies(saved: SavedState) -> Iterator[str]:

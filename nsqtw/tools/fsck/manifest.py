@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from shlex import quote
 
 from attrs import define, field
 
@@ -54,7 +55,7 @@ class ManifestCheck:
             for backend in self.foreign:
                 costs = (
                     f"{_count(self.present[backend])} of the backend {backend!r}, which a broker with"
-                    f" --backend={self.manifest.backend} never delivers"
+                    f" --backend={quote(self.manifest.backend)} never delivers"
                 )
                 yield Finding("foreign messages", self._where(backend), costs, "sets them aside")
 
