@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -14,9 +13,11 @@ from nsqtw.backends.manifest import backends_with_messages, read_manifest
 from nsqtw.daemon.data_path import data_path_identity, lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.options.files import read_secret
-from nsqtw.tools.backup.contents import Contents, StoredFile, checksum, write_contents
+from nsqtw.printing import complain, write_line
+from nsqtw.tools.backup.contents import BACKENDS, Contents, StoredFile, checksum, write_contents
 from nsqtw.tools.backup.copy import copy_data_path, cut_torn_ends, data_path_bytes
 from nsqtw.tools.backup.hold import Hold
+from nsqtw.tools.backup.owner import Owner
 from nsqtw.tools.backup.partial import only_one, partial_directory
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.fsck.data_path import check_data_path, is_data_path
@@ -25,7 +26,6 @@ from nsqtw.tools.fsck.finding import Finding
 DONE = 0
 FAILED = 1
 DAMAGED = 3
-_BACKENDS = ("disk", "sqlite")
 
 
 def run(
@@ -38,12 +38,12 @@ def run(
             hold = Hold(nsqd_http_address, read_secret(secret_file, "--secret-file"), root_ca_file)
         contents, findings = make_backup(directory, target, hold, links=must_link)
     except (NsqtwError, OSError) as error:
-        sys.stderr.write(f"nsqtw backup: {error}\n")
+        complain(f"nsqtw backup: {error}")
         return FAILED
     for finding in findings:
-        print(finding)
+        write_line(str(finding))
     megabytes = contents.total_bytes / (1 << 20)
-    print(f"{target}: {len(contents.files)} files, {megabytes:.1f} MB, backend {contents.backend}")
+    write_line(f"{target}: {len(contents.files)} files, {megabytes:.1f} MB, backend {contents.backend}")
     return DAMAGED if findings else DONE
 
 
@@ -57,14 +57,21 @@ def make_backup(
     """
     directory, target = os.path.abspath(directory), os.path.abspath(target)
     try:
-        if not is_data_path(directory):
+        owner = Owner.of(directory)
+        with owner.rights():
+            is_known = is_data_path(directory)
+        if not is_known:
             raise OptionError(f"{directory} is no nsqtw data path: no broker has stored anything there")
-        check_target(target)
-        with only_one(target):
+        # In a directory of the broker's user, root makes the backup with the rights of this user, too.
+        beside = Owner.of(os.path.dirname(target))
+        maker = owner if beside.uid == owner.uid else Owner.of("/")
+        with maker.rights():
             check_target(target)
-            with partial_directory(target) as partial:
-                _copy(directory, partial, hold, links=links)
-                return _finish(partial, target)
+            with only_one(target, maker):
+                check_target(target)
+                with partial_directory(target, maker, maker) as partial:
+                    _copy(directory, partial, owner, hold, links=links)
+                    return _finish(partial, target)
     except OSError as failure:
         raise backend_error(failure, f"backup of {directory}") from failure
 
@@ -77,17 +84,19 @@ def check_target(target: str) -> None:
         raise OptionError(f"{target} is not empty: a backup has a directory of its own")
 
 
-def _copy(directory: str, partial: str, hold: Hold | None, *, links: bool) -> None:
+def _copy(directory: str, partial: str, owner: Owner, hold: Hold | None, *, links: bool) -> None:
     """Copy a data path while nothing of it is deleted. NsqtwError, OSError."""
     with _held(directory, hold) as extend:
-        line = ProgressLine("backup", data_path_bytes(directory))
+        with owner.rights():
+            size = data_path_bytes(directory)
+        line = ProgressLine("backup", size)
         with closing(line):
 
             def progress(count: int) -> None:
                 extend()
                 line(count)
 
-            copy_data_path(directory, partial, progress, links=links)
+            copy_data_path(directory, partial, owner, progress, links=links)
         extend()
 
 
@@ -139,9 +148,9 @@ def _backend_of(directory: str) -> str:
     """The backend whose messages were copied. BackendError when it keeps them where a backup does not look."""
     manifest = read_manifest(directory)
     backend = manifest.backend if manifest is not None else "".join(backends_with_messages(directory)[:1])
-    if backend.partition(":")[0] not in (*_BACKENDS, ""):
+    if backend not in (*BACKENDS, ""):
         raise BackendError(f"the messages are kept by the backend {backend!r}, of which nsqtw can make no backup")
-    return backend or _BACKENDS[0]
+    return backend or BACKENDS[0]
 
 
 def _remove_shared_memory(directory: str) -> None:

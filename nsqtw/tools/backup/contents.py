@@ -14,17 +14,29 @@ import json
 import os
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from attrs import asdict, field, frozen
 
+from nsqtw.backends.disk.format import first_of_index, first_of_log
 from nsqtw.backends.files import Files, backend_error, replace_file
+from nsqtw.backends.manifest import MANIFEST_FILE
+from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
 from nsqtw.errors import BackendError
+from nsqtw.names import name_of_directory
+from nsqtw.nsqd.build import POSITIONS_FILE
+from nsqtw.nsqd.nsqd_dat import METADATA_FILE
+from nsqtw.tools.backup.owner import Owner, open_regular
 
 CONTENTS_FILE = "contents.json"
 FORMAT = 1
 CHUNK_BYTES = 4 << 20
+BACKENDS = ("disk", "sqlite")
+"""The backends whose messages a backup has."""
 _SHA256 = re.compile("[0-9a-f]{64}")
+_VERSION = re.compile("[0-9A-Za-z.+-]{1,64}")
+_FILES = (POSITIONS_FILE, MANIFEST_FILE, METADATA_FILE, SQLITE_FILE)
 
 Progress = Callable[[int], None]
 """Is told of so many more bytes that were read."""
@@ -54,9 +66,9 @@ class Contents:
 
 
 def checksum(path: str, progress: Progress) -> StoredFile:
-    """Read a file. OSError."""
+    """Read a file. BackendError when it is no file, OSError."""
     digest, size = hashlib.sha256(), 0
-    with open(path, "rb") as file:
+    with open(open_regular(path), "rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
@@ -79,7 +91,7 @@ def read_contents(directory: str) -> Contents:
     """Return the contents of a backup. BackendError, one line, when it is none, or cannot be read."""
     path = os.path.join(directory, CONTENTS_FILE)
     try:
-        with open(path, "rb") as file:
+        with Owner.of(directory).rights(), open(open_regular(path), "rb") as file:
             document = json.load(file)
     except FileNotFoundError:
         raise BackendError(f"{directory} is no backup, or not a complete one: it has no {CONTENTS_FILE}") from None
@@ -105,18 +117,34 @@ def check_files(directory: str, contents: Contents, progress: Progress) -> None:
             raise BackendError(f"the backup is damaged: {path} is missing") from None
         except OSError as failure:
             raise backend_error(failure, f"read of {path}") from failure
-        if found.size != expected.size:
-            raise BackendError(f"the backup is damaged: {path} has {found.size} bytes instead of {expected.size}")
-        if found.sha256 != expected.sha256:
-            raise BackendError(f"the backup is damaged: the checksum of {path} is wrong")
+        check_file(path, found, expected)
+
+
+def check_file(path: str, found: StoredFile, expected: StoredFile) -> None:
+    """Compare a file of a backup with what it was. BackendError, one line, when it is another one."""
+    if found.size != expected.size:
+        raise BackendError(f"the backup is damaged: {path} has {found.size} bytes instead of {expected.size}")
+    if found.sha256 != expected.sha256:
+        raise BackendError(f"the backup is damaged: the checksum of {path} is wrong")
 
 
 def _parsed(document: Any) -> Contents:
-    """The contents. TypeError, KeyError, ValueError."""
+    """The contents: what a backup can have, and nothing else. TypeError, KeyError, ValueError."""
     files = {}
     for name, stored in document["files"].items():
-        parts = name.split("/")
-        if len(parts) > 2 or any(part in ("", ".", "..") for part in parts) or not _SHA256.fullmatch(stored["sha256"]):
+        if not _is_file_of_data_path(name) or not _SHA256.fullmatch(stored["sha256"]):
             raise ValueError(name)
         files[name] = StoredFile(int(stored["size"]), stored["sha256"])
-    return Contents(str(document["created"]), str(document["version"]), str(document["backend"]), files)
+    created, version, backend = document["created"], document["version"], document["backend"]
+    datetime.fromisoformat(created)
+    if not _VERSION.fullmatch(version) or backend not in BACKENDS:
+        raise ValueError(document)
+    return Contents(created, version, backend, files)
+
+
+def _is_file_of_data_path(name: str) -> bool:
+    directory, _, file = name.rpartition("/")
+    if not directory:
+        return name in _FILES
+    is_log = first_of_log(file) is not None or first_of_index(file) is not None
+    return is_log and name_of_directory(directory) is not None

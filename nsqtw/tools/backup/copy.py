@@ -9,11 +9,11 @@ topic but the newest two may be linked instead of copied.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
-import stat
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 
 from nsqtw.backends.disk.format import first_of_index, first_of_log, index_name
 from nsqtw.backends.files import Files, backend_error
@@ -24,7 +24,8 @@ from nsqtw.errors import BackendError
 from nsqtw.names import is_ephemeral, name_of_directory
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
-from nsqtw.tools.backup.contents import CHUNK_BYTES, Progress
+from nsqtw.tools.backup.contents import CHUNK_BYTES, Progress, StoredFile
+from nsqtw.tools.backup.owner import Owner, create, open_regular
 from nsqtw.tools.fsck.data_path import DataPathCheck
 
 FILE_MODE = 0o600
@@ -49,53 +50,52 @@ def log_files(directory: str) -> Iterator[tuple[str, str]]:
         topic, path = name_of_directory(entry), os.path.join(directory, entry)
         if topic is None or is_ephemeral(topic) or not os.path.isdir(path):
             continue
+        if os.path.islink(path):
+            raise BackendError(f"{path} is a symlink, and a backup has files only")
         with suppress(FileNotFoundError):  # the topic is deleted
             for name in sorted(os.listdir(path)):
                 if first_of_log(name) is not None or first_of_index(name) is not None:
                     yield entry, os.path.join(path, name)
 
 
-def copy_data_path(source: str, target: str, progress: Progress, *, links: bool) -> None:
+def copy_data_path(source: str, target: str, reader: Owner, progress: Progress, *, links: bool) -> None:
     """
-    Copy what a broker has stored to `target`, an empty directory. With `links`, files that never change again are
-    linked where that is possible. BackendError.
+    Copy what a broker has stored to `target`, an empty directory, with the rights of `reader` on the data path. With
+    `links`, files that never change again are linked where that is possible. BackendError.
     """
     try:
-        _copy_database(source, target, POSITIONS_FILE, progress)
+        _copy_database(source, target, POSITIONS_FILE, reader, progress)
         for name in (MANIFEST_FILE, METADATA_FILE):
             with suppress(FileNotFoundError):
-                copy_file(os.path.join(source, name), os.path.join(target, name), progress)
-        _copy_database(source, target, SQLITE_FILE, progress)
-        _copy_logs(source, target, progress, links=links)
+                copy_file(os.path.join(source, name), os.path.join(target, name), reader, progress)
+        _copy_database(source, target, SQLITE_FILE, reader, progress)
+        _copy_logs(source, target, reader, progress, links=links)
         sync_directories(target)
     except OSError as failure:
         raise backend_error(failure, f"copy of {failure.filename or source}") from failure
 
 
-def copy_file(source: str, target: str, progress: Progress) -> None:
-    """Copy the bytes that a file has now. OSError."""
-    with open(source, "rb") as reading:
-        left = os.fstat(reading.fileno()).st_size
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-        with open(descriptor, "wb") as writing:
+def copy_file(source: str, target: str, reader: Owner, progress: Progress, writer: Owner | None = None) -> StoredFile:
+    """
+    Copy the bytes that a file has now, with the rights of `reader` on the source and those of `writer` on the target;
+    none for those that this process has. Returns what was copied. BackendError, OSError.
+    """
+    with reader.rights():
+        reading = open(open_regular(source), "rb")
+    with reading:
+        size = left = os.fstat(reading.fileno()).st_size
+        digest = hashlib.sha256()
+        with writer.rights() if writer is not None else nullcontext():
+            writing = open(create(target, FILE_MODE), "wb")
+        with writing:
             while left and (chunk := reading.read(min(left, CHUNK_BYTES))):
                 writing.write(chunk)
+                digest.update(chunk)
                 left -= len(chunk)
                 progress(len(chunk))
             writing.flush()
             os.fsync(writing.fileno())
-
-
-def give_to_owner(directory: str, of: os.stat_result) -> None:
-    """
-    Give a directory the mode of another one, and, as root, all in it the owner: the broker that uses the data path must
-    be able to read a copy that root makes. OSError.
-    """
-    os.chmod(directory, stat.S_IMODE(of.st_mode))
-    if os.geteuid() == 0:
-        for parent, _, names in os.walk(directory):
-            for path in (parent, *(os.path.join(parent, name) for name in names)):
-                os.chown(path, of.st_uid, of.st_gid, follow_symlinks=False)
+    return StoredFile(size - left, digest.hexdigest())
 
 
 def sync_directories(directory: str) -> None:
@@ -135,12 +135,13 @@ def _cut(path: str, size: int) -> None:
         os.close(descriptor)
 
 
-def _copy_database(source: str, target: str, name: str, progress: Progress) -> None:
+def _copy_database(source: str, target: str, name: str, reader: Owner, progress: Progress) -> None:
     """Copy a database, if it is there. BackendError, OSError."""
     path, copy = os.path.join(source, name), os.path.join(target, name)
-    if not os.path.exists(path) or not os.path.getsize(path):
-        return
-    os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+    with reader.rights():
+        if not _has_database(path):
+            return
+    os.close(create(copy, FILE_MODE))
     copied = 0
 
     def told(status: int, remaining: int, total: int) -> None:
@@ -150,15 +151,14 @@ def _copy_database(source: str, target: str, name: str, progress: Progress) -> N
         copied = done
 
     try:
-        with (
-            closing(connect_read_only(path)) as reading,
-            closing(sqlite3.connect(copy, isolation_level=None)) as writing,
-        ):
-            page_bytes = int(reading.execute("PRAGMA page_size").fetchone()[0])
-            # One transaction: what is written meanwhile does not begin the copy again.
-            reading.execute("BEGIN")
-            reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            reading.backup(writing, pages=_PAGES, progress=told)
+        with closing(sqlite3.connect(copy, isolation_level=None)) as writing:
+            writing.execute("PRAGMA journal_mode = MEMORY")  # the reader may have no right to make a file there
+            with reader.rights(), closing(connect_read_only(path)) as reading:
+                page_bytes = int(reading.execute("PRAGMA page_size").fetchone()[0])
+                # One transaction: what is written meanwhile does not begin the copy again.
+                reading.execute("BEGIN")
+                reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                reading.backup(writing, pages=_PAGES, progress=told)
             writing.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as failure:
         raise BackendError(f"copy of {path}: {failure}") from failure
@@ -166,10 +166,22 @@ def _copy_database(source: str, target: str, name: str, progress: Progress) -> N
         os.fsync(file.fileno())
 
 
-def _copy_logs(source: str, target: str, progress: Progress, *, links: bool) -> None:
+def _has_database(path: str) -> bool:
+    """Return whether a database is there that is not empty. BackendError when it, or a file of it, is no file."""
+    sizes = []
+    for end in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            descriptor = open_regular(path + end)
+            sizes.append((end, os.fstat(descriptor).st_size))
+            os.close(descriptor)
+    return ("", 0) not in sizes and bool(sizes) and sizes[0][0] == ""
+
+
+def _copy_logs(source: str, target: str, reader: Owner, progress: Progress, *, links: bool) -> None:
     found: dict[str, list[str]] = {}
-    for entry, path in log_files(source):
-        found.setdefault(entry, []).append(path)
+    with reader.rights():
+        for entry, path in log_files(source):
+            found.setdefault(entry, []).append(path)
     for entry, paths in found.items():
         os.mkdir(os.path.join(target, entry), DIRECTORY_MODE)
         logs = [path for path in paths if first_of_log(os.path.basename(path)) is not None]
@@ -177,16 +189,23 @@ def _copy_logs(source: str, target: str, progress: Progress, *, links: bool) -> 
         for path in paths:
             copy = os.path.join(target, entry, os.path.basename(path))
             with suppress(FileNotFoundError):  # the topic is deleted meanwhile
-                if not (path in finished and _linked(path, copy)):
-                    copy_file(path, copy, progress)
+                if not (path in finished and _linked(path, copy, reader)):
+                    copy_file(path, copy, reader, progress)
 
 
-def _linked(path: str, copy: str) -> bool:
-    """Link a file; False on another file system."""
+def _linked(path: str, copy: str, reader: Owner) -> bool:
+    """Link a file; False on another file system. BackendError when it is not the file that `reader` may read."""
+    with reader.rights():
+        descriptor = open_regular(path)
     try:
-        os.link(path, copy)
+        os.link(path, copy, follow_symlinks=False)
+        if not os.path.samestat(os.fstat(descriptor), os.lstat(copy)):
+            os.unlink(copy)
+            raise BackendError(f"{path} was replaced during the backup")
     except FileNotFoundError:
         raise
     except OSError:
         return False
+    finally:
+        os.close(descriptor)
     return True

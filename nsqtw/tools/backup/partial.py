@@ -14,42 +14,59 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nsqtw.backends.files import DIRECTORY_MODE, FILE_MODE
-from nsqtw.errors import OptionError
+from nsqtw.errors import BackendError, OptionError
+from nsqtw.tools.backup.owner import Owner
 
 PARTIAL = ".partial"
 _LOCK = ".lock"
 
 
 @contextmanager
-def only_one(target: str) -> Iterator[None]:
-    """While no other process makes `target`. OptionError when one does. OSError."""
+def only_one(target: str, beside: Owner) -> Iterator[None]:
+    """
+    While no other process makes `target`, with the rights of `beside` on the directory that it is in. OptionError when
+    one does. OSError.
+    """
     path = f"{target}{PARTIAL}{_LOCK}"
-    os.makedirs(os.path.dirname(path), DIRECTORY_MODE, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    with beside.rights():
+        os.makedirs(os.path.dirname(path), DIRECTORY_MODE, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     try:
         if not _is_locked(descriptor, path):
             raise OptionError(f"another nsqtw makes {target} at this moment")
         try:
             yield
         finally:
-            os.unlink(path)
+            with beside.rights():
+                os.unlink(path)
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def partial_directory(target: str) -> Iterator[str]:
+def partial_directory(target: str, beside: Owner, owner: Owner) -> Iterator[str]:
     """
-    An empty directory beside `target`, which is removed unless it has another name at the end. Call it within
-    `only_one`. OSError.
+    An empty directory of `owner` beside `target`, which is removed unless it has another name at the end. It is made
+    with the rights of `beside`. Call it within `only_one`. OSError.
     """
     partial = target + PARTIAL
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-    os.mkdir(partial, DIRECTORY_MODE)
+    with beside.rights():
+        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+        os.mkdir(partial, DIRECTORY_MODE)
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.geteuid() == 0:
+            if os.fstat(descriptor).st_uid != beside.uid:
+                raise BackendError(f"{partial} was replaced")
+            os.fchown(descriptor, owner.uid, owner.gid)
+    finally:
+        os.close(descriptor)
     try:
         yield partial
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        for one in (owner, beside):
+            with one.rights():
+                shutil.rmtree(partial, ignore_errors=True)
 
 
 def _is_locked(descriptor: int, path: str) -> bool:

@@ -18,7 +18,7 @@ class ProgressLine:
     def __init__(self, what: str, total: int, stream: TextIO | None = None) -> None:
         self._what = what
         self._total = total
-        self._stream = stream or sys.stderr
+        self._stream = stream or sys.stderr  # noqa: TID251 - no foreign text, and control characters of its own
         self._is_shown = self._stream.isatty()
         self._next = time.monotonic() + FIRST_SECONDS
         self._done = 0

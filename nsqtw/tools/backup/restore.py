@@ -3,22 +3,29 @@
 
 The files are copied to `DATA_PATH.partial`, which takes the place of the data path when it is complete. Where that
 cannot be, at a mount point or in a directory that may not be written to, they are copied into the data path: it must be
-empty, and until all of it is there, its manifest keeps a broker from starting with it.
+empty, and until all of it is there, its manifest keeps a broker from starting with it. Each file is checked again while
+it is copied.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
+import stat
 from contextlib import closing, suppress
+from hashlib import sha256
+from shlex import quote
+
+from attrs import frozen
 
 from nsqtw.backends.files import Files, backend_error, replace_file
 from nsqtw.backends.manifest import MANIFEST_FILE, has_interrupted_restore, write_restore_mark
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
-from nsqtw.tools.backup.contents import Contents, check_files, read_contents
-from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_file, give_to_owner, sync_directories
+from nsqtw.printing import complain, write_line
+from nsqtw.tools.backup.contents import Contents, StoredFile, check_file, check_files, read_contents
+from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_file, sync_directories
+from nsqtw.tools.backup.owner import Owner, open_regular
 from nsqtw.tools.backup.partial import only_one, partial_directory
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.fsck.data_path import check_data_path
@@ -38,19 +45,19 @@ def run(backup: str, directory: str, must_replace: bool, must_only_check: bool) 
     try:
         contents = check_backup(backup)
         if must_only_check:
-            print(f"{backup}: {len(contents.files)} files are as they were at {contents.created}")
+            write_line(f"{backup}: {len(contents.files)} files are as they were at {contents.created}")
             return DONE
         findings, old = put_in_place(backup, contents, directory, must_replace=must_replace)
     except (NsqtwError, OSError) as error:
-        sys.stderr.write(f"nsqtw restore: {error}\n")
+        complain(f"nsqtw restore: {error}")
         return FAILED
     for finding in findings:
-        print(finding)
+        write_line(str(finding))
     if old:
-        print(f"what was there is in {old}")
+        write_line(f"what was there is in {old}")
     backend = "" if contents.backend == _DEFAULT_BACKEND else f" --backend={contents.backend}"
-    flags = f"--data-path={directory}{backend}"
-    print(f"{directory}: {len(contents.files)} files of {contents.created}; start nsqd with {flags}")
+    flags = f"--data-path={quote(directory)}{backend}"
+    write_line(f"{directory}: {len(contents.files)} files of {contents.created}; start nsqd with {flags}")
     return DAMAGED if findings else DONE
 
 
@@ -58,7 +65,7 @@ def check_backup(backup: str) -> Contents:
     """Read all of a backup. NsqtwError, one line, when it is none, or anything in it has changed."""
     contents = read_contents(backup)
     line = ProgressLine("check", contents.total_bytes)
-    with closing(line):
+    with closing(line), Owner.of(backup).rights():
         check_files(backup, contents, line)
     return contents
 
@@ -71,26 +78,64 @@ def put_in_place(backup: str, contents: Contents, directory: str, *, must_replac
     """
     directory = os.path.realpath(directory)  # a symlink stays: systemd's StateDirectory= may be one
     try:
+        source = _Source(backup, Owner.of(backup), contents)
         if not os.path.isdir(directory):
             if os.path.exists(directory):
                 raise OptionError(f"{directory} is no directory")
-            return _make(backup, contents, directory)
+            return _make(source, directory)
         lock = lock_data_path(directory)  # no broker uses it
+        owner = Owner.of(directory)
         try:
-            is_empty = not os.listdir(directory) or has_interrupted_restore(directory)
+            with owner.rights():
+                is_empty = not os.listdir(directory) or has_interrupted_restore(directory)
             if not is_empty and not must_replace:
                 raise OptionError(f"{directory} is not empty: --replace renames it to {_free_name(directory)}")
             why_not = _why_not_renamed(directory)
             if not why_not:
-                return _make(backup, contents, directory)
+                return _make(source, directory)
             if not is_empty:
                 raise OptionError(f"{directory} cannot be moved aside, for {why_not}: move what is in it elsewhere")
-            _fill(backup, contents, directory)
-            return check_data_path(directory).findings(), ""
+            _fill(source, directory, owner)
+            with owner.rights():
+                return check_data_path(directory).findings(), ""
         finally:
             os.close(lock)
     except OSError as failure:
         raise backend_error(failure, f"restore to {directory}") from failure
+
+
+@frozen
+class _Source:
+    """A backup: its path, its owner, and its contents."""
+
+    path: str
+    owner: Owner
+    contents: Contents
+
+    def copy(self, directory: str, writer: Owner, names: list[str]) -> None:
+        """
+        Copy files with the rights of `writer`, and check them again; they are on stable storage on return. BackendError
+        when the backup has changed meanwhile. OSError.
+        """
+        line = ProgressLine("restore", self.contents.total_bytes)
+        with closing(line):
+            for name in names:
+                path, there = os.path.join(directory, name), os.path.join(self.path, name)
+                with writer.rights():
+                    os.makedirs(os.path.dirname(path), DIRECTORY_MODE, exist_ok=True)
+                check_file(there, copy_file(there, path, self.owner, line, writer), self.contents.files[name])
+        with writer.rights():
+            sync_directories(directory)
+
+    def copy_manifest(self, path: str, writer: Owner) -> None:
+        """Let the manifest of the backup take the place of the mark at `path`. BackendError, OSError."""
+        there = os.path.join(self.path, MANIFEST_FILE)
+        with self.owner.rights(), open(open_regular(there), "rb") as file:
+            data = file.read()
+        found = StoredFile(len(data), sha256(data).hexdigest())
+        check_file(there, found, self.contents.files[MANIFEST_FILE])
+        with writer.rights():
+            replace_file(Files(), path, data)
 
 
 def _why_not_renamed(directory: str) -> str:
@@ -111,32 +156,29 @@ def _is_bind_mount(directory: str) -> bool:
     return False
 
 
-def _make(backup: str, contents: Contents, directory: str) -> tuple[list[Finding], str]:
-    """Copy a backup beside a data path, and let it take its place. NsqtwError, OSError."""
-    with only_one(directory), partial_directory(directory) as partial:
+def _make(source: _Source, directory: str) -> tuple[list[Finding], str]:
+    """
+    Copy a backup beside a data path, and let it take its place. It belongs to the owner of the data path, or of the
+    directory that it is in. NsqtwError, OSError.
+    """
+    beside, owner = Owner.of(os.path.dirname(directory)), Owner.of(directory)
+    with only_one(directory, beside), partial_directory(directory, beside, owner) as partial:
         lock = lock_data_path(partial, _PROGRAM)  # until it is checked in its place
         try:
-            _copy(backup, contents, partial, list(contents.files))
+            source.copy(partial, owner, list(source.contents.files))
             if os.path.isdir(directory):
-                give_to_owner(partial, os.stat(directory))
-            old = _swap(partial, directory)
+                mode = stat.S_IMODE(os.stat(directory).st_mode)
+                with owner.rights():
+                    os.chmod(partial, mode)
+            with beside.rights():
+                old = _swap(partial, directory)
             try:
-                return check_data_path(directory).findings(), old
+                with owner.rights():
+                    return check_data_path(directory).findings(), old
             except NsqtwError as error:
                 raise BackendError(f"{error}{_where(old)}") from error
         finally:
             os.close(lock)
-
-
-def _copy(backup: str, contents: Contents, directory: str, names: list[str]) -> None:
-    """Copy files of a backup; they are on stable storage on return. OSError."""
-    line = ProgressLine("restore", contents.total_bytes)
-    with closing(line):
-        for name in names:
-            path = os.path.join(directory, name)
-            os.makedirs(os.path.dirname(path), DIRECTORY_MODE, exist_ok=True)
-            copy_file(os.path.join(backup, name), path, line)
-    sync_directories(directory)
 
 
 def _free_name(directory: str) -> str:
@@ -175,20 +217,20 @@ def _where(old: str) -> str:
     return f"; what was there is in {old}" if old else ""
 
 
-def _fill(backup: str, contents: Contents, directory: str) -> None:
+def _fill(source: _Source, directory: str, owner: Owner) -> None:
     """Copy a backup into an empty data path, with which no broker starts until all of it is there. OSError."""
-    write_restore_mark(directory)
-    for entry in list(os.scandir(directory)):  # of a restore that was interrupted
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        elif entry.name != MANIFEST_FILE:
-            os.unlink(entry.path)
-    _copy(backup, contents, directory, [name for name in contents.files if name != MANIFEST_FILE])
-    path = os.path.join(directory, MANIFEST_FILE)
-    if MANIFEST_FILE in contents.files:
-        with open(os.path.join(backup, MANIFEST_FILE), "rb") as file:
-            replace_file(Files(), path, file.read())
-    else:
-        os.unlink(path)
-    give_to_owner(directory, os.stat(directory))
-    Files().sync_directory(directory)
+    with owner.rights():
+        write_restore_mark(directory)
+        for entry in list(os.scandir(directory)):  # of a restore that was interrupted
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            elif entry.name != MANIFEST_FILE:
+                os.unlink(entry.path)
+    manifest, files = os.path.join(directory, MANIFEST_FILE), source.contents.files
+    source.copy(directory, owner, [name for name in files if name != MANIFEST_FILE])
+    if MANIFEST_FILE in files:
+        source.copy_manifest(manifest, owner)
+    with owner.rights():
+        if MANIFEST_FILE not in files:
+            os.unlink(manifest)
+        Files().sync_directory(directory)
