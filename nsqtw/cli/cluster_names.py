@@ -1,7 +1,7 @@
 """
 Names of a cluster for shell completion, with the standard library only: importing Twisted would take longer than the
-answer. Servers that do not answer at once have no names. A shell puts a name on the command line as it is, so other texts
-than names and addresses are left out.
+answer. Servers that do not answer at once have no names. A shell puts a name on the command line as it is, so what is
+no name or address is left out.
 """
 
 from __future__ import annotations
