@@ -68,8 +68,8 @@ LAYERS: dict[str, set[str]] = {
         "stats",
     },
     "tools": {
-        *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "lookupd", "nsqd", "options"),
-        *("plugins", "stats"),
+        *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "http", "lookupd", "nsqd"),
+        *("options", "plugins", "stats"),
     },
     "cli": {"client", "cluster", "net", "options", "runtime", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},

@@ -15,7 +15,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NEAR_PRIVATE_NAMES = ("tests/runtime", "tests/net", "tests/daemon", "tests/discovery", "tests/http/test_sockets.py")
+NEAR_PRIVATE_NAMES = (
+    "tests/runtime",
+    "tests/net",
+    "tests/daemon",
+    "tests/discovery",
+    "tests/http/test_sockets.py",
+    "tests/test_http_clients.py",
+)
 """The tests of what uses private names of Twisted (ADR 0019): the short form, which `make test` runs."""
 
 

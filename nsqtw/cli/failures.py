@@ -46,7 +46,7 @@ _REMEDIES = {
     "INVALID_CHANNEL": "no channel can have this name",
     "EPHEMERAL_CHANNEL": "an ephemeral channel has no place in the log and keeps no messages to look at",
 }
-NO_HTTP = "the answer is no HTTP; is this the HTTP port?"
+_NO_HTTP = "the answer is no HTTP; is this the HTTP port?"
 _REFUSALS_OF_NSQD = (
     ("E_AUTH_FAILED", "the node does not know the secret"),
     ("E_UNAUTHORIZED", "the secret has no permission for this"),
@@ -133,6 +133,6 @@ def readable(text: str, detail: str = "") -> str:
     elif found := _DIALED.match(text) or _ASKED.match(text):
         server, why = found["server"], found["why"]
     else:
-        return NO_HTTP if text.startswith(_NO_HTTP_START) else text
+        return _NO_HTTP if text.startswith(_NO_HTTP_START) else text
     why = why.removeprefix("connect: ")
-    return f"{server}: {NO_HTTP if why.startswith(_NO_HTTP_START) else why}"
+    return f"{server}: {_NO_HTTP if why.startswith(_NO_HTTP_START) else why}"

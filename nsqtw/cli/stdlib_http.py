@@ -1,24 +1,21 @@
-"""HTTP and HTTPS requests with the standard library, for threads and for verbs that must not import Twisted."""
+"""Requests to the nodes of a context, for threads and for verbs that must not import Twisted."""
 
 from __future__ import annotations
 
-import http.client
-import socket
 import ssl
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import attrs
-
 from nsqtw.cli.contexts import ClusterAccess
-from nsqtw.cli.failures import NO_HTTP
+from nsqtw.cli.failures import readable
+from nsqtw.client.blocking_http import ask
+from nsqtw.client.http import Answer
 from nsqtw.client.lookup import ACCEPT, base_url, host_and_port
 from nsqtw.cluster.answers import document_in
 from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.trust import Trust
-from nsqtw.errors import ConnectFailed, OptionError
+from nsqtw.errors import ConnectFailed, LookupFailed, OptionError
 from nsqtw.rights import authorization
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -26,13 +23,8 @@ MAX_BYTES = 32 * 1024 * 1024
 _NO_ADDRESS = "no address of a server"
 
 
-@attrs.frozen
-class HttpAnswer:
-    """The answer to a request. The keys of `headers` are lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+class HttpAnswer(Answer):
+    """The answer of a node."""
 
     def document(self) -> JsonObject:
         """Return the JSON object of the body, an empty one for another status than 200. ServerFailed."""
@@ -43,30 +35,17 @@ class HttpAnswer:
 
 def get(access: ClusterAccess, address: str, path: str, seconds: float, most_bytes: int = MAX_BYTES) -> HttpAnswer:
     """
-    Request a path of a server, with the secret if the server may have it. Connecting and each wait for bytes may take
-    `seconds`, all of the answer twice as long. ConnectFailed, OptionError.
+    Request a path of a server, with the secret if the server may have it. The whole answer must arrive within
+    `seconds`. ConnectFailed, OptionError.
     """
     with failures_named(address):
-        url = urlsplit(base_url(address))
-        host, port = host_and_port(url.netloc)
+        url = base_url(address)
+        host_and_port(urlsplit(url).netloc)
         headers = {"Accept": ACCEPT}
         if may_have_secret(access, address) and (secret := access.secret()):
             headers["Authorization"] = authorization(secret)
-        if url.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=seconds, context=tls_context_of(access)
-            )
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=seconds)
-        try:
-            connection.connect()
-            with _cut_off_after(connection.sock, 2 * seconds):
-                connection.request("GET", path, headers=headers)
-                answer = connection.getresponse()
-                fields = {name.lower(): value for name, value in answer.getheaders()}
-                return HttpAnswer(answer.status, fields, answer.read(most_bytes))
-        finally:
-            connection.close()
+        context = tls_context_of(access) if url.startswith("https:") else None
+        return HttpAnswer(*ask(url + path, seconds, headers=headers, context=context, most_bytes=most_bytes))
 
 
 @contextmanager
@@ -74,39 +53,13 @@ def failures_named(address: str) -> Iterator[None]:
     """Raise ConnectFailed for whatever fails between this program and the server at an address."""
     try:
         yield
-    except http.client.InvalidURL as error:
-        raise ConnectFailed(address, f"{address}: {_NO_ADDRESS}") from error
-    except http.client.HTTPException as error:
-        raise ConnectFailed(address, f"{address}: {NO_HTTP}") from error
+    except LookupFailed as error:
+        raise ConnectFailed(address, f"{address}: {readable(str(error))}") from error
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         raise ConnectFailed(address, f"{address}: {reason.lower()}") from error
     except (ValueError, OverflowError) as error:  # a host or a port that none can be
         raise ConnectFailed(address, f"{address}: {_NO_ADDRESS}") from error
-
-
-@contextmanager
-def _cut_off_after(connected: socket.socket, seconds: float) -> Iterator[None]:
-    """End a connection after so many seconds, which is TimeoutError: a server may send single bytes without end."""
-    is_late = threading.Event()
-
-    def cut_off() -> None:
-        is_late.set()
-        with suppress(OSError):
-            connected.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, cut_off)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except (http.client.HTTPException, OSError):
-        if not is_late.is_set():
-            raise
-    finally:
-        timer.cancel()
-    if is_late.is_set():
-        raise TimeoutError("timed out")
 
 
 def may_have_secret(access: ClusterAccess, address: str) -> bool:

@@ -24,7 +24,6 @@ from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
-from twisted.web.client import HTTPConnectionPool
 from twisted.web.http_headers import Headers
 
 from nsqtw.client.lookup import ACCEPT, base_url, refusal
@@ -34,6 +33,7 @@ from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.trust import WITHHELD
 from nsqtw.errors import NoServerAnswered, NsqtwError, OutcomeUnknown, ServerFailed, Unsupported
 from nsqtw.http.client import BodyBudget, BytesBody, make_client, read_body
+from nsqtw.http.kept_connections import IDEMPOTENT, KeptConnections
 from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.rights import authorization
 from nsqtw.runtime.reactor import Reactor
@@ -294,11 +294,8 @@ class ServerRequests:
                 raise refused
             self._endpoints[program, address] = other
 
-    def _make_pool(self) -> HTTPConnectionPool:
-        pool = HTTPConnectionPool(self._reactor, persistent=True)  # type: ignore[no-untyped-call]
-        pool.maxPersistentPerHost = _CONNECTIONS_PER_SERVER
-        pool.cachedConnectionTimeout = _IDLE_SECONDS
-        return pool
+    def _make_pool(self) -> KeptConnections:
+        return KeptConnections(self._reactor, _CONNECTIONS_PER_SERVER, _IDLE_SECONDS, IDEMPOTENT)
 
     def _note_silence(self, server: tuple[str, str]) -> None:
         if len(self._silent) >= _MAX_SILENT:  # nsqlookupds name new ones again and again

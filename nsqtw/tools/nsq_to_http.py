@@ -14,14 +14,13 @@ from typing import Any
 from urllib.parse import quote, quote_plus, urljoin, urlsplit
 
 import attrs
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import (
     Agent,
-    HTTPConnectionPool,
     RequestTransmissionFailed,
     ResponseDone,
     ResponseFailed,
@@ -30,12 +29,12 @@ from twisted.web.client import (
 from twisted.web.error import SchemeNotSupported
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
-from twisted.web.iweb import IBodyProducer
-from zope.interface import implementer
 
 from nsqtw import NSQ_VERSION
 from nsqtw.client.message import Message
 from nsqtw.errors import NsqtwError
+from nsqtw.http.client import BytesBody
+from nsqtw.http.kept_connections import AT_LEAST_ONCE, KeptConnections
 from nsqtw.options.fields import option
 from nsqtw.options.types import DURATION, INTEGER, TEXT, TEXTS, Kind
 from nsqtw.tools.host_pool import EPSILON_GREEDY, HOSTPOOL, ROUND_ROBIN, make_pool
@@ -47,6 +46,7 @@ from nsqtw.tools.status import Status, warning
 _DEFAULT_TYPE = "application/octet-stream"
 _MOST_REQUESTS = 10
 """Requests for one message, of which all but the first follow redirects."""
+_IDLE_SECONDS = 60.0
 _REPEATED = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _SEEN = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.SEE_OTHER)
 _SECRET_HEADERS = ("Authorization", "Cookie", "Www-Authenticate")
@@ -153,7 +153,7 @@ def _mistake(options: ToHttpOptions) -> str:
     return ""
 
 
-class _Sender:
+class Sender:
     """Sends messages to the destinations that the mode chooses."""
 
     def __init__(self, options: ToHttpOptions, run: Run) -> None:
@@ -163,8 +163,7 @@ class _Sender:
         self._pool = make_pool(options.mode, self._addresses, random.Random())
         self._sends_to_all = options.mode not in _MODES
         self._status = Status(options.status_every, list(self._addresses), run.say)
-        self._connections = HTTPConnectionPool(run.reactor)  # type: ignore[no-untyped-call]
-        self._connections.maxPersistentPerHost = options.n
+        self._connections = KeptConnections(run.reactor, options.n, _IDLE_SECONDS, AT_LEAST_ONCE)
         self._agent = Agent(  # type: ignore[no-untyped-call]
             run.reactor, connectTimeout=options.http_client_connect_timeout, pool=self._connections
         )
@@ -216,7 +215,7 @@ class _Sender:
         headers = dict(self._headers)
         host = urlsplit(url).netloc
         for _ in range(_MOST_REQUESTS):
-            producer = _Body(body) if body is not None else None
+            producer = BytesBody(body) if body is not None else None
             response = await self._agent.request(method.encode(), _ascii(url), _wire(headers), producer)
             await _read_and_forget(response)
             status = int(response.code)
@@ -235,29 +234,6 @@ class _Sender:
     async def close(self) -> None:
         """Close the connections."""
         await self._connections.closeCachedConnections()  # type: ignore[no-untyped-call]
-
-
-@implementer(IBodyProducer)
-class _Body:
-    """The body of a request, written at once."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self.length = len(body)
-
-    def startProducing(self, consumer: Any) -> Deferred[None]:
-        """IBodyProducer API."""
-        consumer.write(self._body)
-        return succeed(None)
-
-    def pauseProducing(self) -> None:
-        """IBodyProducer API."""
-
-    def resumeProducing(self) -> None:
-        """IBodyProducer API."""
-
-    def stopProducing(self) -> None:
-        """IBodyProducer API."""
 
 
 class _Forget(Protocol):
@@ -309,7 +285,7 @@ def _timed_out(result: object, timeout: float) -> object:
 async def _run(options: ToHttpOptions, run: Run) -> None:
     if text := warning(options.status_every):
         run.say(text)
-    sender = _Sender(options, run)
+    sender = Sender(options, run)
     consumer = make_consumer(
         run,
         options,

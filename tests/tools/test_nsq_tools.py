@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.testing import Broker, broker
+from tests.closing_servers import SERVERS, closing_server
 from tests.process import LookupdProcess, wait_until
 from tests.tools.nsq_tool import Start, ToolProcess, publish, run_tool, topic_stats, unfinished, wait_drained
 
@@ -336,6 +337,21 @@ def test_messages_are_posted(start: Start, nsqd: Broker, topic: str, destination
     assert destination.headers["User-Agent"] == "nsq_to_http v1.3.0"
     assert (destination.headers["Content-Type"], destination.headers["X-Mine"]) == ("application/octet-stream", "1")
     assert "[aggregate]: finished 100 - 99th: " in tool.log
+
+
+@pytest.mark.parametrize("behaviour", ["HTTP/1.0", "connection: CLOSE", "closes at the second request"])
+def test_a_server_that_closes_connections_fails_no_request(
+    start: Start, nsqd: Broker, topic: str, behaviour: str
+) -> None:
+    publish(nsqd, topic, LINES[:200])
+    flags = (f"-topic={topic}", f"-nsqd-tcp-address={nsqd.tcp_address}", "-n=4", "-max-in-flight=4")
+    with closing_server(SERVERS[behaviour]) as server:
+        tool = start("nsq_to_http", *flags, f"-post=http://{server.address}/")
+        wait_drained(nsqd, topic, "nsq_to_http")
+        assert tool.end() == 0
+    assert Counter(body for _, body in server.answered) == Counter(LINES[:200])
+    assert "ERR" not in tool.log
+    assert topic_stats(nsqd, topic)["channels"][0]["requeue_count"] == 0  # type: ignore[index]
 
 
 def test_a_get_must_be_answered_with_200(start: Start, nsqd: Broker, topic: str, destination: HttpDestination) -> None:

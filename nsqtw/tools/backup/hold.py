@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import ssl
 import time
@@ -10,8 +9,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from nsqtw.client.blocking_http import ask
 from nsqtw.client.lookup import base_url
-from nsqtw.errors import BackendError, OptionError
+from nsqtw.errors import BackendError, LookupFailed, OptionError
 
 HOLD_SECONDS = 120.0
 """How long the broker holds its files without hearing of this process again."""
@@ -25,11 +25,11 @@ class Hold:
     """
 
     def __init__(self, address: str, secret: str = "", root_ca_file: str = "") -> None:
-        url = urlsplit(base_url(address))
+        self._url = base_url(address)
+        url = urlsplit(self._url)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise OptionError(f"--nsqd-http-address={address} is neither host:port nor a URL")
         self._address = address
-        self._host, self._port = url.hostname, url.port
         self._context: ssl.SSLContext | None = None
         if url.scheme == "https":
             try:
@@ -71,31 +71,16 @@ class Hold:
 
     def _ask(self, what: str, query: str) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
-        connection: http.client.HTTPConnection
-        if self._context is not None:
-            connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=_ANSWER_SECONDS, context=self._context
-            )
-        else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=_ANSWER_SECONDS)
+        url = f"{self._url}/v2/backup/{what}?{query}"
         try:
-            connection.request("POST", f"/v2/backup/{what}?{query}", headers=headers)
-            response = connection.getresponse()
-            body = response.read()
-            detail = response.headers.get("X-Nsqtw-Detail", "")
-        except http.client.HTTPException as failure:
-            text = "does not answer with HTTP; is this the HTTP port?"
-            raise BackendError(f"the broker at {self._address} {text}") from failure
-        except OSError as failure:
-            reason = (failure.strerror or str(failure)).lower()
-            raise BackendError(f"the broker at {self._address} does not answer: {reason}") from failure
-        finally:
-            connection.close()
-        if response.status != 200:
-            why = detail or body.decode("utf-8", "replace")[:200]
-            raise BackendError(f"the broker at {self._address} refuses: {response.status} {why}")
+            answer = ask(url, _ANSWER_SECONDS, method="POST", headers=headers, context=self._context)
+        except LookupFailed as failure:
+            raise BackendError(f"the broker at {self._address} does not answer: {failure}") from failure
+        if answer.status != 200:
+            why = answer.headers.get("x-nsqtw-detail", "") or answer.body.decode("utf-8", "replace")[:200]
+            raise BackendError(f"the broker at {self._address} refuses: {answer.status} {why}")
         try:
-            document = json.loads(body or b"{}")
+            document = json.loads(answer.body or b"{}")
         except (ValueError, RecursionError) as failure:
             raise BackendError(f"the broker at {self._address} gives an answer that is no JSON") from failure
         if not isinstance(document, dict):

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from twisted.internet.interfaces import IProtocol, IProtocolFactory, IStreamClientEndpoint
-from twisted.web.client import URI, HTTPConnectionPool
+from twisted.web.client import URI
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
+from pyspark_nsq.http.kept_connections import AT_LEAST_ONCE, KeptConnections
 from pyspark_nsq.http.tls import HttpsPolicy
 from pyspark_nsq.options.security import Security
 
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
 #: A part of a request's body.
 Part = bytes | memoryview
 
-#: Servers commonly close connections that were idle for 60 s. A POST on a closed one is a lost answer: close it before.
+#: Servers commonly close connections that were idle for 60 s.
 _IDLE_SECONDS = 30
 
 
 class Connections(NamedTuple):
     """The pool of connections with one security, and the policy by which new ones check the server."""
 
-    pool: HTTPConnectionPool
+    pool: KeptConnections
     policy: HttpsPolicy
 
 
@@ -50,11 +51,8 @@ def shared_connections(reactor: ReactorBase, security: Security) -> Connections:
     """Return the connections of this process. Raises OptionError when a file of `security` cannot be used."""
     known = _connections.get(security)
     if known is None:
-        pool = HTTPConnectionPool(reactor, persistent=True)  # type: ignore[no-untyped-call]
-        pool.cachedConnectionTimeout = _IDLE_SECONDS
-        # Twisted would repeat a request by itself; retries are counted and paced by the publisher.
-        pool.retryAutomatically = False
-        pool.maxPersistentPerHost = 0
+        # The sink delivers at least once: a publish that may have been processed can be repeated.
+        pool = KeptConnections(reactor, 0, _IDLE_SECONDS, AT_LEAST_ONCE)
         known = _connections[security] = Connections(pool, HttpsPolicy(security))
     return known
 

@@ -1,0 +1,1 @@
+../../../../nsqtw/http/kept_connections.py
