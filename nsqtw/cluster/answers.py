@@ -47,6 +47,8 @@ MAX_VALUES = 1_000_000
 """Values in the document of an nsqd. 25,000 topics with a channel each have 800,000, and 28 MB."""
 MAX_PARTS = 60_000
 """Topics, channels and clients of an nsqd. One that is kept takes about 1 KB."""
+MAX_PARTS_TOGETHER = 5 * MAX_PARTS
+"""Topics and channels of all nsqds together; without those with the most of them when there are more."""
 
 _MILLISECONDS = 1000.0
 _DEFAULT_DURABILITY = "os"
@@ -66,7 +68,7 @@ _VERSION = re.compile(
 
 def document_in(body: bytes, most_values: int | None = None) -> JsonObject:
     """Return the JSON object of an answer; none for an empty one. ServerFailed, also with more than `most_values`."""
-    if most_values is not None and _values_in(body) > most_values < _values_in(_STRING.sub(b"", body)):
+    if most_values is not None and _has_more(body, most_values):
         raise ServerFailed(f"the answer has more than {most_values} values")
     try:
         document = json.loads(body or b"{}", parse_constant=_refuse_constant)
@@ -398,9 +400,22 @@ def _option_value(value: Any, key: str) -> Any:
 # -- documents
 
 
-def _values_in(document: bytes) -> int:
-    """Return how many values a document has at most."""
-    return sum(map(document.count, (b",", b"{", b"[")))
+def _has_more(document: bytes, most: int) -> bool:
+    """Return whether a document has more than so many values. Bodies of messages may have any signs in their texts."""
+    if _signs(document, 0, len(document)) <= most:
+        return False
+    found = end = 0
+    for match in _STRING.finditer(document):
+        found += _signs(document, end, match.start())
+        if found > most:
+            return True
+        end = match.end()
+    return found + _signs(document, end, len(document)) > most
+
+
+def _signs(document: bytes, start: int, end: int) -> int:
+    """Return how many signs of a part of a document may have a value behind them."""
+    return sum(document.count(sign, start, end) for sign in (b",", b"{", b"["))
 
 
 def _refuse_constant(name: str) -> None:

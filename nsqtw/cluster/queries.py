@@ -17,6 +17,7 @@ import attrs
 
 from nsqtw.client.lookup import host_and_port
 from nsqtw.cluster.answers import (
+    MAX_PARTS_TOGETHER,
     names_in,
     node_in,
     node_stats_in,
@@ -220,6 +221,7 @@ class Queries:
         else:
             warnings, asked = (), [self._given_node_stats(address) for address in self.nsqds]
         found, errors = split(NSQD, await ask_all(asked))
+        errors += _leave_out_the_largest(found)
         return Partial(await self._merged(found), (*warnings, *_warnings(errors)))
 
     async def _merged(self, nodes: Sequence[NodeStats]) -> ClusterStats:
@@ -368,6 +370,19 @@ def _merge(nodes: Sequence[NodeStats]) -> ClusterStats:
 
 def _in_order(nodes: Iterable[Node]) -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: node_order(node.hostname, node.http_address)))
+
+
+def _leave_out_the_largest(nodes: list[NodeStats]) -> list[ServerFailed]:
+    """Remove the nodes with the most topics and channels while all have too many. Return the reasons."""
+    total = sum(node.part_count for node in nodes)
+    left_out: list[ServerFailed] = []
+    while total > MAX_PARTS_TOGETHER:
+        largest = max(nodes, key=lambda node: node.part_count)
+        nodes.remove(largest)
+        total -= largest.part_count
+        reason = f"left out, because all nodes together have more than {MAX_PARTS_TOGETHER} topics and channels"
+        left_out.append(ServerFailed(f"{largest.node.http_address}: {reason}"))
+    return left_out
 
 
 def _is_silent(outcome: object) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from nsqtw.cluster import answers
 from nsqtw.cluster.answers import (
     cancelled_in,
     document_in,
@@ -149,6 +151,25 @@ def test_the_end_of_a_long_text_is_cut() -> None:
 
 def test_topics_in_info_are_none_of_the_node() -> None:
     assert node_in({"version": "1.3.0", "topics": [{}]}, ["t"]).topics == (NodeTopic("t"),)
+
+
+def test_the_values_of_a_document_are_counted_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = json.dumps({"messages": [{"body": ',{["' * 1000 + "\\"}] * 5}).encode()
+    assert document_in(bodies, 20) == document_in(bodies), "signs in texts are none"
+    monkeypatch.setattr(answers, "json", None)
+    for document in (b'{"a": [%s0]}' % (b"0," * 20), b"[" * 21, b'{"a": [%s]}' % (b"{}" * 20), b'{"a": ["", ' * 11):
+        with pytest.raises(ServerFailed, match="the answer has more than 20 values"):
+            document_in(document, 20)
+
+
+def test_topics_channels_and_clients_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    channels = [{"channel_name": f"c{number}", "clients": [{}, {}]} for number in range(3)]
+    document = {"topics": [{"topic_name": "t", "channels": channels}]}
+    monkeypatch.setattr(answers, "MAX_PARTS", 10)
+    assert node_stats_in(document, NODE, "").part_count == 4
+    monkeypatch.setattr(answers, "MAX_PARTS", 9)
+    with pytest.raises(ServerFailed, match="the answer has more than 9 topics, channels and clients"):
+        node_stats_in(document, NODE, "")
 
 
 TOO_LARGE = [2**63, -(2**63) - 1, 10**400]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nsqtw.cluster import queries
 from nsqtw.cluster.merge import setting_values
 from nsqtw.cluster.model import Partial
 from nsqtw.cluster.rates import RateMeter
 from tests.cluster.odd_answers import (
+    ODD,
     SOUND,
     SOUND_DEPTH,
     AnsweredCluster,
@@ -22,6 +25,17 @@ from tests.cluster.odd_answers import (
     odd_documents,
     outcome,
 )
+
+
+def test_the_largest_node_is_left_out_when_all_have_too_many_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = {"topics": [{"topic_name": f"t{number}"} for number in range(10)]}
+    cluster = AnsweredCluster(answers_of({"/stats": json.dumps(many).encode()}))
+    assert len(outcome(cluster.stats()).value.nodes) == 2
+    monkeypatch.setattr(queries, "MAX_PARTS_TOGETHER", 13)  # the other one has 4
+    found = outcome(cluster.stats())
+    assert [node.node.http_address for node in found.value.nodes] == [SOUND]
+    assert found.warnings == (f"{ODD}: left out, because all nodes together have more than 13 topics and channels",)
+
 
 CALLS: dict[str, tuple[str, Callable[[AnsweredCluster], Awaitable[Any]]]] = {
     "topics": ("/stats", lambda cluster: cluster.topics()),
