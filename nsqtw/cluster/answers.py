@@ -44,7 +44,7 @@ from nsqtw.cluster.model import (
 from nsqtw.errors import ServerFailed
 
 MAX_VALUES = 1_000_000
-"""Values in the document of an nsqd. 25,000 topics with a channel each have 800,000, and 28 MB."""
+"""Values in the document of an nsqd. A topic with a channel has 28."""
 MAX_PARTS = 60_000
 """Topics, channels and clients of an nsqd. One that is kept takes about 1 KB."""
 MAX_PARTS_TOGETHER = 5 * MAX_PARTS
