@@ -11,7 +11,7 @@ import pytest
 from pyspark_nsq.channel import stream
 from pyspark_nsq.channel.rows import InlinePartition, SharedPartition
 from pyspark_nsq.channel.stream import ChannelStreamReader
-from pyspark_nsq.errors import SpoolError
+from pyspark_nsq.errors import OptionError, SpoolError
 from pyspark_nsq.options.channel import ChannelOptions
 
 from tests.process import NOTHING, NsqdProcess, starting, wait_until
@@ -160,3 +160,18 @@ def test_a_spool_that_lost_its_end_is_an_error_and_never_hides_new_rows(broker: 
         publish(broker, start, start + 2)
         going_on.run()
     assert [b"%d" % number for number in (10, 11, 12, 13, 20, 21)] == going_on.values
+
+
+@pytest.mark.parametrize("offset", [{"http://127.0.0.1:4151": 7}, {"t": {"http://127.0.0.1:4151": 7}}, {"t": {"0": 1}}])
+def test_the_checkpoint_of_another_source_is_one_line(tmp_path: Path, offset: Offset) -> None:
+    given = {"nsqdTcpAddresses": f"{HOST}:1", "topic": "t", "channel": "c", "spoolPath": str(tmp_path / "spool")}
+    reader = ChannelStreamReader(ChannelOptions.parse(given))
+    limit = reader.getDefaultReadLimit()
+    for call in (
+        lambda: reader.latestOffset(offset, limit),
+        lambda: reader.partitions(offset, offset),
+        lambda: reader.commit(offset),
+    ):
+        with pytest.raises(OptionError, match="^the checkpoint is not of a query on a channel, .* another folder$"):
+            call()
+    assert not (tmp_path / "spool").exists()

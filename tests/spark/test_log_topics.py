@@ -262,6 +262,12 @@ def test_the_checkpoint_of_an_earlier_version_goes_on(broker: NsqdProcess) -> No
     assert f'{{"TOPIC": {{"{url(broker)}": ' in str(caught.value)
 
 
+@pytest.mark.parametrize("offset", [{"spool": "6f3c", "seq": 7}, {"a": {"0": 7}}])
+def test_the_checkpoint_of_another_source_is_one_line(broker: NsqdProcess, offset: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="^the checkpoint is not of a query with replay=log, .* another folder$"):
+        LogStream(options(broker, topic="a"), offset).step()
+
+
 class Cluster:
     """An nsqlookupd, and nsqds that it knows."""
 

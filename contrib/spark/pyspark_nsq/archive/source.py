@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote
 
 from pyspark_nsq.archive.layout import ATTEMPTS
 from pyspark_nsq.errors import ReadError
@@ -14,8 +13,6 @@ from pyspark_nsq.monitoring.figures import figures_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_nsq.log.client import LogClient
-    from pyspark_nsq.log.positions import Log
 
 #: Attempts of a request before the stream fails: half a minute and more, in which a broker restarts.
 _RETRIES = "12"
@@ -67,6 +64,7 @@ class Subscription:
         """Return warnings. Raise ReadError or OptionError unless there are logs, and all of them can be read."""
         from pyspark_nsq.log.client import LogClient
         from pyspark_nsq.log.discovery import Discovery
+        from pyspark_nsq.log.retention import missing_retentions
         from pyspark_nsq.options.log import LogOptions
 
         options = LogOptions.parse(self._options(retries=_FIRST_RETRIES))
@@ -79,12 +77,7 @@ class Subscription:
                 raise ReadError(f'topic "{topic}" is unknown at {where}; create it, or correct --topic')
         if not known:
             raise ReadError(f'no topic at {where} matches "{self.pattern}"; create one, or correct --topic-pattern')
-        return [
-            f'warning: topic "{log.topic}" on {log.address} has no retention: what its channels finish before it is '
-            "archived is not archived; set its retention (docs/how-to/retention.md)"
-            for log in known
-            if not _has_retention(client, log)
-        ]
+        return [f"warning: {text}" for text in missing_retentions(client, known)]
 
     def _options(self, **more: str) -> dict[str, str]:
         topics = {"subscribe": ",".join(self.topics)} if self.pattern is None else {"subscribePattern": self.pattern}
@@ -99,11 +92,6 @@ class Subscription:
             "retries": _RETRIES,
             **more,
         }
-
-
-def _has_retention(client: LogClient, log: Log) -> bool:
-    stats = client.document(f"{log.address}/stats?format=json&include_clients=false&topic={quote(log.topic)}").result()
-    return any(topic.get("retention") for topic in stats.get("topics") or [])
 
 
 def lag(source: Any) -> int | None:

@@ -8,6 +8,7 @@ pickled for the tasks. So the spool and the connections are opened by the first 
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -61,7 +62,11 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows) if self._options.max_rows else ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the last row of the spool. Raises ReadError or SpoolError if the consumer or the spool has failed."""
+        """Return the last row of the spool. Raises ReadError or SpoolError if the consumer or the spool has failed.
+
+        Raises OptionError for the checkpoint of another source.
+        """
+        _must_be_of_a_channel(start)
         intake = self._open()
         self._check(start)
         end = intake.end()
@@ -104,6 +109,7 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the rows as partitions. Raises SpoolError when rows are missing, unless failOnDataLoss is false."""
+        _must_be_of_a_channel(start)
         intake = self._open()
         after, last = self._range(intake, start, end)
         if last <= after:
@@ -182,6 +188,7 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """Forget the rows up to the offset: Spark does not need them any more."""
+        _must_be_of_a_channel(end)
         intake = self._open()
         if end["spool"] == intake.uuid:
             intake.forget(int(end["seq"]))
@@ -203,6 +210,14 @@ class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._intake = Intake(self._options, self._options.spool_path)
             _leave_in_order()
         return self._intake
+
+
+def _must_be_of_a_channel(offset: Offset) -> None:
+    if set(offset) != {"spool", "seq"}:
+        raise OptionError(
+            f"the checkpoint is not of a query on a channel, but has the offset {json.dumps(offset)[:200]}; go on with "
+            'the source that it is of, such as replay=log, or give "checkpointLocation" another folder'
+        )
 
 
 def _leave_in_order() -> None:

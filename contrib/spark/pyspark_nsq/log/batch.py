@@ -27,11 +27,12 @@ class LogBatchReader(DataSourceReader):
         """Return the partitions.
 
         Raises ReadError, and if failOnDataLoss is true OptionError for an unknown topic, and DataLossError for a lost
-        beginning.
+        beginning, and for messages that no log has.
         """
         from pyspark_nsq.log import plan as log_plan
         from pyspark_nsq.log.client import LogClient
         from pyspark_nsq.log.discovery import Discovery
+        from pyspark_nsq.log.retention import warn_of_missing
 
         client = LogClient(self._options)
         found = Discovery(client, self._options).logs()[0]
@@ -39,6 +40,7 @@ class LogBatchReader(DataSourceReader):
         start = log_plan.starting(client, self._options, logs, EARLIEST)
         ends = log_plan.ending(client, self._options, logs)
         log_plan.check_topics(self._options, {*found} - {*logs} | {*ends})
+        warn_of_missing(client, ends, fails=self._options.fail_on_data_loss)
         start, ends = log_plan.narrowed(client, self._bounds, start, ends)
         return list(log_plan.plan(client, self._options, start, ends)) or [LogPartition([])]
 

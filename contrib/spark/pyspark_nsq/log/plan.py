@@ -111,7 +111,7 @@ def limited(client: LogClient, options: LogOptions, start: Positions, ends: Posi
     found = dict(ends)
     if options.max_rows is not None:
         shares = {log: _share(options.max_rows, number, len(waiting)) for number, log in enumerate(waiting)}
-        found |= _after_rows(client, start, found, shares)
+        found |= _after_rows(client, options.fetch_bytes, start, found, shares)
     if options.max_bytes is not None:
         for number, log in enumerate(waiting):
             share = _share(options.max_bytes, number, len(waiting))
@@ -124,7 +124,9 @@ def _share(total: int, number: int, count: int) -> int:
     return part + (number < rest)
 
 
-def _after_rows(client: LogClient, start: Positions, ends: Positions, shares: dict[Log, int]) -> Positions:
+def _after_rows(
+    client: LogClient, fetch_bytes: int, start: Positions, ends: Positions, shares: dict[Log, int]
+) -> Positions:
     """Return ends with at most the rows of `shares`. A gap before the first row of a log does not count."""
     found: Positions = {}
     firsts: Positions = {}
@@ -136,9 +138,31 @@ def _after_rows(client: LogClient, start: Positions, ends: Positions, shares: di
             firsts[log] = at
     for log, part in _first_parts(client, firsts).items():
         at = firsts[log]
-        first = part.sections[0].first if part.sections else at
-        found[log] = min(ends[log], max(at, first) + shares[log])
+        if part.sections or part.next <= at:
+            first = part.sections[0].first if part.sections else at
+            found[log] = min(ends[log], max(at, first) + shares[log])
+        else:
+            found[log] = _after_shown(client, fetch_bytes, log, part.next, ends[log], shares[log])
     return found
+
+
+def _after_shown(client: LogClient, fetch_bytes: int, log: Log, at: int, end: int, most: int) -> int:
+    """Return the end of `most` rows where the log also has messages of one channel, which are no rows.
+
+    Reads the rows to count them.
+    """
+    while at < end:
+        part = client.read(log, at, fetch_bytes).result()
+        for section in part.sections:
+            first = max(section.first, at)
+            rows = max(0, section.first + section.messages - first)
+            if rows >= most:
+                return min(end, first + most)
+            most -= rows
+        if part.next <= at:
+            break
+        at = part.next
+    return end
 
 
 def _first_parts(client: LogClient, positions: Positions) -> dict[Log, Part]:

@@ -38,7 +38,15 @@ def to_offset(options: LogOptions, positions: Positions) -> dict[str, Any]:
 
 
 def from_offset(options: LogOptions, offset: dict[str, Any]) -> Positions:
-    """Return the positions of an offset. Raises OptionError when neither it nor the options name their topic."""
+    """Return the positions of an offset.
+
+    Raises OptionError when it is of another source, or neither it nor the options name their topic.
+    """
+    if not all(_is_of_a_log(*each) for each in offset.items()):
+        raise OptionError(
+            f"the checkpoint is not of a query with replay=log, but has the offset {json.dumps(offset)[:200]}; go on "
+            'with the source that it is of, such as a channel, or give "checkpointLocation" another folder'
+        )
     if any(not isinstance(each, dict) for each in offset.values()):
         topics = options.topics or ()
         if len(topics) != 1:
@@ -49,3 +57,9 @@ def from_offset(options: LogOptions, offset: dict[str, Any]) -> Positions:
             )
         return {Log(topics[0], address): int(at) for address, at in offset.items()}
     return {Log(topic, address): int(at) for topic, each in offset.items() for address, at in each.items()}
+
+
+def _is_of_a_log(name: str, part: Any) -> bool:
+    """Say whether a member of an offset is the position of an address, or the positions of a topic."""
+    pairs = part.items() if isinstance(part, dict) else [(name, part)]
+    return all("://" in address and isinstance(at, int) for address, at in pairs)

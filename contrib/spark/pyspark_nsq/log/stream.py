@@ -74,16 +74,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = survey.extents({})
 
     def initialOffset(self) -> Offset:
+        """Return the starting positions."""
         from pyspark_nsq.log import plan as log_plan
+        from pyspark_nsq.log.retention import warn_of_missing
 
         client, survey = self._open()
         logs = survey.extents({}) if self._target is None else self._target
         positions = log_plan.starting(client, self._options, logs, LATEST)
-        # Spark asks for the initial offset twice.
-        unknown = [] if self._has_warned else log_plan.unknown_topics(self._options, positions)
-        self._has_warned = True
-        for topic in unknown:
-            _log.warning('no nsqd has the topic "%s" yet; a stream reads it from its beginning once it exists', topic)
+        if not self._has_warned:  # Spark asks for the initial offset twice
+            self._has_warned = True
+            warn_of_missing(client, positions, fails=False)
+            for topic in log_plan.unknown_topics(self._options, positions):
+                _log.warning(
+                    'no nsqd has the topic "%s" yet; a stream reads it from its beginning once it exists', topic
+                )
         return to_offset(self._options, positions)
 
     def getDefaultReadLimit(self) -> ReadLimit:
