@@ -1,6 +1,7 @@
 """The publisher against an HTTP server that takes, refuses, drops and keeps silent."""
 
 import struct
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,10 @@ from pyspark_nsq.sink.entries import entries_of
 from pyspark_nsq.sink.packing import Request, TopicPacker
 from pyspark_nsq.sink.publisher import Publisher
 
+from tests.crash.disks import FaultyDisk
 from tests.process import wait_until
 from tests.spark.fake_nsqd import Answer, FakeNsqd, Misbehaviour
+from tests.wire import HOST
 
 
 def batch(*messages: bytes) -> Request:
@@ -228,6 +231,29 @@ def test_a_refusal_of_nsqd_has_a_remedy(nsqd: FakeNsqd) -> None:
     with pytest.raises(PublishError, match='BODY_TOO_BIG.*; set the option "batchBytes" below the --max-body-size'):
         with Publisher(options(nsqd)) as publisher:
             publisher.submit(batch(b"a"))
+
+
+def test_a_full_disk_of_nsqd_is_named(tmp_path: Path) -> None:
+    disk = FaultyDisk(tmp_path, "ENOSPC")
+    try:
+        disk.nsqd.start()
+        disk.nsqd.create("t")
+        disk.fill()
+        given = {"nsqdHttpAddresses": f"{HOST}:{disk.nsqd.http_port}", "topic": "t", "retries": "1", "backoffMs": "1"}
+        publisher = Publisher(SinkOptions.parse(given))
+        publisher.submit(batch(b"a"))
+        with pytest.raises(PublishError, match="EXITING.*: it cannot store messages, /ping says NOK - .*o space left"):
+            publisher.flush()
+    finally:
+        disk.close()
+
+
+def test_a_broker_that_is_going_away_is_told_from_a_full_disk(nsqd: FakeNsqd) -> None:
+    nsqd.script.append((503, b'{"message":"EXITING"}'))
+    publisher = Publisher(options(nsqd, retries="0"))
+    publisher.submit(batch(b"a"))
+    with pytest.raises(PublishError, match="EXITING.*: it is stopping, .* its log has the reason"):
+        publisher.flush()
 
 
 def test_an_answer_that_is_not_that_of_nsqd_is_no_success(nsqd: FakeNsqd) -> None:

@@ -192,6 +192,14 @@ def test_the_biggest_message_and_one_byte_more() -> None:
         read(value=[biggest + b"x"])
 
 
+def test_a_larger_message_where_nsqd_allows_it() -> None:
+    larger = b"x" * (MAX_MESSAGE_BYTES + 1)
+    allowing = SinkOptions.parse({"nsqdHttpAddresses": "x:1", "topic": "t", "maxMessageBytes": str(len(larger))})
+    assert ({"t": [larger]}, []) == read(allowing, value=[larger])
+    with pytest.raises(RowError, match=f'{len(larger) + 1} bytes.*"maxMessageBytes", .* to the --max-msg-size of nsqd'):
+        read(allowing, value=[larger + b"x"])
+
+
 def test_a_column_with_too_many_topics_publishes_none_of_its_batch() -> None:
     few = SinkOptions(addresses=("http://x:1",), max_topics=3)
     first = pa.record_batch({"value": ["1", "2", "3"], "topic": ["a", "b", "a"]})

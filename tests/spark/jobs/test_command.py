@@ -147,6 +147,21 @@ def test_an_error_of_a_call_of_java_is_shown_without_the_call() -> None:
     )
 
 
+def test_the_cause_of_a_failed_task_is_shown() -> None:
+    text = (
+        "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake. SQLSTATE: "
+        "58030\n\tat a.b\nCaused by: org.apache.parquet.ParquetCloseException: Unable to close resource\n\tat c.d\n"
+        "Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device\n\tat e.f\n\t... 3 more"
+        "\n"
+        "Caused by: java.io.IOException: No space left on device\n\tat g.h\n"
+    )
+    shown = explained(RuntimeError(text))
+    assert "[TASK_WRITE_FAILED] Task failed while writing rows to file:/lake. " in shown
+    assert shown.endswith(
+        "; cause: IOException: No space left on device; free space where the named folder is, and run the command again"
+    )
+
+
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("empty answer")])
 def test_a_java_that_has_ended_is_named(error: Exception) -> None:
     said = "Spark's Java process has ended: it was killed, or had too little memory; run the command again"

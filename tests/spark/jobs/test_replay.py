@@ -16,7 +16,7 @@ import pytest
 from pyspark_nsq.errors import PublishError
 from pyspark_nsq.jobs.replay import publish as publishing
 
-from tests.process import NsqdProcess, wait_until
+from tests.process import NsqdProcess, starting, wait_until
 from tests.spark.jobs.conftest import Job, Outcome, at, publish
 from tests.spark.jobs.replay_job import SECTION
 from tests.wire import HOST
@@ -299,6 +299,21 @@ def test_a_mistake_is_one_line(job: Job, broker: NsqdProcess, words: list[str], 
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
     assert said in done.err
     assert {"t", "u"} == {found["topic_name"] for found in broker.stats()}
+
+
+def test_messages_that_only_a_larger_max_msg_size_allows(job: Job, tmp_path: Path) -> None:
+    with starting(tmp_path) as start:
+        broker = start("--max-msg-size=3000000")
+        broker.create("t")
+        broker.order("/v2/topic/retention?topic=t&time=1h")
+        assert 200 == broker.http("POST", "/pub?topic=t", b"x" * 1_500_000).status
+        words = ("replay", "--topic=t", at(broker), "--to-topic=x")
+        refused = job(*words)
+        assert 1 == refused.code and "--max-message-bytes of nsqtw-spark replay" in refused.err, refused
+        done = job(*words, "--max-message-bytes=3000000")
+        assert done.code == 0, done
+        (topic,) = broker.stats("x")
+        assert 1 == topic["message_count"]
 
 
 def test_a_broker_that_does_not_answer_is_one_line(job: Job, broker: NsqdProcess) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
 
 _TOO_MANY_REQUESTS = 429
+_UNAVAILABLE = 503
 _SERVER_ERRORS = 5
 _SHOWN_CHARACTERS = 200
 
@@ -158,23 +159,44 @@ class Requester:
         if page is not None:
             said = f"{code} with {page}: a proxy or another server answers; {GIVE[self.wanted]}"
             return AttemptFailed(said, cause, code) if cause is not None else WrongServerError(said, code)
-        text = " ".join(answer.decode("utf-8", "replace").split())[:_SHOWN_CHARACTERS]
+        text = _one_line(answer)
         if has_no_path(code, answer):
             found = await self._server(url)
             if found not in (None, self.wanted):
                 return WrongServerError(f"this is an {found}; {GIVE[self.wanted]}", code)
+        if code == _UNAVAILABLE and "EXITING" in text:
+            text += await self._health(url)
         if "HTTPS server" in text:
             text = f"{text.rstrip('.')}; write https:// before the address"
         return AttemptFailed(f"{code} {text}", cause, code)
 
+    async def _health(self, url: str) -> str:
+        """Return what explains EXITING: what the nsqd at a URL says of its health."""
+        try:
+            _, _, said = await self._send("GET", f"{_base_of(url)}/ping", None)
+        except _NETWORK_FAILURES:
+            said = b""
+        if said.startswith(b"NOK"):
+            return f": it cannot store messages, /ping says {_one_line(said)}"
+        return (
+            ": it is stopping, the topic is being deleted, or it could not store the messages; its log has the reason"
+        )
+
     async def _server(self, url: str) -> str | None:
         """Return the name of the server of NSQ at a URL; None when it is unknown."""
-        base = "/".join(url.split("/", 3)[:3])
         try:
-            answers = [(await self._send("GET", base + path, None))[2] for path in ("/info", "/")]
+            answers = [(await self._send("GET", _base_of(url) + path, None))[2] for path in ("/info", "/")]
         except _NETWORK_FAILURES:
             return None
         return server_of(*answers)
+
+
+def _base_of(url: str) -> str:
+    return "/".join(url.split("/", 3)[:3])
+
+
+def _one_line(answer: bytes) -> str:
+    return " ".join(answer.decode("utf-8", "replace").split())[:_SHOWN_CHARACTERS]
 
 
 class _PreparedUrl(EncodedURL):

@@ -19,6 +19,11 @@ _OURS = re.compile(r"^(?:\S*:)?\s*pyspark_nsq\.errors\.\w+: (.+)$", re.MULTILINE
 _ANY = re.compile(r"^(?:\S*:)?\s*([\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 #: Texts in an error of Spark's behind which nothing is about its cause.
 _BEHIND = ("\nJVM stacktrace", "\n=== Streaming Query ===", "\n\tat ")
+#: The causes of an error of Java; the last one is the first failure.
+_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(.+)$", re.MULTILINE)
+#: Errors of Spark that say where something failed, and not why.
+_SAYS_NO_CAUSE = re.compile(r"\[TASK_WRITE_FAILED\]|Job aborted|Task failed while writing rows|Job \d+ cancelled")
+_FULL_DISK = "No space left on device"
 #: The beginning of an error of a call of Java.
 _CALL = re.compile(r"^An error occurred while calling \S+\.\s*: (?:\w+\.)*")
 #: Errors of Java when a folder cannot be made or written to.
@@ -42,16 +47,25 @@ def explained(error: BaseException) -> str:
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1])
+    cause = _cause(text)
     for each in _BEHIND:
         text = text.partition(each)[0]
     others = _ANY.findall(text)
     if _CALL.match(text):
-        return with_remedy(_CALL.sub("", text))
-    return f"{type(error).__name__}: {others[-1] if 'Traceback' in text and others else text}"
+        return with_remedy(_CALL.sub("", text) + cause)
+    return with_remedy(f"{type(error).__name__}: {others[-1] if 'Traceback' in text and others else text}{cause}")
+
+
+def _cause(text: str) -> str:
+    """Return the first failure behind an error that does not say it."""
+    causes = _CAUSE.findall(text)
+    return f"; cause: {causes[-1].strip()}" if causes and _SAYS_NO_CAUSE.search(text) else ""
 
 
 def with_remedy(text: str) -> str:
-    """Return the text of an error of Java, with a remedy if it is about a folder."""
+    """Return the text of an error of Java, with a remedy if it is about a folder or a disk."""
+    if _FULL_DISK in text:
+        return f"{text}; free space where the named folder is, and run the command again"
     return f"{text}; name a folder that Spark can write to" if _NOT_WRITABLE.search(text) else text
 
 

@@ -11,6 +11,7 @@
 | maxTopics            | 1000     | most topics that the column ``topic`` of a task may have          |
 | batchSize            | 10000    | most messages in one request                                      |
 | batchBytes           | 2097152  | most bytes in one request; a larger message is sent alone         |
+| maxMessageBytes      | 1048576  | most bytes of a message: the --max-msg-size of nsqd               |
 | maxInFlight          | 2        | requests under way at a time, for each task                       |
 | maxRowsPerSecond     | none     | most rows a second, for each task                                 |
 | burstRows            | 0        | more rows at once after a pause, and at the start of a task       |
@@ -47,6 +48,7 @@ MAX_BODY_BYTES = 5 * 1024 * 1024
 #: A request body of MAX_BODY_BYTES holds no more messages than this: 4 bytes of count, then 4 + 1 for each.
 MAX_BATCH_SIZE = (MAX_BODY_BYTES - 4) // 5
 _MANY = 1 << 40
+_MOST_MESSAGE_BYTES = 1 << 30
 
 #: Spark's own options, which it passes to the sink of a stream.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
@@ -78,6 +80,7 @@ class SinkOptions(Security):
     max_topics: int = option("maxTopics", WholeNumber(1, 1_000_000), 1000, not_with="topic")
     batch_size: int = option("batchSize", WholeNumber(1, MAX_BATCH_SIZE), 10_000)
     batch_bytes: int = option("batchBytes", WholeNumber(1, MAX_BODY_BYTES), 2 * 1024 * 1024)
+    max_message_bytes: int = option("maxMessageBytes", WholeNumber(1, _MOST_MESSAGE_BYTES), MAX_MESSAGE_BYTES)
     max_in_flight: int = option("maxInFlight", WholeNumber(1, 1000), 2)
     max_rows_per_second: int | None = option("maxRowsPerSecond", WholeNumber(1, _MANY), None)
     burst_rows: int = option("burstRows", WholeNumber(0, _MANY), 0, needs=("maxRowsPerSecond",))

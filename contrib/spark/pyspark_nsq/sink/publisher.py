@@ -41,6 +41,7 @@ _OK = b"OK"
 _REMEDIES = {
     "INVALID_DEFER": 'the column "defer" has a longer delay than the --max-defer-timeout or --max-req-timeout of nsqd',
     "MSG_TOO_BIG": "a message has more bytes than the --max-msg-size of nsqd",
+    "BAD_MESSAGE": "a message has more bytes than the --max-msg-size of nsqd",
     "BODY_TOO_BIG": 'set the option "batchBytes" below the --max-body-size of nsqd',
 }
 

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 
 from pyspark_nsq.errors import RowError, SchemaError
 from pyspark_nsq.options.kinds import is_name
-from pyspark_nsq.options.sink import MAX_MESSAGE_BYTES, SinkOptions
+from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.encoded_headers import encoded_headers
 from pyspark_nsq.sink.entries import Entries, entries_of
 
@@ -127,6 +127,7 @@ class RowReader:
         self._topic = options.topic
         self._skip_empty = options.on_empty == "skip"
         self._max_topics = options.max_topics
+        self._max_message_bytes = options.max_message_bytes
         self._known_topics: set[str] = set()
         self._rows_before = 0
 
@@ -163,10 +164,11 @@ class RowReader:
         import pyarrow.compute as pc
 
         longest = pc.max(pc.binary_length(batch.column(self._columns.value))).as_py() or 0
-        if longest > MAX_MESSAGE_BYTES:
+        if longest > self._max_message_bytes:
             raise RowError(
-                f'a "value" has {longest} bytes; a message has {MAX_MESSAGE_BYTES} at most: shorten it, or publish the '
-                "place where it is stored"
+                f'a "value" has {longest} bytes; a message has {self._max_message_bytes} at most: shorten it, publish '
+                'the place where it is stored, or set the option "maxMessageBytes", which is --max-message-bytes of '
+                "nsqtw-spark replay, to the --max-msg-size of nsqd"
             )
 
     def _take_later(self, batch: pa.RecordBatch, messages: Messages) -> pa.RecordBatch:

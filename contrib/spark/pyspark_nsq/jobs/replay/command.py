@@ -23,6 +23,7 @@ _NOT_FOR_A_MOVE = (
     "limit",
     "rate",
     "ordered",
+    "max_message_bytes",
     "checkpoint",
     "to_nsqd_http_address",
     "allow_data_loss",
@@ -44,6 +45,11 @@ _NOT_FOR_A_MOVE = (
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many messages, the lowest positions first.")
 @click.option("--rate", type=click.IntRange(min=1), help="At most so many messages a second.")
 @click.option("--ordered", is_flag=True, help="Keep the order of the positions.")
+@click.option(
+    "--max-message-bytes",
+    type=click.IntRange(min=1),
+    help="The --max-msg-size of the nsqds to publish to; the default is that of nsqd.",
+)
 @click.option("--dry-run", is_flag=True, help="Print counts by hour, and publish nothing.")
 @click.option(
     "--checkpoint",
@@ -85,7 +91,13 @@ def replay(
         topics=(given["topic"],),
         **{name: given[name] for name in ("archive", "start_ms", "end_ms", "where", "allow_data_loss")},
     )
-    target = Target(_target(connection, to_nsqd_http_address), to_topic, given["rate"], given["ordered"])
+    target = Target(
+        _target(connection, to_nsqd_http_address),
+        to_topic,
+        given["rate"],
+        given["ordered"],
+        max_message_bytes=given["max_message_bytes"],
+    )
     is_same = _is_same_topic(messages, target)
     if is_same and not to_channel and not given["allow_same_topic"]:
         raise click.UsageError(

@@ -42,12 +42,15 @@ class Target:
     is_ordered: bool = False
     channel: str = ""
     """The only channel that gets the messages; all channels without one."""
+    max_message_bytes: int | None = None
 
     def options(self, burst: int) -> dict[str, str]:
         """Return the options of the sink for the next section, which may begin with a burst of `burst` messages."""
         options = self.connection | {"topic": self.topic}
         if self.channel:
             options["channel"] = self.channel
+        if self.max_message_bytes is not None:
+            options["maxMessageBytes"] = str(self.max_message_bytes)
         if self.is_ordered:
             options["maxInFlight"] = "1"
         if self.rate is not None:
