@@ -230,7 +230,7 @@ class IBroker(Interface):
         Version 2: `headers` are those of each message, as names and values or encoded as in docs/protocol-v3.md;
         `delays`, in the place of `delay`, is the delay of each message, with 4,096 runs of equal ones at most. `each`:
         these are publishes of one message each that came together; the limit of several does not apply, and what is
-        answered is true of each of them.
+        answered is true of each of them. For the bound of a channel they are one publish.
         `assigned` is told the ids of the messages before `answered` is told None. `answered` may be a `PublishAnswer`
         of `nsqtw.protocols.session` in place of a function.
         """

@@ -123,6 +123,7 @@ class Channel(PolicyChannel):
         elif not self.undelivered.take_failed(message_id, delivery, REQUEUED, due, detail):
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
+            self._keep_within_bounds(now)
         self.requeue_count += 1
         consumer.client.requeue_count += 1
         self.wake()
@@ -153,6 +154,7 @@ class Channel(PolicyChannel):
         withheld, self.withheld = self.withheld, None
         if withheld and self.cursor is not None:
             self.cursor.take_back(sorted(withheld))
+            self._keep_within_bounds(0.0)
             self._touch()
             self.wake()
 

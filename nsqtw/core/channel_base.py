@@ -93,7 +93,9 @@ class ChannelBase(Timer):
         self.policy = NO_CHANNEL_POLICY
         self.given_policy = dict(given_policy)
         """The settings that were made while a broker ran."""
-        self.undelivered = Undelivered(topic, name, self.position, self.wake, self._schedule, ephemeral=self.ephemeral)
+        self.undelivered = Undelivered(
+            topic, name, self.position, self._on_room, self._schedule, ephemeral=self.ephemeral
+        )
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self.rate_limit: RateLimit | None = None
         self.requeue_delay: RequeueDelay | None = None
@@ -200,6 +202,16 @@ class ChannelBase(Timer):
         allowance of this turn.
         """
         raise NotImplementedError
+
+    def _on_room(self) -> None:
+        """Held messages have left, or are ready again."""
+        self._keep_within_bounds(0.0)
+        self.wake()
+
+    def _keep_within_bounds(self, now: float) -> None:
+        """Messages that did not count for the bounds of the channel wait again. A `now` of 0 is any time before."""
+        if self.bounds is not None:
+            self.bounds.on_return(now)
 
     def sequences_in_flight(self) -> Iterator[int]:
         """Return the sequences in flight."""

@@ -249,6 +249,7 @@ class DeliveringChannel(ChannelBase):
                 position.requeue(message_id, delivery)
         if first_due < inf:
             self.topic.context.timers.schedule(first_due, self)
+        self._keep_within_bounds(now)
 
     def _requeue_left(self, consumer: Consumer) -> bool:
         """Requeue what a consumer that leaves has in flight. Returns whether that is done later."""

@@ -46,6 +46,13 @@ class PublishAnswer:
         """The messages are stored, or the publish is refused."""
         raise NotImplementedError
 
+    def parts(self) -> Sequence[tuple[PublishAnswer, Assigned | None]]:
+        """
+        Return an answer for each message, with what is told its id. They are used in place of this one. None if the
+        messages are one publish.
+        """
+        return ()
+
     def __call__(self, error: Exception | None) -> None:
         """Waiter API. Used by the broker only, as the attributes are. Quicker than a method, which would be bound."""
         self.broker.committed(self, error)

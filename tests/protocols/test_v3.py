@@ -440,6 +440,19 @@ def test_credit_in_bytes(client: Client) -> None:
     assert names(client.says(v3.credit(9, 0, -1))) == ["ERROR"]
 
 
+@pytest.mark.parametrize("channel", [b"c", b"c#ephemeral"])
+def test_a_limit_in_bytes_counts_what_is_in_flight_when_it_is_set(client: Client, channel: bytes) -> None:
+    client.says(v3.subscribe(9, channel=channel, credit=100))
+    found = deliveries(client, v3.publish(1, [b"x" * 6] * 3), v3.publish(2, [b"x" * 26]))
+    assert len(found) == 4
+    assert deliveries(client, v3.req(9, 0, (found[0].id, 1)))[0].attempts == 2
+    assert deliveries(client, v3.credit(9, 100, 150, replaces=True), v3.publish(3, [b"y" * 6] * 3)) == [], "180 bytes"
+    assert deliveries(client, v3.fin(9, (found[3].id, 1))), "120"
+    assert deliveries(client, v3.credit(9, 100, 120, replaces=True)) == []
+    assert len(deliveries(client, v3.credit(9, 100, 0, replaces=True))) == 2
+    assert deliveries(client, v3.credit(9, 100, 200, replaces=True), v3.publish(4, [b"z"])) == []
+
+
 @pytest.mark.parametrize("how", ["empty", "seek"])
 def test_bytes_in_flight_that_an_operator_removes_give_credit_back(client: Client, how: str) -> None:
     client.says(v3.publish(1, [b"x" * 6] * 4))

@@ -161,3 +161,27 @@ def test_the_reason_of_the_last_nack_is_in_the_dead_letter(client: Client) -> No
     assert detail.startswith("no customer ü xx") and len(detail.encode()) == 1000
     assert letters[b"a"]["nsq-dead-reason"] == letters[b"b"]["nsq-dead-reason"] == "requeued"
     assert "nsq-dead-detail" not in letters[b"b"]
+
+
+def test_a_bound_judges_each_publish_of_a_run(client: Client) -> None:
+    """Those that fit are accepted, and each refusal counts."""
+    topic = client.stage.broker.topic("t")
+    topic.channel("c", client.stage.now).set_policy({"max_depth": 3})
+    *rejected, stored = client.says(*(v3.publish(number, [b"%d" % number]) for number in range(1, 10)))
+    assert [(one.name, one.id) for one in rejected] == [("REJECT", number) for number in range(4, 10)]
+    assert error_of(rejected[0].payload)[0] == "E_PUB_FAILED PUB failed channel c has reached its max_depth"
+    assert confirmed([stored]) == [1, 2, 3] and not client.is_closed
+    assert (topic.put_total, topic.rejected_count) == (3, 6)
+    refusal(client.says(v3.publish(10, [b"a", b"b"])))
+    assert topic.rejected_count == 7, "the messages of one frame are one publish"
+    assert client.says(v3.ping()) and not client.is_closed
+
+
+def test_a_bound_judges_each_publish_of_a_run_whose_ids_are_told(told: Client) -> None:
+    topic = told.stage.broker.topic("t")
+    topic.channel("c", told.stage.now).set_policy({"max_depth": 2})
+    *rejected, stored = told.says(*(v3.publish(number, [b"%d" % number]) for number in range(1, 5)))
+    assert [(one.name, one.id) for one in rejected] == [("REJECT", 3), ("REJECT", 4)]
+    found = confirmed_ids([stored])
+    assert topic.rejected_count == 2 and list(found) == [1, 2]
+    assert [(one.body, [one.id]) for one in deliveries(told, v3.subscribe(1))] == [(b"1", found[1]), (b"2", found[2])]

@@ -7,7 +7,8 @@ is put, before it is stored (`TopicBounds.admit`). One that is larger than the b
 because a repeat cannot help. What was admitted and is not in the log yet counts, in batches: the publishes of a turn,
 and those of a commit that is on its way. Messages that a paused topic has not released count too.
 
-With `drop_oldest` a channel drops messages after each release until it is within its bounds: first those that wait for
+With `drop_oldest` a channel drops messages after each release, and when messages that were in flight or held wait
+again, until it is within its bounds: first those that wait for
 another delivery, in the order of their turns, then unread ones, oldest first, then deferred ones, those first that are
 due first. So what was published first goes first, and a deferred message goes when nothing else is left. With
 priorities and `max_depth` unread messages of class low go first of all, and those of class high after the normal ones.
@@ -290,6 +291,11 @@ class ChannelBounds(Timer):
             due = now if self._channel.is_to_be_served else self._carry_out(self._drop, now)
             if due is not None:
                 self._schedule(due)
+
+    def on_return(self, now: float) -> None:
+        """Messages that were in flight, or held, wait again. Ready consumers take what they can before any is dropped."""
+        if self._policy.overflow == DROP_OLDEST:
+            self._schedule(now + _NEXT_TURN)
 
     def on_timer(self, now: float) -> float | None:
         """Timer API: look at the oldest message, and go on with what takes several turns."""

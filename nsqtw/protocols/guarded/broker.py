@@ -386,6 +386,12 @@ class ClientBroker(SessionBroker):
         is_new = topic is None
         if topic is None:
             topic = self._access.new_topic(answer.verb.decode(), answer.topic)
+        if topic.bounds is not None and len(bodies) > 1 and (parts := answer.parts()):
+            # A bound may refuse some of these publishes.
+            for index, (part, assigned) in enumerate(parts):
+                begin(part, self, answer.verb, answer.topic, 1, assigned)
+                self.put(part, bodies[index : index + 1], delays, headers and headers[index : index + 1])
+            return
         if topic.commits_async:
             answer.held_bytes = sum(map(len, bodies)) + sum(map(len, headers or ()))
             self.hold_bytes(answer.held_bytes)

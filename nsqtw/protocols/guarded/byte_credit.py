@@ -2,7 +2,7 @@
 Byte credit of a subscription: as long as fewer bytes than its limit are in flight, it is given messages.
 
 Only consumers with a limit pay for this: each of their messages is looked at when it is delivered and when it is
-answered. Messages that left the table of the consumer otherwise (timeouts, an emptied or moved channel) are found when
+answered. The sizes of what is in flight when the limit is set are those that the log has. Messages that left the table of the consumer otherwise (timeouts, an emptied or moved channel) are found when
 the numbers differ.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nsqtw.core.consumer import Consumer
+from nsqtw.core.in_flight import delivered_sequence
+from nsqtw.core.log import Log
 from nsqtw.core.segment import BODY_AT, ID_AT, SEGMENT_BYTES
 
 _SIZE_BYTES = 4
@@ -36,12 +38,17 @@ class ByteCredit:
         self._consumer.turn_bytes = max(1, min(SEGMENT_BYTES, self.limit - self._total))
         return self._total >= self.limit
 
-    def set_limit(self, limit: int) -> None:
-        """Set the limit. Messages that are in flight without one do not count."""
-        self.limit = limit
+    def set_limit(self, limit: int, log: Log | None) -> None:
+        """
+        Set the limit. Messages that are in flight, and are in `log`, count. BackendError, and the limit is set: those
+        that could not be read do not count.
+        """
+        was_limited, self.limit = bool(self.limit), limit
         if not limit:
             self._sizes.clear()
             self._total = 0
+        elif not was_limited and log is not None:
+            self._add_in_flight(log)
 
     def add(self, frames: bytes) -> None:
         """These are delivered."""
@@ -57,6 +64,16 @@ class ByteCredit:
         """These are answered."""
         for message_id in ids:
             self._total -= self._sizes.pop(message_id, 0)
+
+    def _add_in_flight(self, log: Log) -> None:
+        """Count what was delivered without a limit. BackendError."""
+        for message_id, delivery in self._consumer.in_flight.items():
+            sequence, segment = delivered_sequence(message_id, delivery), delivery.segment
+            record = log.find(sequence) if segment is None else (segment, sequence - segment.first)
+            if record is not None:
+                offsets, index = record[0].offsets, record[1]
+                size = self._sizes[message_id] = offsets[index + 1] - offsets[index]
+                self._total += size
 
     def _settle(self) -> None:
         """Forget what is not in flight any more."""

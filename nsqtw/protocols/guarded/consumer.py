@@ -15,7 +15,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.segment import consecutive_ids
-from nsqtw.errors import ClientError
+from nsqtw.errors import BackendError, ClientError
 from nsqtw.gocompat.text import quoted
 from nsqtw.interfaces import BytesLike, Failed, IChannel, IConsumer, IReceiver, Range
 from nsqtw.protocols.access import MessageAccess
@@ -127,7 +127,12 @@ class ClientConsumer:
         """IConsumer API."""
         limit = max(0, limit)
         if limit != self._byte_credit.limit:
-            self._byte_credit.set_limit(limit)
+            topic = None if self._messages is None else self._messages.channel.topic
+            try:
+                self._byte_credit.set_limit(limit, None if topic is None else topic.log)
+            except BackendError as error:
+                if topic is not None:
+                    topic.read_failed(error)
             self._regulate()
             self._wake()
 

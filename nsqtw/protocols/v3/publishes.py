@@ -6,9 +6,11 @@ Performance: one object per publish.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nsqtw.errors import ClientError
+from nsqtw.interfaces import Assigned
 from nsqtw.protocols.session import PublishAnswer
 from nsqtw.protocols.v3 import codec
 
@@ -82,6 +84,11 @@ class PublishRun(PublishAnswer):
         """PublishAnswer API."""
         self._session.published_run(self._numbers, error)
 
+    def parts(self) -> Sequence[tuple[PublishAnswer, Assigned | None]]:
+        """PublishAnswer API."""
+        self._session.await_parts(len(self._numbers))
+        return [(Publish(self._session, number), None) for number in self._numbers]
+
 
 class PublishWithIds(PublishAnswer):
     """The same for a client that is told the ids of its messages."""
@@ -96,6 +103,14 @@ class PublishWithIds(PublishAnswer):
     def on_assigned(self, ids: list[int]) -> None:
         """Assigned API."""
         self._ids = ids
+
+    def parts(self) -> Sequence[tuple[PublishAnswer, Assigned | None]]:
+        """PublishAnswer API."""
+        if len(self._numbers) == 1:  # the messages of one frame
+            return ()
+        self._session.await_parts(len(self._numbers))
+        told = [PublishWithIds(self._session, [number]) for number in self._numbers]
+        return [(one, one.on_assigned) for one in told]
 
     def answer(self, error: ClientError | None) -> None:
         """PublishAnswer API."""

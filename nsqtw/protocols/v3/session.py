@@ -362,6 +362,10 @@ class V3Session(Session):
         else:
             self._commands.publish(self._topic_name, bodies, 0, PublishRun(self, numbers), now, None, None, True)
 
+    def await_parts(self, count: int) -> None:
+        """So many answers will come in place of one."""
+        self._pending += count - 1
+
     def published(self, number: int, error: ClientError | None) -> None:
         """The answer of a PUBLISH frame."""
         self._pending -= 1

@@ -550,6 +550,63 @@ def test_an_ephemeral_channel_has_none() -> None:
     assert core.channel("c#ephemeral").bounds is None
 
 
+@pytest.mark.parametrize("how", ["requeue", "defer", "time out", "leave"])
+def test_messages_that_wait_again_are_within_the_bound(how: str) -> None:
+    """As a publish does: the oldest message is dropped, at once, and not when something is published."""
+    core = dropping({"requeue_on_disconnect": how == "leave"}, max_depth=1)
+    reader = core.reader(ready=2)
+    core.put(b"1", b"2")
+    first, second = reader.read()
+    reader.channel.set_ready(reader.consumer, 0)
+    assert refused(core, b"3") is None
+    if how == "leave":
+        reader.leave()
+    elif how == "time out":
+        core.wait(61)
+    else:
+        for message in (first, second):
+            assert reader.requeue(message.id, 30.0 if how == "defer" else 0.0) is None
+    core.turn()
+    core.wait(0.01)
+    channel = core.channel()
+    assert (channel.waiting_count, channel.dropped_count) == (1, 2)
+    core.wait(31)
+    left = b"2" if how == "defer" else b"3"
+    assert waiting(core) == [left]
+
+
+def test_what_a_consumer_takes_at_once_is_not_dropped_when_it_waits_again() -> None:
+    core = dropping(max_depth=1)
+    reader = core.reader(ready=2)
+    core.put(b"1", b"2")
+    first, second = reader.read()
+    core.turn()
+    assert reader.requeue(first.id) is None
+    assert reader.requeue(second.id) is None
+    assert sorted(reader.bodies()) == [b"1", b"2"]
+    core.wait(0.01)
+    assert core.channel().dropped_count == 0
+
+
+def test_held_messages_that_are_ready_again_are_within_the_bound() -> None:
+    core = dropping(max_depth=1, max_attempts=1)
+    core.channel("c", "t.dead").set_policy({"max_depth": 1})
+    core.put(b"fill", topic="t.dead")
+    reader = core.reader(ready=3)
+    core.put(b"1", b"2", b"3")
+    for message in reader.read():
+        assert reader.requeue(message.id) is None
+    reader.leave()
+    core.turn()
+    channel = core.channel()
+    assert (channel.held_count, channel.dropped_count) == (3, 0)
+    channel.set_policy({"max_depth": 1, "overflow": "drop_oldest"})
+    for _ in range(4):
+        core.save()
+        core.wait(1.1)
+    assert (channel.held_count, channel.depth, channel.dropped_count) == (0, 1, 2)
+
+
 # -- statistics
 
 

@@ -149,6 +149,8 @@ class Bounds(RuleBasedStateMachine):
             insort(self.model.deferred, (self.core.now + delay, int(body[:6]), body))
         else:
             self.model.again.append(body)
+        self.core.wait(0.01)
+        self._end()
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())

@@ -4,6 +4,7 @@ Policies of several kinds at once, through random histories with crashes.
 The model knows of each message, by its body, what was answered to its publisher and how it ended. It does not know in
 which order messages come. What it checks are the promises that hold under every policy:
 
+* nothing unfinished disappears by administration, unless the verb says so: `empty`, a move forwards, a bound,
 * at most one message of a key is in flight in a channel with an order, and none that was not published is delivered,
 * no number is negative, and a message that was finished does not come again, unless a crash or a seek is to blame,
 * what counts as ready can be delivered, and a key that messages wait for has a head,
@@ -18,11 +19,14 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from nsqtw.core import cursor, for_others
 from nsqtw.core.channel import Channel
+from nsqtw.core.policy import bounds, dead_letters, order, priority
 from nsqtw.core.policy.redrive import RUNNING, Redrive
 from nsqtw.core.segment import SEQUENCE_MASK
 from nsqtw.errors import BackendError, Overflow
@@ -82,8 +86,21 @@ EVENTS = [
     *["settle"] * 3,
     *["save", "subscribe", "leave", "crash", "fail"] * 2,
     *["set_policy", "redrive"] * 2,
-    *["set_policy_of_letters", "set_ttl", "pause", "move", "cancel"],
+    *["set_policy_of_letters", "set_ttl", "pause", "move", "move", "retain", "cancel"],
 ]
+MOVES = ["empty", "end", "oldest", "oldest", "long ago", "message", "message"]
+SMALL_LIMITS = [
+    (bounds, "_MAX_STEPS", 1),
+    (bounds, "_MAX_READS", 1),
+    (bounds, "_ROWS", 2),
+    (cursor, "_MAX_PASSED_AT_ONCE", 2),
+    (dead_letters, "MAX_BATCH", 2),
+    (for_others, "_LOOKS", 1),
+    (order, "_MAX_GATHERED", 2),
+    (order, "_MAX_TAKEN", 4),
+    (priority, "LOOK_BYTES", 1),
+]
+"""What a turn does at most, so small that everything takes several of them."""
 ANSWERS = ["finish", "finish all", "requeue", "requeue", "requeue all", "defer"]
 FOR_EVER = 1e9
 
@@ -107,6 +124,7 @@ class Together(RuleBasedStateMachine):
         self.may_repeat = False
         self.readers: dict[int, tuple[str, str, Reader, dict[bytes, Message]]] = {}
         self.redrives: list[Redrive] = []
+        self.patch = pytest.MonkeyPatch()
         self.gone: Counter[str] = Counter()
         """Messages that are dropped or expired, by channel, in processes before this one."""
 
@@ -117,6 +135,8 @@ class Together(RuleBasedStateMachine):
         durability=st.sampled_from(["os", "fsync"]),
         window=st.sampled_from([0.0, 60.0]),
         policies=st.tuples(st.sampled_from(POLICIES), st.sampled_from(POLICIES)),
+        retains=st.booleans(),
+        has_small_limits=st.booleans(),
     )
     def start(
         self,
@@ -126,7 +146,11 @@ class Together(RuleBasedStateMachine):
         durability: str,
         window: float,
         policies: tuple[dict[str, Any], dict[str, Any]],
+        retains: bool,
+        has_small_limits: bool,
     ) -> None:
+        for module, name, limit in SMALL_LIMITS if has_small_limits else ():
+            self.patch.setattr(module, name, limit)
         rule = TopicRule("*", policy={"dedupe_window": window}) if window else TopicRule("*")
         self.core = BrokerHarness(
             page_rows,
@@ -134,7 +158,7 @@ class Together(RuleBasedStateMachine):
             requeue_on_disconnect=requeue_on_disconnect,
             durability=durability,
             topic_rules=(rule,),
-            retention_time=FOR_EVER,
+            retention_time=FOR_EVER if retains else 0.0,
         )
         for name, policy in zip(CHANNELS, policies, strict=True):
             self.core.channel(name).set_policy(policy)
@@ -242,19 +266,42 @@ class Together(RuleBasedStateMachine):
         channel.pause() if what == "channel" else channel.unpause()
         topic.pause() if what == "topic" else topic.unpause(self.core.now)
 
+    def retain(self) -> None:
+        """What is finished from now on is kept."""
+        self.core.topic().reader.retention_policy.give((FOR_EVER, None), self.core.now)
+
     def move(self) -> None:
         """Seek or empty."""
-        name, where = self.random.choice(CHANNELS), self.random.choice(["empty", "end", "oldest", "oldest"])
+        name, where = self.random.choice(CHANNELS), self.random.choice(MOVES)
         self.core.save()
         channel, topic = self.core.channel(name), self.core.topic()
-        if where == "oldest":
-            channel.seek(topic.reader.kept_from)
-            self.ended = {entry for entry in self.ended if entry[0] != name}
-            self.may_repeat = True
-        elif not topic.depth:  # what a paused topic keeps comes later
-            channel.empty() if where == "empty" else channel.seek(topic.released, skips_all=True)
-            self.dropped.update((name, body) for body in self.published)
+        kept_from = topic.reader.kept_from
+        kept = [sequence for sequence, _ in self.sequences if kept_from <= sequence < topic.released]
+        if where in ("empty", "end"):
+            if not topic.depth:  # what a paused topic keeps comes later
+                channel.empty() if where == "empty" else channel.seek(topic.released, skips_all=True)
+                self.dropped.update((name, body) for body in self.published)
+        elif where == "message" and kept:
+            self._seek(channel, self.random.choice(kept))
+        elif where == "long ago":
+            self._seek(channel, min(topic.reader.position_at(0), topic.released), may_skip=False)
+        else:
+            self._seek(channel, min(kept_from, topic.released), may_skip=False)
         self.core.save()
+
+    def _seek(self, channel: Channel, place: int, *, may_skip: bool = True) -> None:
+        """What is behind the place comes again. What is before it is skipped only if the channel was not there yet."""
+        assert channel.cursor is not None
+        is_forwards = may_skip and place > channel.cursor.next
+        foretold = channel.preview_seek(place)
+        moved = channel.seek(place)
+        assert moved == foretold
+        assert is_forwards or not moved.skipped
+        again = {body for sequence, body in self.sequences if sequence >= place}
+        self.ended = {entry for entry in self.ended if entry[0] != channel.name or entry[1] not in again}
+        if is_forwards:
+            self.dropped.update((channel.name, body) for body in self.published if body not in again)
+        self.may_repeat = True
 
     def cancel(self) -> None:
         if not self.sequences:
@@ -359,6 +406,12 @@ class Together(RuleBasedStateMachine):
         return decode_headers(record[0].headers_of(record[1])).get("key")
 
     def teardown(self) -> None:
+        try:
+            self._drain()
+        finally:
+            self.patch.undo()
+
+    def _drain(self) -> None:
         if not self.readers and not self.published:
             return
         for channel in self._channels():
