@@ -217,27 +217,6 @@ def test_positions_that_cannot_be_read(scheduler: Scheduler) -> None:
 class CancellingHistories(Histories):
     """The histories of `test_model`, in which deferred messages are cancelled, too."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.sequences: dict[bytes, int] = {}
-        self.core.put = self._put  # type: ignore[method-assign]
-
-    def _put(
-        self,
-        *bodies: bytes,
-        delay_ms: int = 0,
-        topic: str = "t",
-        headers: Sequence[bytes] | None = None,
-        channel: str = "",
-    ) -> list[Exception | None]:
-        answers: list[Exception | None] = []
-
-        def assigned(ids: list[int]) -> None:
-            self.sequences.update({body: one & SEQUENCE_MASK for body, one in zip(bodies, ids, strict=True)})
-
-        self.core.topic(topic).put(bodies, delay_ms, answers.append, headers, channel, assigned)
-        return answers
-
     @precondition(lambda self: any(channel.messages for channel in self.model.channels.values()))
     @rule(data=st.data(), is_saved=st.booleans(), only_one=st.booleans())
     def cancel(self, data: st.DataObject, is_saved: bool, only_one: bool) -> None:

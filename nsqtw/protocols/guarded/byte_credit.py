@@ -2,8 +2,8 @@
 Byte credit of a subscription: as long as fewer bytes than its limit are in flight, it is given messages.
 
 Only consumers with a limit pay for this: each of their messages is looked at when it is delivered and when it is
-answered. The sizes of what is in flight when the limit is set are those that the log has. Messages that left the table of the consumer otherwise (timeouts, an emptied or moved channel) are found when
-the numbers differ.
+answered. The sizes of what is in flight when the limit is set are those that the log has. Messages that left the table
+of the consumer otherwise (timeouts, an emptied or moved channel) are found when the numbers differ.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from nsqtw.core import cursor, for_others
 from nsqtw.core.channel import Channel
-from nsqtw.core.policy import bounds, dead_letters, order, priority
+from nsqtw.core.policy import bounds, dead_letters, order
+from nsqtw.core.policy import priority as priorities
 from nsqtw.core.policy.redrive import RUNNING, Redrive
 from nsqtw.core.segment import SEQUENCE_MASK
 from nsqtw.errors import BackendError, Overflow
@@ -98,7 +99,7 @@ SMALL_LIMITS = [
     (for_others, "_LOOKS", 1),
     (order, "_MAX_GATHERED", 2),
     (order, "_MAX_TAKEN", 4),
-    (priority, "LOOK_BYTES", 1),
+    (priorities, "LOOK_BYTES", 1),
 ]
 """What a turn does at most, so small that everything takes several of them."""
 ANSWERS = ["finish", "finish all", "requeue", "requeue", "requeue all", "defer"]
