@@ -293,7 +293,7 @@ class ChannelBounds(Timer):
                 self._schedule(due)
 
     def on_return(self, now: float) -> None:
-        """Messages that were in flight, or held, wait again: drop in the next turn what ready consumers did not take."""
+        """Messages that were in flight or held wait again. Drop in the next turn what ready consumers do not take."""
         if self._policy.overflow == DROP_OLDEST:
             self._schedule(now + _NEXT_TURN)
 
