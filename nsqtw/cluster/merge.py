@@ -139,7 +139,13 @@ def _merged_channels(topics: Sequence[TopicStats]) -> tuple[ChannelStats, ...]:
     by_name: dict[str, list[ChannelStats]] = {}
     for channel in (channel for topic in topics for channel in topic.channels):
         by_name.setdefault(channel.channel_name, []).append(channel)
-    return tuple(found[0] if len(found) == 1 else merged_channel(found) for found in by_name.values())
+    return tuple(found[0] if len(found) == 1 else _unnamed(merged_channel(found)) for found in by_name.values())
+
+
+def _unnamed(channel: ChannelStats) -> ChannelStats:
+    """Return a merged channel whose latencies name no topic and no channel, as in nsqadmin inside of a topic."""
+    assert channel.latency is not None, "merged"
+    return attrs.evolve(channel, latency=attrs.evolve(channel.latency, topic="", channel=""))
 
 
 def _merged_percentile(one: Percentile, other: Percentile) -> Percentile:

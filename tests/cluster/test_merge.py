@@ -68,6 +68,16 @@ def test_channels_of_a_node_stay_its_own() -> None:
     assert [entry.channels[0].depth for entry in total.nodes] == [1, 2]
 
 
+def test_latencies_of_a_channel_name_it_only_outside_of_its_topic() -> None:
+    nodes = [channel(node, latency=latency(1, q99=1.0)) for node in "ab"]
+    alone = merged_channel(nodes).latency
+    (inside,) = merged_topic("t", [topic("a", nodes[0]), topic("b", nodes[1])]).channels
+    assert alone is not None and inside.latency is not None
+    assert (alone.topic, alone.channel, alone.node) == ("t", "c", MERGED)
+    assert (inside.latency.topic, inside.latency.channel, inside.latency.node) == ("", "", MERGED)
+    assert inside.latency.percentiles == alone.percentiles
+
+
 def test_averages_are_weighted_by_counts() -> None:
     total = merged_latency([latency(1, q99=100.0), latency(3, q99=200.0), None], "t", "c")
     assert total == Latency(
