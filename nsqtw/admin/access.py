@@ -17,7 +17,6 @@ import ipaddress
 from base64 import b64decode
 from binascii import Error as Base64Error
 from secrets import token_bytes, token_hex
-from urllib.parse import urlsplit
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -26,15 +25,14 @@ from nsqtw.admin.server import MAX_BODY_BYTES, MAX_SMALL_BODY_BYTES, WebRequest
 from nsqtw.admin.sessions import Sessions
 from nsqtw.admin.viewer import Role, Viewer, viewer_with
 from nsqtw.errors import AccessDenied, AuthError, AuthRefused
+from nsqtw.http.browsers import CROSS_ORIGIN, FIELDS, is_of_another_site
 from nsqtw.options.addresses import host_of
 from nsqtw.options.admin import AdminOptions, Network, network_of
 from nsqtw.rights import MAX_SECRET_BYTES, Authorizations, Credentials, Rights
 
 COOKIE = "nsqadmin_session"
-CROSS_ORIGIN = "CROSS_ORIGIN"
 FORBIDDEN = "FORBIDDEN"
 _SALT_BYTES = 16
-_SAME_SITES = ("same-origin", "none")
 _OPEN = Viewer("", Role.ADMIN, True)
 
 
@@ -160,15 +158,8 @@ class Access:
             raise AccessDenied(CROSS_ORIGIN, "the page is out of date: load it again")
 
     def check_origin(self, request: WebRequest) -> None:
-        """Raise AccessDenied for a request that a browser makes for a page of another site."""
-        site = request.getHeader("Sec-Fetch-Site")
-        if site and site.lower() not in _SAME_SITES:
-            raise AccessDenied(CROSS_ORIGIN, "the request was made by a page of another site")
-        origin = request.getHeader("Origin")
-        if origin is None:
-            return
-        hosts = {(request.getHeader(name) or "").lower() for name in ("Host", "X-Forwarded-Host")}
-        if urlsplit(origin.lower()).netloc not in hosts - {""}:
+        """Raise AccessDenied for a change, or a login, that a browser makes for a page of another site."""
+        if is_of_another_site(browser_fields(request), is_change=True):
             raise AccessDenied(CROSS_ORIGIN, "the request was made by a page of another site")
 
     def check(self, viewer: Viewer, role: Role, topic: str = "", channel: str = "") -> None:
@@ -230,6 +221,12 @@ class Access:
             httpOnly=True,
             sameSite="lax",
         )
+
+
+def browser_fields(request: WebRequest) -> dict[bytes, bytes]:
+    """Return the header fields of a request that the rules for browsers are about."""
+    values = {name: request.requestHeaders.getRawHeaders(name) for name in FIELDS}
+    return {name: value[-1] for name, value in values.items() if value}
 
 
 def peer_ip(request: WebRequest) -> str:

@@ -18,10 +18,11 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 from nsqtw import __version__
-from nsqtw.admin.access import FORBIDDEN, Access
+from nsqtw.admin.access import FORBIDDEN, Access, browser_fields
 from nsqtw.admin.routing import answer_to, refusal
 from nsqtw.admin.server import WebRequest
 from nsqtw.errors import AuthError
+from nsqtw.http.browsers import CROSS_ORIGIN, HOST_NOT_ALLOWED, AllowedHosts, is_of_another_site
 from nsqtw.http.routes import has_escaped_slash
 from nsqtw.stats.daemon_pages import OPEN_PATHS
 from nsqtw.version import VERSION_FIELD
@@ -39,6 +40,7 @@ HEADERS = {
 """The headers of every answer."""
 CREDENTIAL_REQUIRED = "CREDENTIAL_REQUIRED"
 _PUBLIC_PATHS = ("/ping", "/login", "/logout", *OPEN_PATHS)
+_ONLY_LOOKING = (b"GET", b"HEAD")
 _PUBLIC_FOLDERS = ("/static/", "/fonts/")
 
 _log = Logger()
@@ -49,11 +51,12 @@ class AuthenticatedResource(Resource):
 
     isLeaf = True
 
-    def __init__(self, resource: Any, access: Access, base_path: str) -> None:
+    def __init__(self, resource: Any, access: Access, base_path: str, hosts: AllowedHosts | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._resource = resource
         self._access = access
         self._base_path = base_path
+        self._hosts = hosts
 
     def render(self, request: WebRequest) -> Any:
         """IResource API."""
@@ -87,6 +90,12 @@ class AuthenticatedResource(Resource):
         """Return the answer to a request that is not allowed; None for others, whose user is recorded."""
         if not (_is_text(request.path) and _is_text(request.getRequestHostname())):
             return refusal(request, 404, "NOT_FOUND")
+        fields = browser_fields(request)
+        if self._hosts is not None and not request.isSecure() and self._hosts.refuse(fields):
+            option = f"--allowed-host={request.getRequestHostname().decode('utf-8', 'replace')}"
+            return refusal(request, 403, f"{HOST_NOT_ALLOWED}: ask by address, or start nsqadmin with {option}")
+        if request.method in _ONLY_LOOKING and is_of_another_site(fields, is_change=False):
+            return refusal(request, 403, CROSS_ORIGIN)
         raw = request.uri.partition(b"?")[0]
         if has_escaped_slash(raw):
             return refusal(request, 404, "NOT_FOUND")

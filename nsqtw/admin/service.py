@@ -26,6 +26,7 @@ from nsqtw.daemon.process import DaemonService
 from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.http.browsers import allowed_hosts
 from nsqtw.net.admission import ConnectionLimiter, Rejections
 from nsqtw.net.descriptors import Descriptors, raise_limit
 from nsqtw.net.listen import Listener, open_listeners
@@ -105,7 +106,8 @@ class AdminService(DaemonService):
         access = Access(options, self._authorizations)
         if self._authorizations is not None:
             self._authorizations.enter(access)
-        self._web = AdminWeb(self._reactor, options, self._cluster, access, timeouts, self._connections)
+        hosts = allowed_hosts(options, self._listener, has_login=access.has_login)
+        self._web = AdminWeb(self._reactor, options, self._cluster, access, timeouts, self._connections, hosts)
         inner: Any = self._web.site
         if self._certificate is not None:
             inner = TLSMemoryBIOFactory(self._certificate, False, inner)

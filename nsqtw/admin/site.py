@@ -23,12 +23,16 @@ from nsqtw.admin.routing import ErrorAnswers, mount_routes
 from nsqtw.admin.server import AdminSite
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import Timeouts
+from nsqtw.http.browsers import AllowedHosts
 from nsqtw.options.admin import AdminOptions, normal_base_path
 from nsqtw.runtime.reactor import Reactor
 
 
 class AdminWeb:
-    """The web server of an nsqadmin, and what must be closed with it. `connections` are the open ones by listener."""
+    """
+    The web server of an nsqadmin, and what must be closed with it. `connections` are the open ones by listener,
+    `hosts` the names by which clients may ask.
+    """
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class AdminWeb:
         access: Access,
         timeouts: Timeouts,
         connections: Callable[[], Mapping[str, int]] = dict,
+        hosts: AllowedHosts | None = None,
     ) -> None:
         base_path = normal_base_path(options.base_path)
         audit = Audit(access)
@@ -59,7 +64,7 @@ class AdminWeb:
         if options.proxy_graphite:
             app.route(f"{base_path}/render", methods=["GET"])(graphite.render)
         ErrorAnswers(app)
-        resource = AuthenticatedResource(app.resource(), access, base_path)
+        resource = AuthenticatedResource(app.resource(), access, base_path, hosts)
         self.site = AdminSite(resource, reactor, access.body_limit)
 
     def start(self) -> None:

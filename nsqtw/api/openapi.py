@@ -17,7 +17,7 @@ from nsqtw.http.routes import FREE
 
 _BEARER = {"type": "http", "scheme": "bearer", "description": "the secret that AUTH takes, with an authorizer"}
 _ANY_REQUEST: Errors = {
-    403: ["TLS_REQUIRED"],
+    403: ["CROSS_ORIGIN", "HOST_NOT_ALLOWED", "TLS_REQUIRED"],
     408: ["REQUEST_TIMEOUT"],
     503: ["TOO_MANY_CONNECTIONS", "TOO_MANY_UNFINISHED_REQUESTS"],
 }
@@ -26,7 +26,6 @@ _WITH_AUTHORIZER: Errors = {
     403: ["FORBIDDEN"],
     503: ["AUTH_FAILED"],
 }
-_A_CHANGE: Errors = {403: ["CROSS_ORIGIN"]}
 
 
 def described(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -55,8 +54,7 @@ def path_of(endpoint: Endpoint) -> str:
 def words_of(endpoint: Endpoint) -> dict[int, list[str]]:
     """Return the words of each error status, with those that any request may meet."""
     statuses = {status: list(words) for status, words in endpoint.errors.items()}
-    is_free, is_change = endpoint.needs == FREE, endpoint.method != "GET" or endpoint.is_change
-    for errors in (_ANY_REQUEST, {} if is_free else _WITH_AUTHORIZER, _A_CHANGE if is_change else {}):
+    for errors in (_ANY_REQUEST, {} if endpoint.needs == FREE else _WITH_AUTHORIZER):
         for status, words in errors.items():
             statuses.setdefault(status, []).extend(words)
     return statuses

@@ -41,6 +41,7 @@ from nsqtw.daemon.readiness import Readiness
 from nsqtw.daemon.reload import Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.http.bearer_auth import BearerAuth
+from nsqtw.http.browsers import AllowedHosts
 from nsqtw.http.debug import Debugging
 from nsqtw.http.endpoints import A_DOCUMENT, Endpoint, Section, endpoint
 from nsqtw.http.factory import HttpFactory
@@ -107,7 +108,7 @@ def broker_site(
     tcp_port: int,
     http_port: int,
     version_line: str,
-    is_local: bool = False,
+    hosts: AllowedHosts | None = None,
     limits: Limits | None = None,
     reconfigured: Callable[[], None] = lambda: None,
     view: BrokerView | None = None,
@@ -116,7 +117,7 @@ def broker_site(
 ) -> HttpFactory:
     """
     The HTTP API of a broker. The ports are the real ones, 0 for none and -1 for a unix socket; `version_line` is how
-    the text of /stats starts; `is_local`: only this machine can connect; `limits` are those that its TCP edge has;
+    the text of /stats starts; `hosts` are the names by which clients may ask; `limits` are those that its TCP edge has;
     `reconfigured` is called when an option has a new value; `view` is the broker as
     /readyz and /metrics show it; `drain` ends the process, `reload` reads its options again.
     """
@@ -138,10 +139,10 @@ def broker_site(
     reload = reload or Reload(RunningConfig(NSQD, broker.options))
     context = ApiContext(broker, pump, identity, limits, reconfigured, view, drain, reload, bearer_auth)
     routes = [route for section in SECTIONS for route in section(context).routes(broker.options)]
-    return HttpFactory(Routes(routes), pump, limits, bearer_auth, is_local)
+    return HttpFactory(Routes(routes), pump, limits, bearer_auth, hosts)
 
 
 def refusing_site(site: HttpFactory, https_port: int) -> HttpFactory:
     """Return a site that refuses every request of `site`, because HTTPS serves it, on that port (0 for none)."""
     assert isinstance(site.routes, Routes), "a site that serves"
-    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, site.limits, None, site.is_local)
+    return HttpFactory(OneAnswer(site.routes, tls_required(https_port)), site.pump, site.limits, None, site.hosts)

@@ -281,6 +281,11 @@ class HttpConnection(Protocol):
 
     # -- from requests
 
+    @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return getattr(self.transport, "secured", None) is not None
+
     @cached_property
     def anonymous(self) -> Credentials:
         """The credentials of the client, without a secret."""

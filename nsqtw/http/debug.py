@@ -60,7 +60,7 @@ class HasReactor(Protocol):
 
 def _report(name: str, summary: str, method: str = "GET", **fields: Any) -> Callable[[Method], Method]:
     """Declare /debug/pprof/`name`: a text, without a line in the log."""
-    return endpoint(method, _PPROF + name, summary, logged=False, **{"success": A_TEXT, **fields})
+    return endpoint(method, _PPROF + name, summary, logged=False, is_change=True, **{"success": A_TEXT, **fields})
 
 
 class Debugging(Section):

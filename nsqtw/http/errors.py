@@ -33,6 +33,8 @@ DETAILS: Final[dict[str, str]] = {
     "FORBIDDEN": "The secret is known, and does not grant this.",
     "HEADERS_NOT_STORED": "The storage backend stores no headers and no messages for one channel: publish without.",
     "HOLD_NOT_FOUND": "The broker has no such hold, or its time is over: what was copied may lack messages.",
+    "HOST_NOT_ALLOWED": "The Host field has a name that this daemon does not know as its own: ask by address, or start"
+    " it with --allowed-host=NAME.",
     "INTERNAL_ERROR": "The broker failed to serve this; its log has the cause.",
     "INVALID_AFTER": "'after' must be the 'next' of an answer.",
     "INVALID_ARG_CHANNEL": f"The channel's name {_NAME}.",

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from twisted.internet.protocol import Factory
 
+from nsqtw.http.browsers import AllowedHosts
 from nsqtw.http.connection import HttpConnection
 from nsqtw.http.head_cache import KnownHeads
 from nsqtw.http.responses import TOO_MANY_CONNECTIONS
@@ -41,13 +42,14 @@ class HttpFactory(Factory):
         pump: Turns,
         limits: Limits,
         bearer_auth: RequestAuthorizer | None,
-        is_local: bool,
+        hosts: AllowedHosts | None,
     ) -> None:
         self.routes = routes
         self.pump = pump
         self.limits = limits
         self.bearer_auth = bearer_auth
-        self.is_local = is_local
+        self.hosts = hosts
+        """The names by which clients may ask; None for any."""
         self.heads = KnownHeads()
         self.refusals = LineBudget(pump.now)
         """Limits the log lines of refused requests on routes that log no requests, like publishes."""
@@ -61,6 +63,10 @@ class HttpFactory(Factory):
         connection = HttpConnection()
         connection.factory, connection.address = self, addr
         return connection
+
+    def forget_heads(self) -> None:
+        """Options have changed that heads were accepted by."""
+        self.heads = KnownHeads()
 
     def disconnect_all(self) -> None:
         """The daemon stops: pending requests are answered, and every connection is closed."""

@@ -33,11 +33,21 @@ from twisted.logger import Logger, LogLevel
 from nsqtw.gocompat.time import duration_text
 from nsqtw.http.bearer_auth import secret_in
 from nsqtw.http.body import RequestBody
+from nsqtw.http.browsers import CROSS_ORIGIN, HOST_NOT_ALLOWED, is_of_another_site
 from nsqtw.http.head_cache import CachedHead
-from nsqtw.http.headers import sent_by_a_page
 from nsqtw.http.parser import RequestHead
 from nsqtw.http.query import parameters
-from nsqtw.http.responses import EMPTY, INTERNAL_ERROR, MALFORMED, SWITCHED, Answer, Refused, not_stored, stream_head
+from nsqtw.http.responses import (
+    EMPTY,
+    INTERNAL_ERROR,
+    MALFORMED,
+    SWITCHED,
+    Answer,
+    Refused,
+    failure,
+    not_stored,
+    stream_head,
+)
 from nsqtw.http.routes import BODY_IGNORED, FREE, Route
 from nsqtw.interfaces import Waiter
 from nsqtw.net.addresses import address_text
@@ -48,6 +58,7 @@ if TYPE_CHECKING:
     from nsqtw.upgrades import Secured
 
 _ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
+_CROSS_ORIGIN, _HOST_NOT_ALLOWED = failure(403, CROSS_ORIGIN), failure(403, HOST_NOT_ALLOWED)
 REFUSED = 400
 """The lowest status of an error."""
 
@@ -125,10 +136,14 @@ class HttpRequest:
         self._method, self.target, self._version, self.fields, length, _, _ = head
         self.query = self.target.partition(b"?")[2]
         self._began = self._pump.now()
-        route = self._connection.factory.routes.find(self._method, self.target) if self._connection else None
+        assert self._connection is not None, "a request begins while its connection is there"
+        factory = self._connection.factory
+        route = factory.routes.find(self._method, self.target)
         if route is None:
             return MALFORMED
         self._is_logged = route.logged
+        if factory.hosts is not None and not self._connection.is_tls and factory.hosts.refuse(self.fields):
+            return _HOST_NOT_ALLOWED
         if not isinstance(route, Route):
             return route.answer
         if route.handler_of_head is not None:
@@ -141,7 +156,7 @@ class HttpRequest:
             return error
         if route.too_big is not None and length is not None and length > route.limit:
             return route.too_big
-        if self.is_awaiting_rights and self._connection is not None:
+        if self.is_awaiting_rights:
             self._connection.hold()
         self._limit = route.limit
         return None
@@ -163,8 +178,12 @@ class HttpRequest:
 
     @property
     def cached_head(self) -> CachedHead | None:
-        """The head that `repeat` takes when the same bytes arrive again; None if its route does not allow that."""
-        if self._route is None or not self._route.repeats:
+        """
+        The head that `repeat` takes when the same bytes arrive again, with TLS or without; None if its route or host do
+        not allow that.
+        """
+        hosts = None if self._connection is None else self._connection.factory.hosts
+        if self._route is None or not self._route.repeats or (hosts is not None and hosts.refuse(self.fields)):
             return None
         return CachedHead(self._method, self.target, self.query, self._version, self.fields, self._route)
 
@@ -411,9 +430,8 @@ class HttpRequest:
 
     def _cross_origin(self) -> Answer | None:
         """Return the response to a request that a web page of another origin has sent; None for others."""
-        if self._connection is None or self._method in _ONLY_LOOKING and not (self._route and self._route.is_change):
-            return None
-        return sent_by_a_page(self.fields, is_local=self._connection.factory.is_local)
+        is_change = self._method not in _ONLY_LOOKING or (self._route is not None and self._route.is_change)
+        return _CROSS_ORIGIN if is_of_another_site(self.fields, is_change=is_change) else None
 
     def _authorize(self, route: Route) -> Answer | None:
         """Return the response to a request without permission, if that is known at once."""

@@ -65,7 +65,7 @@ class Route:
     repeats: bool = False
     """Whether clients repeat the same head here, so that it is worth caching (head_cache)."""
     is_change: bool = False
-    """Whether even a GET changes something here, so that no page of another site may send it."""
+    """Whether even a GET changes something here, or costs much, so that no page of another site may send it."""
     handler_of_head: HandlerOfHead | None = None
     """Chooses another handler by the head of a request, once for a head that is cached."""
 

@@ -26,6 +26,7 @@ from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import NsqtwError
 from nsqtw.gocompat.text import json_text
+from nsqtw.http.browsers import allowed_hosts
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.health import Health
 from nsqtw.http.metrics import Metrics
@@ -227,14 +228,14 @@ class LookupdService(DaemonService):
         self.readiness.add("recovered", lambda: "" if self.running else "the snapshot is not loaded yet")
         self._lag.start()
         self._listen("TCP", tcp, self._nsqds())
-        self._listen("HTTP", http, self._http(http.is_local))
+        self._listen("HTTP", http, self._http(http))
         self._pass_time()
 
     def _nsqds(self) -> Any:
         self._nsqd_factory = factory = NsqdFactory(self._context, self._options, self._turns, self._limits)
         return self._behind_tls(factory, bool(self._options.tls_required), lambda head: _NOT_TLS, "tcp")
 
-    def _http(self, is_local: bool) -> Any:
+    def _http(self, listener: Listener) -> Any:
         options = self._options
         secret_auth = None if options.http_auth == OFF else self._secret_auth
         needs = ADMIN if options.http_auth == ALL else FREE
@@ -245,7 +246,8 @@ class LookupdService(DaemonService):
             *Reloading(self).routes(),
             self._watchers.route(needs),
         ]
-        self._site = factory = HttpFactory(Routes(routes), self._turns, self._limits, secret_auth, is_local)
+        hosts = allowed_hosts(options, listener, has_login=secret_auth is not None and options.http_auth == ALL)
+        self._site = factory = HttpFactory(Routes(routes), self._turns, self._limits, secret_auth, hosts)
         return self._behind_tls(factory, options.tls_required == TLS_REQUIRED["true"], None, "http")
 
     def _behind_tls(self, factory: Any, is_required: bool, not_tls: Callable[[bytes], bytes] | None, name: str) -> Any:

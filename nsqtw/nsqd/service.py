@@ -266,6 +266,7 @@ class BrokerService(DaemonService):
 
     def _serve_http(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
         from nsqtw.api.site import broker_site, refusing_site
+        from nsqtw.http.browsers import allowed_hosts
 
         parts = self._parts
         self._lag.start()
@@ -275,7 +276,7 @@ class BrokerService(DaemonService):
             tcp_port=tcp.port,
             http_port=http.port if http is not None else 0,
             version_line=version_line(),
-            is_local=all(listener.is_local for listener in (http, https) if listener is not None),
+            hosts=allowed_hosts(self._options, http, has_login=not self._options.http_is_open) if http else None,
             limits=parts.limits,
             reconfigured=self._follow_options,
             view=self._view(),
@@ -341,6 +342,8 @@ class BrokerService(DaemonService):
         parts = self._parts
         self._follow_options()
         parts.limits.follow_options()
+        if self._site is not None and "allowed_host" in changed:
+            self._site.forget_heads()
         if changed & TOPIC_OPTIONS:
             parts.broker.follow_options(parts.pump.now())
             parts.pump.wake()

@@ -41,6 +41,7 @@ class AdminOptions:
     log_prefix: str = option(TEXT, "[nsqadmin] ", "prefix of every log line", reload=live)
     log_format: str = same(Options, "log_format")
     http_address: str = option(TEXT, "0.0.0.0:4171", "address for browsers and HTTP clients", limit=LISTEN_ADDRESS)
+    allowed_host: tuple[str, ...] = same(Options, "allowed_host")
     base_path: str = option(TEXT, "/", "path that the path of each URL begins with")
     dev_static_dir: str = option(TEXT, "", "accepted, without effect: the pages are installed with nsqadmin")
     tls_cert: str = option(TEXT, "", "certificate file (PEM); with one the address takes HTTPS only", reload=while_set)

@@ -7,6 +7,7 @@ Options of the broker, first part: its identity and addresses, and the nsqlookup
 from __future__ import annotations
 
 import os
+import re
 
 import attrs
 
@@ -52,6 +53,7 @@ def _lookupd_complaint(values: tuple[str, ...]) -> str:
     return not_an_address(next(value for value in values if not is_lookupd_address(value)))
 
 
+_HOST_PATTERN = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 PORT = Limit(f"0 to {MAX_PORT}", lambda value: 0 <= value <= MAX_PORT, is_ours=True)
 _LISTEN_TEXT = "host:port, or the path of a unix socket, which has a /"
 LISTEN_ADDRESS = Limit(_LISTEN_TEXT, is_listen_address, complaint=not_an_address)
@@ -92,6 +94,20 @@ class AddressOptions:
         "0.0.0.0:4152",
         "address for HTTPS clients, used when there is a certificate; empty for no HTTPS",
         limit=OPTIONAL_LISTEN_ADDRESS,
+    )
+    allowed_host: tuple[str, ...] = option(
+        TEXTS,
+        (),
+        "name by which browsers, and on a loopback address all HTTP clients, may ask besides addresses and its own "
+        "names; *.NAME for all below it, * for any; may be repeated",
+        key="allowed_hosts",
+        limit=Limit(
+            "a host name without a port, *.NAME or *",
+            lambda values: all(map(_HOST_PATTERN.fullmatch, values)),
+            complaint=lambda values: f"{quoted(next(v for v in values if not _HOST_PATTERN.fullmatch(v)))} is none",
+            is_ours=True,
+        ),
+        reload=live,
     )
     broadcast_address: str = option(
         TEXT, attrs.Factory(hostname), "address that nsqlookupd gives to consumers; by default the host name"

@@ -50,6 +50,7 @@ class LookupdOptions:
         "address for HTTP clients",
         limit=LISTEN_ADDRESS,
     )
+    allowed_host: tuple[str, ...] = same(Options, "allowed_host")
     broadcast_address: str = option(
         TEXT, attrs.Factory(hostname), "address that nsqds get in the answer to IDENTIFY; by default the host name"
     )
