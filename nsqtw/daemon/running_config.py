@@ -67,6 +67,10 @@ class RunningConfig:
         self._resolved = copy.copy(options)
         self._resolve = resolve or (lambda: Resolved(self._resolved, {}, []))
 
+    def configured(self, name: str) -> Any:
+        """Return the value that the sources have given an option, whatever was set over HTTP since."""
+        return getattr(self._resolved, name)
+
     def plan(self) -> Plan:
         """Read the sources. OptionError, one line, when a start would fail on them."""
         resolved = self._resolve()

@@ -37,8 +37,8 @@ MAX_QUERIES = 32
 
 Links = Callable[[], Coroutine[Any, Any, Mapping[LookupdAddress, LookupdPeer]]]
 """The connections there are, once it is known which."""
-Ask = Callable[[str, str, str], Coroutine[Any, Any, list[str]]]
-"""The channels that the nsqlookupd at an address over HTTP knows of a topic; its certificate is for the name."""
+Ask = Callable[[LookupdAddress, str, str], Coroutine[Any, Any, list[str]]]
+"""The channels that an nsqlookupd, asked over HTTP at an address, knows of a topic."""
 
 _GIVEN_UP = (CancelledError, ConnectingCancelledError)
 
@@ -134,7 +134,7 @@ class NewTopics:
         turns = self._turns.setdefault(address, DeferredSemaphore(MAX_QUERIES))
         await turns.acquire()
         try:
-            channels.update(await self._ask(address, topic, lookupd.name))
+            channels.update(await self._ask(lookupd, address, topic))
         finally:
             turns.release()
             if turns.tokens == turns.limit:

@@ -5,6 +5,9 @@ topic.
     --lookupd-tcp-address ─▶ places (addresses) ─▶ a LookupdPeer each (peer) ─▶ a LookupdProtocol each
     PUT /config/...            looked up again            made again                  bytes
 
+The secret of --lookupd-secret-file goes only to the nsqlookupds that the options name. Who may change the configuration
+over HTTP could otherwise read it at an address of their own.
+
 Theory of operation. Every nsqlookupd has a connection of its own, and none waits for another. The broker reports new
 and deleted names (`core.topic_listener`), which costs a turn one dictionary entry for each connection, and one write to
 each before its publishes are answered. The broker never waits for an nsqlookupd. New topics are handled by
@@ -14,7 +17,7 @@ each before its publishes are answered. The broker never waits for an nsqlookupd
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -73,15 +76,25 @@ class LookupdConnector:
 
 
 class LookupdPeers:
-    """The nsqlookupds in the options of `broker`, once it is started."""
+    """
+    The nsqlookupds in the options of `broker`, once it is started. `configured` returns the addresses that the sources
+    of the options name; those set over HTTP get no secret.
+    """
 
     def __init__(
-        self, reactor: Reactor, broker: Broker, pump: Pump, log: OperatorLog, network: LookupdConnector | None = None
+        self,
+        reactor: Reactor,
+        broker: Broker,
+        pump: Pump,
+        log: OperatorLog,
+        configured: Callable[[], Iterable[str]],
+        network: LookupdConnector | None = None,
     ) -> None:
         self._reactor = reactor
         self._broker = broker
         self._before_answers = pump.before_answers
         self._say = log
+        self._configured = configured
         self._connector = network or LookupdConnector(reactor, broker.options)
         self._new_topics = NewTopics(reactor, broker, pump, self._ready_peers, self._ask)
         self._random = random.SystemRandom().random
@@ -157,7 +170,7 @@ class LookupdPeers:
 
     def _follow_places(self) -> None:
         """Have a link to each place there is, and to no other."""
-        addresses = dict.fromkeys(self._places())
+        addresses = dict.fromkeys(self._places(self._addresses))
         for lookupd in [lookupd for lookupd in self._links if lookupd not in addresses]:
             _log.info("LOOKUP({lookupd}): removing peer", lookupd=str(lookupd))
             self._links.pop(lookupd).stop()
@@ -167,15 +180,15 @@ class LookupdPeers:
                     self._reactor,
                     str(lookupd),
                     partial(self._connector.connect, lookupd),
-                    partial(self._speak, str(lookupd)),
+                    partial(self._speak, lookupd),
                     self._listed,
                     self._random,
                     self._before_answers,
                 )
                 peer.start()
 
-    def _places(self) -> Iterator[LookupdAddress]:
-        for address in self._addresses:
+    def _places(self, addresses: Iterable[str]) -> Iterator[LookupdAddress]:
+        for address in addresses:
             if address in self._expansions:
                 yield from self._expansions[address].places
             elif lookupd := fixed_address(address):
@@ -189,8 +202,9 @@ class LookupdPeers:
             await expansion.ready.wait()
         return self._links
 
-    async def _ask(self, http_address: str, topic: str, name: str) -> list[str]:
-        return await self._connector.ask(http_address, topic, name, self._secret)
+    async def _ask(self, lookupd: LookupdAddress, http_address: str, topic: str) -> list[str]:
+        secret = self._secret if self._may_have_secret(lookupd) else ""
+        return await self._connector.ask(http_address, topic, lookupd.name, secret)
 
     def _listed(self) -> Iterator[Name]:
         """Everything an nsqlookupd is told of at first: to name a channel is to name its topic."""
@@ -200,7 +214,7 @@ class LookupdPeers:
             for channel in topic.channels:
                 yield Name(topic.name, channel)
 
-    def _speak(self, address: str, names: Iterable[Name], now: float) -> LookupdProtocol:
+    def _speak(self, lookupd: LookupdAddress, names: Iterable[Name], now: float) -> LookupdProtocol:
         options = self._broker.options
         identify_payload = IdentifyPayload(
             broadcast_address=options.broadcast_address,
@@ -210,11 +224,11 @@ class LookupdPeers:
             topology_region=options.topology_region,
             topology_zone=options.topology_zone,
             version=NSQ_VERSION,
-            secret=self._secret_now(),
+            secret=self._secret_for(lookupd),
         )
         first_answer_seconds = TLS_ANSWER_SECONDS if options.lookupd_tls else ANSWER_SECONDS
         return LookupdProtocol(
-            address,
+            str(lookupd),
             identify_payload,
             names,
             self._say,
@@ -222,6 +236,18 @@ class LookupdPeers:
             now=now,
             first_answer_seconds=first_answer_seconds,
         )
+
+    def _may_have_secret(self, lookupd: LookupdAddress) -> bool:
+        return lookupd in self._places(self._configured())
+
+    def _secret_for(self, lookupd: LookupdAddress) -> str:
+        """Return what an nsqlookupd is told; "" for no secret."""
+        secret = self._secret_now()
+        if secret and not self._may_have_secret(lookupd):
+            text = "LOOKUP({lookupd}): gets no secret, because PUT /config has set it: name it in {flag}, and reload"
+            _log.warn(text, lookupd=str(lookupd), flag="--lookupd-tcp-address")
+            return ""
+        return secret
 
     def _secret_now(self) -> str:
         """What the file has; while it cannot be read, what it had."""

@@ -131,7 +131,8 @@ class BrokerService(DaemonService):
         self._lock = -1
         self._parts: Parts
         self._drain: Drain
-        self.reloading = Reload(config or RunningConfig(NSQD, options), self._file_readers, self._follow_reload)
+        self._config = config or RunningConfig(NSQD, options)
+        self.reloading = Reload(self._config, self._file_readers, self._follow_reload)
         self._ports: list[tuple[str, str, IListeningPort, Any]] = []
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
@@ -325,7 +326,8 @@ class BrokerService(DaemonService):
             # Only a broker with an nsqlookupd waits for what that takes.
             from nsqtw.discovery.peers import LookupdPeers
 
-            self._lookups = LookupdPeers(self._reactor, self._parts.broker, self._parts.pump, log)
+            configured = partial(self._config.configured, "lookupd_tcp_address")
+            self._lookups = LookupdPeers(self._reactor, self._parts.broker, self._parts.pump, log, configured)
             self._lookups.start()
 
     def _leave_lookups(self) -> None:

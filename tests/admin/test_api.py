@@ -359,7 +359,7 @@ def test_clients_that_do_not_wait(start: StartAdmin) -> None:
         admin = start(f"--nsqd-http-address={HOST}:{silent.getsockname()[1]}", "--http-client-request-timeout=1m")
         for path in ("/api/topics", "/api/counter", "/api/topics/t") * 5:
             with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
-                client.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 asked.append(stack.enter_context(silent.accept()[0]))
         wait_until(lambda: sum(not has_ended(one) for one in asked) <= 1, "the queries end")
         assert admin.get("/ping").status == 200
@@ -383,7 +383,7 @@ def test_an_action_is_carried_out_for_a_client_that_does_not_wait(start: StartAd
     nodes.prepare(topic, *(f"c{number}" for number in range(10)))
     for number in range(10):
         with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
-            client.sendall(f"DELETE /api/topics/{topic}/c{number} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            client.sendall(f"DELETE /api/topics/{topic}/c{number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     for number in range(10):
         assert admin.await_audit(f"channel=c{number}:").endswith(": done")
     assert [nsqd.stats(topic)[0]["channels"] for nsqd in nodes.nsqds] == [[], []]

@@ -32,7 +32,7 @@ def send(admin: AdminProcess, data: bytes) -> bytes:
 def request(line: str, *fields: bytes, body: bytes = b"") -> bytes:
     lines = [f"{line} HTTP/1.1".encode("latin-1"), b"Connection: close", *fields]
     if not any(field.startswith(b"Host:") for field in fields):
-        lines.append(b"Host: admin")
+        lines.append(b"Host: localhost")
     if body:
         lines.append(b"Content-Length: %d" % len(body))
     return b"\r\n".join([*lines, b"", b""]) + body

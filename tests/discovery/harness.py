@@ -30,12 +30,15 @@ class Harness:
         """The newest to each place."""
         self.questions: dict[tuple[str, str], Deferred[list[str]]] = {}
         """By the host over HTTP and the topic."""
+        self.shown: dict[str, str] = {}
+        """The secret of the newest question, by the host over HTTP."""
         self.names: dict[str, list[LookupdAddress]] = {}
         self.clock = Clock()
         given = {"lookupd_tcp_address": addresses, "http_client_request_timeout": TIMEOUT}
         self.core = core or BrokerHarness(**given, **options)
         pump = harness_pump(self.clock, self.core, Writer(self.core))
-        self.peers = LookupdPeers(self.clock, self.core.broker, pump, quiet, self)  # type: ignore[arg-type]
+        network: Any = self
+        self.peers = LookupdPeers(self.clock, self.core.broker, pump, quiet, lambda: addresses, network)
         self.peers.start()
 
     # -- LookupdConnector API
@@ -48,7 +51,9 @@ class Harness:
         return self.names.get(address, [])
 
     async def ask(self, http_address: str, topic: str, name: str, secret: str) -> list[str]:
-        self.questions[http_address.partition(":")[0], topic] = asked = Deferred[list[str]]()
+        host = http_address.partition(":")[0]
+        self.shown[host] = secret
+        self.questions[host, topic] = asked = Deferred[list[str]]()
         return await asked
 
     # -- what nsqlookupds do

@@ -128,3 +128,40 @@ def test_a_secret_is_read_for_each_connection(tmp_path: Path) -> None:
     assert b'"secret":"first"' in harness.attempts["a:1"].transport.value()
     why = f"--lookupd-secret-file cannot be used - open {file}: no such file or directory"
     assert lines == [f"error: LOOKUP: the secret stays as it was - {why}"]
+
+
+def test_an_address_that_was_set_over_http_gets_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("hunter2\n")
+    harness = Harness("a:1", lookupd_secret_file=str(file))
+    harness.meet("a:1")
+    harness.core.broker.options.lookupd_tcp_address = ("a:1", "evil:1")
+    harness.peers.follow()
+    with Log() as lines:
+        harness.meet("evil:1")
+    assert b"hunter2" not in harness.attempts["evil:1"].transport.value()
+    why = "gets no secret, because PUT /config has set it: name it in --lookupd-tcp-address, and reload"
+    assert lines == [f"warn: LOOKUP(evil:1): {why}"]
+    harness.put(b"1")
+    assert harness.shown == {"a": "hunter2", "evil": ""}
+
+
+def test_an_address_that_was_set_over_http_and_is_one_of_the_options_gets_the_secret(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("hunter2\n")
+    harness = Harness("a:1", lookupd_secret_file=str(file))
+    for addresses in ((), ("a:1",)):
+        harness.core.broker.options.lookupd_tcp_address = addresses
+        harness.peers.follow()
+    harness.meet("a:1")
+    assert b"hunter2" in harness.attempts["a:1"].transport.value()
+
+
+def test_the_places_of_a_name_in_the_options_get_the_secret(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("hunter2\n")
+    harness = Harness("dns://l:1", lookupd_secret_file=str(file))
+    harness.names["dns://l:1"] = [LookupdAddress("10.0.0.1", 1, "l")]
+    harness.clock.advance(RESOLVE_SECONDS)
+    harness.meet("10.0.0.1:1")
+    assert b"hunter2" in harness.attempts["10.0.0.1:1"].transport.value()

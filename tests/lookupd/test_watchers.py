@@ -68,7 +68,7 @@ class Harness:
         self.limits = Limits(LookupdOptions(), self.clock, turns.now)
         self.watchers = Watchers(self.core.registrations, turns, limit, self.limits.rejections)
         routes = [self.watchers.route(FREE), *LookupApi(self.core.registrations, turns).routes()]
-        self.site = HttpFactory(Routes(routes), turns, self.limits, None, is_local=False)
+        self.site = HttpFactory(Routes(routes), turns, self.limits, None, hosts=None)
 
     def turn(self) -> None:
         """Let the reactor go round until nobody has anything to do."""

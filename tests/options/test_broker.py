@@ -119,6 +119,7 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "channel-start",
     }
     ours |= {
+        "allowed-host",
         "auth",
         "http-auth",
         "sigterm",
