@@ -20,6 +20,7 @@ import pytest
 
 from nsqtw.options.broker import BY_FLAG, BY_KEY
 from nsqtw.options.command_line import OTHER_FLAGS
+from tests.admin.process import AdminProcess
 from tests.certificates import Certificates
 from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS, HOST, Client, Closed, Refused, sized
@@ -217,8 +218,20 @@ def test_what_is_told_in_passing_can_be_done_too(machine: Machine) -> None:
         machine.run(line)
 
 
+def test_a_name_is_allowed(tmp_path: Path) -> None:
+    *_, option = command("nsqadmin").split()
+    admin = AdminProcess(tmp_path, "--nsqd-http-address=127.0.0.1:1", option)
+    try:
+        admin.start()
+        for host, status in ((option.partition("=")[2], 200), ("evil.example", 403)):
+            assert admin.get("/ping", Host=host).status == status
+    finally:
+        admin.close()
+
+
 def test_every_command_in_a_block_is_tried_above() -> None:
-    tried = [command(start) for start in ("mkdir", "nsqtw hash-secret", "chmod 600", "nsqd --config", "curl")]
+    starts = ("mkdir", "nsqtw hash-secret", "chmod 600", "nsqd --config", "curl", "nsqadmin")
+    tried = [command(start) for start in starts]
     assert sorted(commands()) == sorted([*tried, f"{command('nsqd --config')} --print-config"])
 
 

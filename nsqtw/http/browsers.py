@@ -11,14 +11,15 @@ The owner of the page may point its name at the daemon's address (DNS rebinding)
 where a page needs no credential, on a loopback address or without a login, the daemon must be asked by a name that no
 such page can have:
 
-    Host: 127.0.0.1:4151, [::1]:4151           an address, which is not looked up, or `localhost`
-    Host: broker-1, broker-1.example.com       the name of the machine, --broadcast-address, the host listened on
+    Host: 127.0.0.1:4151, [::1]:4151           an address, which is not looked up
+    Host: localhost, nsqd                      a name without a dot: no domain on the internet has one
+    Host: broker-1.example.com                 the name of the machine, --broadcast-address, the host listened on
     Host: nsq.example.com                      --allowed-host
 
 Where only this machine can connect, this holds for every client. Elsewhere a client that is no browser could as well
-ask by address: the rule is for requests with a field that a page cannot take away from them, and names that no page on
-the internet can have, without a dot or below `.internal`, are allowed. With TLS the browser has found the name in the
-certificate, and to a unix socket no browser connects.
+ask by address: the rule is for requests with a field that a page cannot take away from them, and names of private
+networks, such as those below `.internal`, are allowed. With TLS the browser has found the name in the certificate, and
+to a unix socket no browser connects.
 """
 
 from __future__ import annotations
@@ -86,12 +87,11 @@ class AllowedHosts:
     def _is_allowed(self, host: bytes, patterns: tuple[str, ...]) -> bool:
         name = host_of(host.decode("latin-1").lower()).rstrip(".")
         return (
-            name == "localhost"
-            or name in self._own
+            name in self._own
             or ip_of(name) is not None
             or any(_fits(name, pattern.lower()) for pattern in patterns)
-            or not self._is_local
-            and ("." not in name or name.endswith(_PRIVATE))
+            or "." not in name
+            or (not self._is_local and name.endswith(_PRIVATE))
         )
 
 

@@ -3,8 +3,8 @@ Routes: the handler of a method and a path, and the answer when there is none.
 
 The rules for paths that are almost right are those of the router nsqd uses: an exact path
 with another method is 405, one that only differs by slashes, dots or letter case is a redirect, the rest is 404. Other
-than there an escaped slash separates nothing, and no name has one: a proxy that passes some paths and no others sees
-the path that is served.
+than there a path with an escaped slash is such a redirect, too: a proxy that passes some paths and no others sees the
+path that is served.
 """
 
 from __future__ import annotations
@@ -102,11 +102,10 @@ class Routes:
         path = _without_host(path)
         if not (path.startswith(b"/") and is_escaped(path)):
             return None
-        if has_escaped_slash(path):
-            return DeadEnd(NOT_FOUND, logged=True)
+        is_plain = not has_escaped_slash(path)
         path = unquote_to_bytes(path)
         route = self._routes.get((method, self._known(path)))
-        if route is not None:
+        if route is not None and is_plain:
             return route
         respelled = self._respelled(method, path)
         if respelled is not None:

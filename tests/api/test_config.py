@@ -188,6 +188,6 @@ def test_almost_right_paths_keep_the_name(method: str, target: str, status: int,
     assert (reply.status, reply.headers["location"]) == (status, location)
 
 
-@pytest.mark.parametrize("target", ["/config", "/config/", "/config/id/more", "/config/a%2Fb", "/config%2fid"])
+@pytest.mark.parametrize("target", ["/config", "/config/", "/config/id/more", "/config/a%2Fb"])
 def test_a_path_has_one_name(target: str) -> None:
     assert Web().get(target).outcome == (404, "NOT_FOUND")

@@ -50,7 +50,8 @@ def is_refused(host: str, *patterns: str, is_local: bool = True, **fields: str) 
         "0:4151",
         "127.1:4151",
     ]
-    + ["localhost", "LocalHost:4151", "localhost.:4151", "broker-1", "BROKER-1:4151", "broker.example.com", ""],
+    + ["localhost", "LocalHost:4151", "localhost.:4151", "broker-1", "BROKER-1:4151", "broker.example.com", ""]
+    + ["nsqd", "nsqd:4151"],
 )
 def test_names_that_no_page_has(host: str, is_local: bool) -> None:
     assert not is_refused(host, is_local=is_local)
@@ -66,19 +67,18 @@ def test_names_that_no_page_has(host: str, is_local: bool) -> None:
         "127.1.1.1.1",
         "xn--e1afmkfd.example",
         "\xe9vil.example",
-        "[evil]",
     ]
     + ["a,b.example", "evil.example:4151:1", "evil.example."],
 )
 def test_names_of_pages(host: str) -> None:
     assert is_refused(host)
     for field in ("Accept_Language", "Origin", "Referer", "Sec_Fetch_Site"):
-        assert "." not in host or is_refused(host, is_local=False, **{field: "x"})
+        assert is_refused(host, is_local=False, **{field: "x"})
     assert not is_refused(host, is_local=False), "a program could as well ask by address"
 
 
 @pytest.mark.parametrize(
-    "host", ["nsqd", "nsqd:4151", "ip-10-0-0-5.ec2.internal", "nsqd.default.svc", "a.svc.cluster.local"]
+    "host", ["ip-10-0-0-5.ec2.internal", "b.local:4151", "nsqd.default.svc", "a.svc.cluster.local"]
 )
 def test_names_of_private_networks(host: str) -> None:
     assert is_refused(host)
@@ -99,7 +99,7 @@ def test_a_request_without_a_host() -> None:
             ["nsq.example.com", "a.b.example.com:1"],
             ["example.com", "evilexample.com", "example.com.evil"],
         ),
-        ("*", ["evil.example", "anything"], []),
+        ("*", ["evil.example", "evil.example."], []),
     ],
 )
 def test_allowed_hosts(pattern: str, allowed: list[str], refused: list[str]) -> None:
