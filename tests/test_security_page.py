@@ -239,8 +239,8 @@ def test_every_option_and_key_on_the_page_exists() -> None:
     text = BLOCK.sub("", PAGE)
     flags = set(re.findall(r"`(?:nsqd )?--([a-z0-9-]+)", text))
     assert len(flags) > 20
-    of_hash_secret = {"generate"}
-    assert flags - of_hash_secret <= set(BY_FLAG) | set(OTHER_FLAGS)
+    of_others = {"generate", "peer-secret-file"}
+    assert flags - of_others <= set(BY_FLAG) | set(OTHER_FLAGS)
     for name in ("nsqd.toml", "certificates.toml"):
         assert set(tomllib.loads(files()[name])) <= set(BY_KEY)
 
