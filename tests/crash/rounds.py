@@ -129,6 +129,7 @@ class Campaign:
         try:
             self.harness.close()
         finally:
+            self._rows.close()
             for client in self._clients:
                 client.join()
 

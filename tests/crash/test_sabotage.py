@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.failing_calls import SYNC, Fault
-from tests.crash.history import KILL, POWER
+from tests.crash.history import KILL, POWER, STOP
 from tests.crash.nemesis import DRAINED, MIDST, SETTLED, UNREAD, End
 from tests.crash.policies.sabotage import SABOTAGES as SABOTAGES_OF_POLICIES
 from tests.crash.policies.table import ROWS
@@ -41,6 +41,10 @@ OF_POLICIES = {
     "lose_letters": ("letters", MIDST),
     "keep_letters": ("letters", MIDST),
     "deliver_too_often": ("letters", MIDST),
+    "forget_held": ("held", MIDST),
+    "blame_restarts": ("last", MIDST),
+    "deliver_forever": ("last", MIDST),
+    "blame_stops": ("last", MIDST),
     "finish_others": ("letters", MIDST),
     "redrive_to_all": ("letters", MIDST),
     "deliver_expired": ("expiring", MIDST),
@@ -84,10 +88,12 @@ OF_POLICIES = {
 """The row that finds it, and when the broker dies."""
 FAULTS = {"deliver_by_counts": (Fault(SYNC, "EIO", ".log"),)}
 """The failed calls that show it, where not every kind does."""
-MESSAGES = {"deliver_by_counts": 600, "time_out_at_once": 300, "disconnect_at_once": 300}
-"""Where longer rounds show it sooner: more calls fail meanwhile, or more messages time out."""
-FLAGS = dict.fromkeys(("disconnect_at_once", "forget_saved_disconnects"), ("--requeue-on-disconnect",))
+MESSAGES = {"deliver_by_counts": 600, "time_out_at_once": 300, "disconnect_at_once": 300, "deliver_forever": 30}
+"""Where longer rounds show it sooner: more calls fail meanwhile, or more messages time out; or where many rounds do."""
+FLAGS = dict.fromkeys(("disconnect_at_once", "forget_saved_disconnects", "blame_stops"), ("--requeue-on-disconnect",))
 """The options with which it shows."""
+HOW = {"blame_stops": STOP}
+"""How the broker dies, where that is not by a kill."""
 
 
 @pytest.mark.plain  # what is sabotaged are methods of the core
@@ -114,8 +120,8 @@ def test_a_broken_promise_of_a_policy_is_found(tmp_path: Path, sabotage: str) ->
         tmp_path,
         "disk",
         "sabotage",
-        ends=[End(scene, KILL)],
-        most_messages=MOST_MESSAGES,
+        ends=[End(scene, HOW.get(sabotage, KILL))],
+        most_messages=MESSAGES.get(sabotage, MOST_MESSAGES),
         flags=FLAGS.get(sabotage, ()),
         sabotage=sabotage,
         rows=[row],

@@ -1,7 +1,7 @@
 """
 Dead letters: a message is in its channel or in the dead-letter topic, in one of them; and when it is put back, it is in
-its channel only. It is not delivered more often than allowed. Messages that others publish to the dead-letter topic
-stay there.
+its channel only. It is not delivered more often than allowed, but for deliveries that a death has interrupted. Messages
+that others publish to the dead-letter topic stay there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from tests.crash.checks import name as shown
 from tests.crash.history import Channel
 from tests.crash.policies.clients import HttpPublisher, Publisher
-from tests.crash.policies.notes import Delivered, Draining, Published
+from tests.crash.policies.notes import Delivered, Draining, Published, Requeued, Saved
 from tests.crash.policies.row import Row
 from tests.crash.policies.threads import Publishing
 
@@ -85,10 +85,8 @@ class DeadLetters(Row):
         begun = max(number for number, _ in self.notes.all(Draining))
         found: dict[bytes, set[tuple[str, bytes]]] = {}
         others: dict[bytes, set[bytes]] = {}
-        most = self.channel_policy.get("max_attempts")
+        yield from self._too_often()
         for number, event in self.notes.all(Delivered):
-            if event.channel == self.channels[0] and isinstance(most, int) and event.attempts > most:
-                yield f"dead letters: {shown(event.body)} came with {event.attempts} attempts, in life {event.life}"
             if event.channel.name == "other":
                 others.setdefault(event.body, set()).add(event.id)
             elif number > begun:
@@ -101,6 +99,30 @@ class DeadLetters(Row):
         for body, ids in others.items():
             if len(ids) > 1 and body not in self.notes.excused:
                 yield f"dead letters: {shown(body)} was put back to {self.name}/other, too"
+
+    def _too_often(self) -> Iterator[str]:
+        """Deliveries beyond the last one that is allowed, of which each death may have interrupted one."""
+        most = self.channel_policy.get("max_attempts")
+        if not isinstance(most, int):
+            return
+        saved = {event.life: number for number, event in self.notes.all(Saved)}
+        failed = {
+            event.id: event.life
+            for number, event in self.notes.all(Requeued)
+            if event.channel == self.channels[0] and event.attempts >= most and number < saved.get(event.life, -1)
+        }
+        used: dict[bytes, int] = {}
+        for _, event in self.notes.all(Delivered):
+            if event.channel != self.channels[0] or event.attempts < most or event.body in self.notes.excused:
+                continue
+            what = f"dead letters: {shown(event.body)} came with {event.attempts} attempts, in life {event.life}"
+            if event.attempts - most > event.life - self.notes.published[event.body].life:
+                yield what
+            elif used.get(event.id) == event.life:
+                yield f"{what}, again"
+            elif failed.get(event.id, event.life) < event.life:
+                yield f"{what}, and had failed for the last time"
+            used[event.id] = event.life
 
 
 _TTL = "ttl"

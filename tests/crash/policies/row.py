@@ -124,6 +124,9 @@ class Row:
         """The broker runs again, nobody is connected, and messages may be left: tell what is wrong with that."""
         return iter(())
 
+    def close(self) -> None:
+        """Leave no connection behind."""
+
     # -- the end of a chapter
 
     def drainers(self) -> list[Consuming]:

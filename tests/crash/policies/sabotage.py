@@ -17,7 +17,7 @@ from nsqtw.backends.positions.policy_rows import PolicyRows
 from nsqtw.core.backlog import Backlog
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
-from nsqtw.core.checkpoint import CursorState
+from nsqtw.core.checkpoint import CursorState, HeldRow
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.delivery import DeliveringChannel
@@ -86,6 +86,31 @@ def deliver_too_often() -> None:
         self.max_attempts += bool(self.max_attempts)
 
     DeadLetters.follow = wrong
+
+
+def forget_held() -> None:
+    """After a crash messages that were held are ready."""
+    restore = Cursor.restore
+
+    def wrong(self: Cursor, state: CursorState, *, holds: bool) -> list[HeldRow]:
+        return restore(self, state, holds=False)
+
+    Cursor.restore = wrong
+
+
+def blame_restarts() -> None:
+    """A message on its last delivery has failed when the broker dies."""
+    undelivered.MAX_INTERRUPTIONS = 0
+
+
+def deliver_forever() -> None:
+    """A message that kills the broker each time comes back each time."""
+    undelivered.MAX_INTERRUPTIONS = sys.maxsize
+
+
+def blame_stops() -> None:
+    """A consumer has failed whose connection the broker ends when it stops."""
+    Channel._requeues_left = property(lambda self: self.topic.context.options.requeue_on_disconnect)  # type: ignore[assignment]
 
 
 def finish_others() -> None:
@@ -447,6 +472,10 @@ SABOTAGES: dict[str, Callable[[], None]] = {
         lose_letters,
         keep_letters,
         deliver_too_often,
+        forget_held,
+        blame_restarts,
+        deliver_forever,
+        blame_stops,
         finish_others,
         redrive_to_all,
         deliver_expired,

@@ -16,6 +16,8 @@ from tests.crash.policies.delay import Delay
 from tests.crash.policies.directed import Directed
 from tests.crash.policies.expiry import Expiry
 from tests.crash.policies.headers import Headers
+from tests.crash.policies.held import Held
+from tests.crash.policies.last_delivery import LastDelivery
 from tests.crash.policies.live import Live
 from tests.crash.policies.long_delay import LongDelay
 from tests.crash.policies.notes import Delivered, Event, Saved
@@ -31,7 +33,19 @@ from tests.crash.policies.threads import Consuming, Publishing
 ROWS: dict[str, type[Row]] = {
     row.name: row
     for row in (
-        *(Headers, Directed, DeadLetters, ExpiredLetters, Expiry, Rejecting, Heavy, Dropping, Aging),
+        *(
+            Headers,
+            Directed,
+            DeadLetters,
+            Held,
+            LastDelivery,
+            ExpiredLetters,
+            Expiry,
+            Rejecting,
+            Heavy,
+            Dropping,
+            Aging,
+        ),
         *(Rate, Delay, LongDelay, Deduplication, DirectedDeduplication, Order, OrderWindow),
         *(Priority, Shares, DroppingByPriority, AgingByPriority, Schedule, Live),
     )
@@ -91,6 +105,11 @@ class Rows:
         """All that is wrong with what a new life has of the one before."""
         for row in self._used:
             yield from row.started()
+
+    def close(self) -> None:
+        """Leave no connection behind."""
+        for row in self._all:
+            row.close()
 
     # -- the end of a chapter
 

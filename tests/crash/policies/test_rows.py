@@ -10,6 +10,8 @@ from nsqtw.options.policies import ChannelPolicy, TopicPolicy, settings_of
 from tests.crash.history import Channel
 from tests.crash.policies.aside import Deferred
 from tests.crash.policies.clients import OVER_BOUND, REFUSED, STORED
+from tests.crash.policies.held import Held, Stay
+from tests.crash.policies.last_delivery import MOST, LastDelivery
 from tests.crash.policies.live import DEPTH, WINDOW, Knowledge
 from tests.crash.policies.long_delay import LongDelay
 from tests.crash.policies.notes import (
@@ -151,6 +153,37 @@ def test_dead_letters() -> None:
     assert wrongs("letters", twice) == ["dead letters"]
     elsewhere = delivered("letters", A, channel="other", message_id=b"redriven")
     assert wrongs("letters", [*begin, *consumed("letters", A), elsewhere]) == ["dead letters"]
+
+
+def test_last_deliveries() -> None:
+    """A death may interrupt one of each life. One that has failed for the last time does not come back."""
+    begin = [*stored("letters", A), *consumed("letters", A, channel="other"), Draining(1)]
+    end = [finished("letters", A)]
+    last = delivered("letters", A, attempts=2)
+    again = delivered("letters", A, attempts=3, life=2)
+    assert wrongs("letters", [*begin, last, again, *end]) == []
+    assert wrongs("letters", [*begin, last, again._replace(life=1), *end]) == ["dead letters"]
+    assert wrongs("letters", [*begin, again, again, *end]) == ["dead letters"]
+    assert wrongs("letters", [*begin, last, again._replace(attempts=4), *end]) == ["dead letters"]
+    failed = requeued("letters", A, 9.0, attempts=2)
+    assert wrongs("letters", [*begin, last, failed, again, *end]) == []
+    assert wrongs("letters", [*begin, last, failed, Saved(1), again, *end]) == ["dead letters"]
+
+
+def test_interrupted_deliveries() -> None:
+    row = LastDelivery(None, "seed", "os")  # type: ignore[arg-type]  # a history needs no broker
+    assert [*row.changed([A, B], {A: 2, B: 2})] == []
+    assert len([*row.changed([A, B], {A: 1})]) == 2
+    assert [*row.kept(1, 2), *row.kept(MOST, None)] == []
+    assert len([*row.kept(1, None), *row.kept(1, 3), *row.kept(MOST, MOST + 1)]) == 3
+
+
+def test_held_messages() -> None:
+    row = Held(None, "seed", "os")  # type: ignore[arg-type]  # a history needs no broker
+    assert [*row.changed(Stay(3, 5, 0)), *row.changed(Stay(3, 5, 1), 1), *row.not_left([A, B], [b"fill", A, B])] == []
+    wrong = [Stay(0, 5, 0), Stay(3, 4, 0), Stay(3, 5, 1)]
+    assert [len([*row.changed(stay)]) for stay in wrong] == [1, 1, 1]
+    assert len([*row.changed(Stay(2, 4, 2), 1), *row.not_left([A, B], [A, A])]) == 3
 
 
 def test_what_is_dropped() -> None:
