@@ -248,7 +248,13 @@ class Histories(RuleBasedStateMachine):
         save = self.core.begin_save()
         self.core.positions.save(save.checkpoint)
         self.finished_and_saved = set(self.finished)
+        held = {topic: {*self.core.channel("c", topic).leaving} for topic in SOURCES}
         self.crash()
+        for topic in SOURCES:
+            channel = self.core.channel("c", topic)
+            assert channel.cursor is not None
+            rows = channel.cursor.pending_rows(self.core.now, deferred=False, limit=TOO_MANY)
+            assert {row.sequence for row in rows} & held[topic] <= {*channel.leaving}
 
     @precondition(lambda self: self.core.batch is not None)
     @rule()

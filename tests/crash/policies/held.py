@@ -46,12 +46,14 @@ class Held(DeadLetters):
         self._full = Aside(house, full, {"max_depth": 1})
         self.asides = (self._failed, self._full)
         self._held: list[bytes] = []
+        self._others: list[bytes] = []
+        """The messages that wait, and the one in the dead-letter topic."""
 
     def begin(self) -> None:
         publisher = HttpPublisher(self.house)
         consumer = V2Consumer(self.house, *self._failed.channel, 1)
         try:
-            self._publish(publisher, self._full)
+            self._others.append(self._publish(publisher, self._full))
             for _ in range(_HELD):
                 self._held.append(self._publish(publisher, self._failed))
                 message = consumer.next()
@@ -60,7 +62,7 @@ class Held(DeadLetters):
             consumer.leave()
             consumer.next()
             for _ in range(_WAITING):
-                self._publish(publisher, self._failed)
+                self._others.append(self._publish(publisher, self._failed))
         finally:
             publisher.close()
             consumer.close()
@@ -68,8 +70,8 @@ class Held(DeadLetters):
         self.house.store()
 
     def started(self) -> Iterator[str]:
-        held, self._held = self._held, []
-        if held and not self.notes.excused.intersection(held):
+        held, others, self._held, self._others = self._held, self._others, [], []
+        if held and not self.notes.excused.intersection(held + others):
             found = [*self.changed(self._stay())]
             if found:
                 yield from found
