@@ -89,6 +89,24 @@ async def _publish(cluster: Cluster, target: Target, arguments: Arguments) -> Pa
     return Partial(await cluster.publish(target.topic, body, node=target.node))
 
 
+async def _replace(cluster: Cluster, target: Target, arguments: Arguments) -> Partial[str]:
+    """
+    Publish a message for the channel, and then finish the dead letter that it replaces: when something fails between
+    the two, both are there.
+    """
+    node = await cluster.publish_with_headers(
+        target.topic,
+        [(arguments["body"], arguments["headers"])],
+        node=target.node,
+        parameters={"channel": target.channel},
+    )
+    try:
+        finished = await cluster.finish(arguments["letter_topic"], target.channel, target.message, node=target.node)
+    except ClusterError as error:
+        return Partial(node, (f"The dead letter is still there: {error}",))
+    return Partial(node, finished.warnings)
+
+
 async def _set_policy(cluster: Cluster, target: Target, arguments: Arguments) -> Partial[tuple[PolicyAnswer, ...]]:
     """
     Set settings of a policy on all nodes, of which the user has seen `nodes`. InvalidPolicy when all refuse them,
@@ -169,6 +187,32 @@ ACTIONS: dict[str, Action] = {
             perform=lambda cluster, target, arguments: cluster.redrive(target.topic, target.channel, {"stop": "true"}),
             uses_letters=True,
             notifies=("stop_redrive_channel",),
+        ),
+        Action(
+            name="redrive_message",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.redrive(
+                target.topic, target.channel, {"id": target.message}, node=target.node
+            ),
+            uses_letters=True,
+            notifies=("redrive_message",),
+        ),
+        Action(
+            name="replace_message",
+            role=Role.ADMIN,
+            perform=_replace,
+            uses_letters=True,
+            topics_named=lambda arguments: (arguments["letter_topic"],),
+            notifies=("replace_message",),
+        ),
+        Action(
+            name="finish_message",
+            role=Role.ADMIN,
+            perform=lambda cluster, target, arguments: cluster.finish(
+                target.topic, target.channel, target.message, node=target.node
+            ),
+            is_destructive=True,
+            notifies=("finish_message",),
         ),
         Action(
             name="cancel_message",

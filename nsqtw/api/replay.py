@@ -80,7 +80,7 @@ _CONTAINS = Parameter(
         "type": "string",
         "minLength": 1,
         "maxLength": MAX_TEXT,
-        "description": "a text in the body, or in a header as `name: value`; ASCII letters match in both cases",
+        "description": "a text in the body, or in a header as `name: value`, or the id; case of ASCII is ignored",
     },
 )
 _CHANNEL_WORDS = (*CHANNEL_WORDS, "EPHEMERAL_CHANNEL")

@@ -9,8 +9,9 @@ DESCRIPTION_PATH = "/v2/openapi.json"
 
 
 def has_parameter(description: Mapping[str, Any], path: str, name: str) -> bool:
-    """Return whether a document names a parameter of POST requests to a path; False for another document."""
+    """Return whether a document names a parameter of requests to a path; False for another document."""
     try:
-        return any(parameter["name"] == name for parameter in description["paths"][path]["post"]["parameters"])
-    except (KeyError, TypeError):
+        methods = description["paths"][path].values()
+        return any(parameter["name"] == name for method in methods for parameter in method.get("parameters", ()))
+    except (KeyError, TypeError, AttributeError):
         return False

@@ -19,6 +19,7 @@ from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
 from nsqtw.cluster.model import (
     Cancelled,
+    Message,
     Node,
     NodeMessages,
     NodePolicy,
@@ -36,6 +37,8 @@ READY, DEFERRED, IN_FLIGHT = "ready", "deferred", "in_flight"
 MAX_MESSAGES = 1000
 """The messages of a node that one query returns at most."""
 
+_MAX_PAGES = 100
+"""Requests that look for one message, each as far as a node searches in one."""
 _SEEK = "/v2/channel/seek"
 _REDRIVE = "/v2/channel/redrive"
 _FINISH = "/v2/channel/finish"
@@ -92,6 +95,19 @@ class Cluster(Changes, Maintenance):
             return await self.requests.read(answer, lambda document: messages_in(document, target.http_address))
 
         return await self._on_nodes(topic, node, ask)
+
+    async def message(self, topic: str, channel: str, message_id: str, *, node: str) -> Message:
+        """Return a message that waits in a channel of a node. UnknownObject, Unsupported."""
+        after: Mapping[str, str] = _NO_PARAMETERS
+        for _ in range(_MAX_PAGES):
+            found = await self.messages(topic, channel, limit=1, node=node, contains=message_id, after=after)
+            after = {part.node: part.next for part in found.value if part.next}
+            for message in (message for part in found.value for message in part.messages):
+                if message.id == message_id:
+                    return message
+            if not after:
+                break
+        raise UnknownObject("message", message_id)
 
     async def seek(
         self, topic: str, channel: str, to: str, *, is_dry_run: bool = False, node: str = ""

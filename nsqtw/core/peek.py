@@ -86,7 +86,7 @@ class Peek:
 class Search:
     """
     What is looked for: messages after a place, with a text, of which ASCII letters match in both cases. A text is
-    looked for in bodies, and in headers written as `name: value`.
+    looked for in bodies, and in headers written as `name: value`; it may be the id of a message, too.
     """
 
     after: str = ""
@@ -128,7 +128,8 @@ class Search:
         """Return whether a message matches."""
         if not self.text:
             return True
-        if self._wanted in segment.slice(index, index + 1)[BODY_AT:].lower():
+        frame = segment.slice(index, index + 1)
+        if self._wanted in frame[BODY_AT:].lower() or self._wanted == frame[ID_AT:BODY_AT]:
             return True
         encoded = segment.headers_of(index)
         if not all(part in encoded.lower() for part in self._parts):

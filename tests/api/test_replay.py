@@ -469,6 +469,7 @@ def test_messages_are_searched_by_a_text_in_their_bodies_and_headers() -> None:
     assert sum(pages(one, f"{path}&contains=red"), []) == ["with headers", "without"]
     assert sum(pages(one, f"{path}&contains=%C3%A4pf"), []) == ["\u00e4pfel"]
     assert pages(one, f"{path}&contains=color:%20green") == [[]]
+    assert sum(pages(one, f"{path}&contains={ids(one)['pear'].upper()}"), []) == ["pear"]
     reader = one.core.reader(ready=2)
     for message in reader.read():
         reader.requeue(message.id)

@@ -8,7 +8,7 @@ an action of `nsqtw.admin.actions` and its arguments.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,13 +17,17 @@ from nsqtw.admin.actions import ACTIONS
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages import consequences, fields, policy
 from nsqtw.admin.pages.fields import ActionCall, Fields
+from nsqtw.admin.pages.letters import letter_topic
 from nsqtw.admin.pages.page import Content
 from nsqtw.admin.pages.page_request import PageRequest
+from nsqtw.admin.viewer import Role
 from nsqtw.cluster.cluster import DEFERRED
 from nsqtw.cluster.model import ChannelStats, TopicStats
 
 TOPIC_PAGE, CHANNEL_PAGE = "topic", "channel"
 """The pages that have buttons of actions."""
+_MESSAGE = ("topic", "channel", "node", "message")
+"""The parts of a target that is a message."""
 NextPage = Callable[[PageRequest, Target], str]
 """Return the URL of the page that follows an action."""
 
@@ -43,6 +47,22 @@ def target_url(page_request: PageRequest, target: Target) -> str:
 def _deferred_url(page_request: PageRequest, target: Target) -> str:
     """Return the URL of the deferred messages of a channel."""
     return page_request.links.channel(target.topic, target.channel, view="messages", state=DEFERRED)
+
+
+def shown_as(query: Mapping[str, str]) -> dict[str, str]:
+    """Return how messages are shown, which the actions on one of them keep."""
+    return {name: query[name] for name in ("limit", "contains", "show") if query.get(name)}
+
+
+def _messages_url(page_request: PageRequest, target: Target) -> str:
+    """Return the URL of the messages that wait in a channel, as they were shown."""
+    return page_request.links.channel(target.topic, target.channel, view="messages", **shown_as(page_request.query))
+
+
+def _letters_url(page_request: PageRequest, target: Target) -> str:
+    """Return the URL of the dead letters of a channel."""
+    topic = letter_topic(page_request, target.topic, target.channel)
+    return page_request.links.channel(topic, target.channel, view="messages", **shown_as(page_request.query))
 
 
 def parent_url(page_request: PageRequest, target: Target) -> str:
@@ -216,6 +236,45 @@ FORMS: dict[str, ActionForm] = {
             read=fields.without_fields("stop_redrive_channel"),
         ),
         ActionForm(
+            name="redrive_message",
+            action="redrive_message",
+            label="Put back",
+            title="Put a dead letter back to {channel} of {topic}",
+            done="The dead letter is put back to the channel {channel} of {topic}.",
+            button="Put it back",
+            asks=False,
+            target=_MESSAGE,
+            read=fields.without_fields("redrive_message"),
+            content=consequences.redriving_one,
+            next_page=_letters_url,
+        ),
+        ActionForm(
+            name="replace_message",
+            action="replace_message",
+            label="Edit",
+            title="Edit a dead letter and publish it to {channel} of {topic}",
+            done="The message is published to the channel {channel} of {topic}.",
+            button="Publish, and finish the dead letter",
+            template="publish.html",
+            target=_MESSAGE,
+            read=fields.replace,
+            content=consequences.replacing,
+            next_page=_letters_url,
+        ),
+        ActionForm(
+            name="finish_message",
+            action="finish_message",
+            label="Delete",
+            title="Delete a message of {channel} of {topic}",
+            done="The message is finished.",
+            button="Delete the message",
+            typed="channel",
+            target=_MESSAGE,
+            read=fields.without_fields("finish_message"),
+            content=consequences.finishing,
+            next_page=_messages_url,
+        ),
+        ActionForm(
             name="cancel_message",
             action="cancel_message",
             label="Cancel",
@@ -223,7 +282,7 @@ FORMS: dict[str, ActionForm] = {
             done="The message is cancelled.",
             button="Cancel the message",
             typed="channel",
-            target=("topic", "channel", "node", "message"),
+            target=_MESSAGE,
             read=fields.without_fields("cancel_message"),
             content=consequences.cancelling,
             next_page=_deferred_url,
@@ -302,6 +361,23 @@ def buttons(
         and (is_nsqtw or not form.needs_nsqtw)
         and (has_letters or not form.needs_letters)
         and (form.wanted_pause is None or form.wanted_pause in pauses)
+    ]
+
+
+def redrive_buttons(page_request: PageRequest, sources: Sequence[ChannelStats], letters: ChannelStats) -> list[Button]:
+    """Return the buttons that put dead letters back, for the page of the channel that has those of `sources`."""
+    form = FORMS["redrive_channel"]
+    if not letters.depth or not page_request.viewer.may(Role.ADMIN, letters.topic_name, letters.channel_name):
+        return []
+    return [
+        Button(
+            form.label if len(sources) == 1 else f"{form.label} to {source.topic_name}",
+            page_request.links.action(form.name, topic=source.topic_name, channel=source.channel_name),
+            form.asks,
+            form.is_dangerous,
+        )
+        for source in sources
+        if page_request.viewer.may(Role.ADMIN, source.topic_name, source.channel_name)
     ]
 
 

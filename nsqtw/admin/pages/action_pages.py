@@ -12,7 +12,7 @@ from twisted.web.iweb import IRequest
 
 from nsqtw.admin.actions import Performer, why_not_done
 from nsqtw.admin.audit import Target
-from nsqtw.admin.pages.action_forms import FORMS, ActionForm, target_url
+from nsqtw.admin.pages.action_forms import FORMS, ActionForm, shown_as, target_url
 from nsqtw.admin.pages.fields import Fields
 from nsqtw.admin.pages.page import TOPICS
 from nsqtw.admin.pages.page_request import PageRequest
@@ -61,13 +61,15 @@ async def show(
             "title": _filled(form.title, target),
             "section": TOPICS,
             "form": form,
-            "form_url": page_request.links.action(form.name, **attrs.asdict(place)),
+            "form_url": page_request.links.action(form.name, **attrs.asdict(place), **shown_as(fields)),
             "back_url": target_url(page_request, place),
             "path": _path(page_request, place),
             "target": target,
             "fields": defaultdict(str, fields),
             "expected": getattr(target, form.typed) if form.typed else "",
             "points": [],
+            "body_hint": "The text is the body of one message, in UTF-8. Every channel of the topic gets it.",
+            "letter_topic": "",
             "an_hour_ago": _an_hour_ago(page_request.now),
             **content,
             "error": error or content.get("error", ""),

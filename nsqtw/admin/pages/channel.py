@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from nsqtw.admin.audit import Target
-from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons, pauses, policy_url
+from nsqtw.admin.pages.action_forms import CHANNEL_PAGE, buttons, pauses, policy_url, redrive_buttons
 from nsqtw.admin.pages.charts import Line
-from nsqtw.admin.pages.letters import letters_of, letters_panel, may_redrive
+from nsqtw.admin.pages.letters import letters_of, letters_panel, may_redrive, sources_of
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.messages import message_content
 from nsqtw.admin.pages.page import TOPICS, Content, page
@@ -57,7 +57,9 @@ async def channel(page_request: PageRequest) -> Content:
         "may_look": page_request.viewer.may(Role.READ, topic_name, name),
     }
     letters = letters_of(page_request, found) if shared["is_nsqtw"] else None
-    shared["actions"] = buttons(
+    sources = sources_of(page_request, topic_name, name) if shared["is_nsqtw"] else []
+    shared["sources"] = sources
+    shared["actions"] = redrive_buttons(page_request, sources, found) + buttons(
         page_request,
         CHANNEL_PAGE,
         topic=topic_name,
@@ -67,7 +69,7 @@ async def channel(page_request: PageRequest) -> Content:
         has_letters=letters is not None and letters.depth > 0 and may_redrive(page_request, letters),
     )
     if page_request.query.get("view") == "messages":
-        content = await message_content(page_request, topic_name, name, node_names, url)
+        content = await message_content(page_request, topic_name, name, node_names, url, sources)
         return {**shared, **content, "template": "messages.html"}
     consumers = sorted(found.clients, key=lambda client: (node_names.index(client.node), topology_order(client)))
     places = {client: place for place, client in enumerate(consumers)}.__getitem__

@@ -7,13 +7,16 @@ from typing import Any
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages import formats
 from nsqtw.admin.pages.fields import BYTES_IN_MEGABYTE, NODE_DEFAULT, UNITS, Fields, position
-from nsqtw.admin.pages.letters import letters_of
+from nsqtw.admin.pages.letters import kept_headers, letter_topic, letters_of
 from nsqtw.admin.pages.page import Content
 from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.sampler import waiting
 from nsqtw.cluster.model import ChannelStats, TopicStats
 from nsqtw.errors import ClusterError, FormError
 from nsqtw.options.topics import DURABILITY_TEXTS
+
+MAX_EDITED_BYTES = 64 * 1024
+"""The largest body that can be edited in a form."""
 
 
 async def nodes(page_request: PageRequest, target: Target, fields: Fields) -> Content:
@@ -139,6 +142,43 @@ async def redriving(page_request: PageRequest, target: Target, fields: Fields) -
     if others:
         points.append(f"{formats.plural(others, 'message')} of other channels, or no dead letters, will stay there.")
     return {"points": points}
+
+
+async def redriving_one(page_request: PageRequest, target: Target, fields: Fields) -> Content:
+    """Say what becomes of a dead letter that is put back."""
+    return {"points": [f"The dead letter {target.message} goes back to this channel. No other channel gets it."]}
+
+
+async def replacing(page_request: PageRequest, target: Target, fields: Fields) -> Content:
+    """Return the body and the headers of a dead letter, to be edited."""
+    topic = letter_topic(page_request, target.topic, target.channel)
+    hint = "Only the channel gets the message. When it is published, the dead letter is finished."
+    content: dict[str, Any] = {"letter_topic": topic, "body_hint": hint, "node_names": []}
+    if "body" in fields:
+        return content
+    if not page_request.viewer.may_see_bodies_of(topic, target.channel):
+        return {**content, "error": "You may not see bodies of messages, and so not edit them."}
+    try:
+        message = await page_request.cluster.message(topic, target.channel, target.message, node=target.node)
+        body = message.body.decode()
+    except UnicodeDecodeError:
+        return {**content, "error": "The body is not UTF-8: it cannot be edited here."}
+    except ClusterError as error:
+        return {**content, "error": str(error)}
+    if len(message.body) > MAX_EDITED_BYTES:
+        return {**content, "error": f"The body has more than {formats.size(MAX_EDITED_BYTES)}: edit it elsewhere."}
+    lines = [f"{name}: {value}" for name, value in kept_headers(message.headers).items()]
+    return {**content, "fields": {**fields, "body": body, "headers": "\n".join(lines)}}
+
+
+async def finishing(page_request: PageRequest, target: Target, fields: Fields) -> Content:
+    """Say what becomes of the message."""
+    return {
+        "points": [
+            f"The message {target.message} will be finished: no consumer of this channel will get it.",
+            "Other channels keep theirs.",
+        ]
+    }
 
 
 async def cancelling(page_request: PageRequest, target: Target, fields: Fields) -> Content:

@@ -42,6 +42,12 @@ def publish(fields: Fields) -> ActionCall:
     return "publish", {"body": body, "headers": _headers(fields.get("headers", ""))}
 
 
+def replace(fields: Fields) -> ActionCall:
+    """Return the publishing of a message in place of a dead letter. FormError."""
+    _, published = publish(fields)
+    return "replace_message", {**published, "letter_topic": fields.get("letter_topic", "")}
+
+
 def _headers(text: str) -> dict[str, str]:
     """Return the headers of a text area, one a line. FormError."""
     headers: dict[str, str] = {}

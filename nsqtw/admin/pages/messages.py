@@ -16,10 +16,11 @@ import attrs
 
 from nsqtw.admin.pages import formats
 from nsqtw.admin.pages.fields import MESSAGE
+from nsqtw.admin.pages.letters import Letter, letter_in, own_headers
 from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.cluster import DEFERRED, IN_FLIGHT, READY
-from nsqtw.cluster.model import Message
+from nsqtw.cluster.model import ChannelStats, Message
 from nsqtw.errors import ClusterError
 
 SHOWN_BYTES = 8 * 1024
@@ -31,6 +32,8 @@ FORMS = ((AUTO, "Automatic"), (TEXT, "Text"), (JSON, "JSON"), (HEX, "Hexadecimal
 STATES = ((READY, "Waiting"), (DEFERRED, "Deferred"), (IN_FLIGHT, "In flight"))
 _EMPTY = {READY: "No message waits.", DEFERRED: "No message is deferred.", IN_FLIGHT: "No message is in flight."}
 _NS = 1_000_000_000
+_SHORT_TEXT, _SHORT_LINES = 240, 3
+_PREVIEW_BYTES = 240
 
 
 @attrs.frozen(kw_only=True)
@@ -49,11 +52,17 @@ class MessageRow:
     consumer: str
     form: str = ""
     headers: Mapping[str, str] = {}
+    letter: Letter | None = None
     body: str | None = None
     shown: int = 0
     whole_url: str = ""
+    preview: str = ""
+    """One line of a long body; empty when the body is short."""
     replay_url: str = ""
     cancel_url: str = ""
+    redrive_url: str = ""
+    edit_url: str = ""
+    finish_url: str = ""
 
     @property
     def is_cut(self) -> bool:
@@ -62,21 +71,31 @@ class MessageRow:
 
 
 async def message_content(
-    page_request: PageRequest, topic: str, channel: str, nodes: Sequence[str], url: Callable[..., str]
+    page_request: PageRequest,
+    topic: str,
+    channel: str,
+    nodes: Sequence[str],
+    url: Callable[..., str],
+    sources: Sequence[ChannelStats] = (),
 ) -> dict[str, Any]:
-    """Return what the view needs."""
+    """Return what the view needs. `sources` are the channels whose dead letters are there."""
     query = page_request.query
     state = _chosen(query.get("state", ""), [name for name, _ in STATES], READY)
     form = _chosen(query.get("show", ""), [name for name, _ in FORMS], AUTO)
     limit = int(_chosen(query.get("limit", ""), [str(number) for number in LIMITS], str(LIMITS[0])))
     node = query.get("node", "") if query.get("node") in nodes else ""
     may_see_bodies = page_request.viewer.may_see_bodies_of(topic, channel)
+    text, after = query.get("contains", "").strip() if may_see_bodies else "", query.get("after", "")
     found: list[Message] = []
-    has_more = False
+    has_more, places = False, ""
     empty_text = _EMPTY[state] if channel else "No message waits in the topic itself. A channel shows its own."
+    if text:
+        empty_text = f"None of the messages that were searched contains “{text}”."
     if not page_request.is_event:
         try:
-            answer = await page_request.cluster.messages(topic, channel, state=state, limit=limit, node=node)
+            answer = await page_request.cluster.messages(
+                topic, channel, state=state, limit=limit, node=node, contains=text, after=_places_in(after)
+            )
         except ClusterError as error:
             empty_text = f"The messages cannot be shown: {error}"
         else:
@@ -84,23 +103,41 @@ async def message_content(
                 page_request.warn(warning)
             found = [message for part in answer.value for message in part.messages]
             has_more = any(part.has_more for part in answer.value)
+            places = " ".join(f"{part.node}/{part.next}" for part in answer.value if part.next)
     if state != IN_FLIGHT:
         found.sort(key=lambda message: message.timestamp)
-    kept = {"view": "messages", "state": state, "show": form, "limit": limit, "node": node}
+    kept = {"view": "messages", "state": state, "show": form, "limit": limit, "node": node, "contains": text}
+    may_change = bool(channel) and page_request.viewer.may(Role.ADMIN, topic, channel)
+    redriven = {
+        (source.topic_name, source.channel_name)
+        for source in sources
+        if may_change and page_request.viewer.may(Role.ADMIN, source.topic_name, source.channel_name)
+    }
 
     def row(message: Message) -> MessageRow:
-        may_change = bool(channel) and page_request.viewer.may(Role.ADMIN, topic, channel)
         about = {"topic": topic, "channel": channel, "message": message.id, "node": message.node}
+        as_now = {**about, "limit": str(limit), "contains": text, "show": form}
         shown = _row(
             message,
             page_request.now,
             form=form,
             limit=MAX_SHOWN_BYTES if query.get("whole") == message.id else SHOWN_BYTES,
             may_see_body=may_see_bodies,
-            whole_url=f"{url(**kept, whole=message.id)}#message-{message.id}",
+            whole_url=f"{url(**kept, after=after, whole=message.id)}#message-{message.id}",
         )
+        letter = letter_in(page_request, message.headers) if may_see_bodies else None
+        shown = attrs.evolve(shown, letter=letter)
         if not may_change:
             return shown
+        if letter is not None and state == READY and (letter.topic, letter.channel) in redriven:
+            back = {**as_now, "topic": letter.topic, "channel": letter.channel}
+            shown = attrs.evolve(
+                shown,
+                redrive_url=page_request.links.action("redrive_message", **back),
+                edit_url=page_request.links.action("replace_message", **back),
+            )
+        if sources and state == READY:
+            shown = attrs.evolve(shown, finish_url=page_request.links.action("finish_message", **as_now))
         return attrs.evolve(
             shown,
             replay_url=page_request.links.action("seek_channel", kind=MESSAGE, **about),
@@ -122,6 +159,9 @@ async def message_content(
         "may_see_bodies": may_see_bodies,
         "messages": [row(message) for message in found],
         "has_more": has_more,
+        "contains": text,
+        "first_url": url(**kept) if after else "",
+        "next_url": url(**kept, after=places) if places else "",
         "empty_text": empty_text,
         "whole_limit": MAX_SHOWN_BYTES,
     }
@@ -170,10 +210,25 @@ def _row(message: Message, now: float, *, form: str, limit: int, may_see_body: b
         row,
         body=formats.coloured(text) if shape == JSON else text,
         form=shape,
-        headers=message.headers,
+        headers=own_headers(message.headers),
+        preview=_preview(message.body, text),
         shown=len(shown),
         whole_url=whole_url if limit < MAX_SHOWN_BYTES else "",
     )
+
+
+def _preview(body: bytes, text: str) -> str:
+    """Return one line of a body that is shown as a long text; empty for a short one."""
+    if len(text) <= _SHORT_TEXT and text.count("\n") < _SHORT_LINES:
+        return ""
+    line = body[:_PREVIEW_BYTES].decode("utf-8", "replace")
+    return " ".join("".join(each if each.isprintable() else " " for each in line).split()) or "Body"
+
+
+def _places_in(text: str) -> dict[str, str]:
+    """Return the places of nodes at which a look goes on, as a URL has them."""
+    pairs = (each.rpartition("/") for each in text.split())
+    return {node: place for node, _, place in pairs if node and place}
 
 
 def _is_text(body: bytes) -> bool:

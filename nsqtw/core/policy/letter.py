@@ -26,7 +26,22 @@ import re
 from typing import Final
 
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
-from nsqtw.message_headers import ID, TTL, decode_headers, encode_headers
+from nsqtw.message_headers import (
+    DEAD_ATTEMPTS,
+    DEAD_CHANNEL,
+    DEAD_DETAIL,
+    DEAD_HEADER_PREFIX,
+    DEAD_ID,
+    DEAD_PREFIX,
+    DEAD_REASON,
+    DEAD_TIMESTAMP,
+    DEAD_TOPIC,
+    FIRST_TIMESTAMP,
+    ID,
+    TTL,
+    decode_headers,
+    encode_headers,
+)
 
 REQUEUED: Final = "requeued"
 TIMED_OUT: Final = "timed out"
@@ -36,33 +51,23 @@ TOO_MANY_ATTEMPTS: Final = "too many attempts"
 EXPIRED: Final = "expired"
 REASONS: Final = (REQUEUED, TIMED_OUT, DISCONNECTED, TOO_MANY_ATTEMPTS, EXPIRED)
 
-REASON: Final = "nsq-dead-reason"
-DETAIL: Final = "nsq-dead-detail"
-TOPIC: Final = "nsq-dead-topic"
-CHANNEL: Final = "nsq-dead-channel"
-ATTEMPTS: Final = "nsq-dead-attempts"
-TIMESTAMP: Final = "nsq-dead-timestamp"
-MESSAGE_ID: Final = "nsq-dead-id"
 REDRIVES: Final = "nsq-redrives"
 REDRIVE_TOPIC: Final = "nsq-redrive-topic"
 REDRIVE_ID: Final = "nsq-redrive-id"
-FIRST_TIMESTAMP: Final = "nsq-first-timestamp"
 FIRST_ID: Final = "nsq-first-id"
 
 MAX_DETAIL_BYTES: Final = 1000
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
-_DEAD: Final = "nsq-dead-"
-_SET_ASIDE: Final = "nsq-dead-header-"
 _ACTIVE: Final = (ID, TTL)
 """Headers that have an effect on a publish."""
-_IS_LETTER: Final = MESSAGE_ID.encode()
+_IS_LETTER: Final = DEAD_ID.encode()
 _WAS_LETTER: Final = REDRIVE_ID.encode()
 
 
 def is_letter(headers: bytes) -> bool:
     """Return whether a message with these encoded headers is a dead letter."""
-    return _IS_LETTER in headers and MESSAGE_ID in decode_headers(headers)
+    return _IS_LETTER in headers and DEAD_ID in decode_headers(headers)
 
 
 def letter_headers(
@@ -76,28 +81,28 @@ def letter_headers(
     headers = decode_headers(segment.headers_of(index))
     for name in _ACTIVE:
         if name in headers:
-            headers[_SET_ASIDE + name] = headers.pop(name)
-    headers[REASON] = reason
+            headers[DEAD_HEADER_PREFIX + name] = headers.pop(name)
+    headers[DEAD_REASON] = reason
     if detail:
-        headers[DETAIL] = _cleaned(detail)
-    headers[TOPIC] = topic
-    headers[CHANNEL] = channel
-    headers[ATTEMPTS] = str(attempts)
-    headers[TIMESTAMP] = headers.get(FIRST_TIMESTAMP) or str(timestamp_ns_of(frame))
-    headers[MESSAGE_ID] = frame[ID_AT:BODY_AT].decode()
+        headers[DEAD_DETAIL] = _cleaned(detail)
+    headers[DEAD_TOPIC] = topic
+    headers[DEAD_CHANNEL] = channel
+    headers[DEAD_ATTEMPTS] = str(attempts)
+    headers[DEAD_TIMESTAMP] = headers.get(FIRST_TIMESTAMP) or str(timestamp_ns_of(frame))
+    headers[DEAD_ID] = frame[ID_AT:BODY_AT].decode()
     return encode_headers(headers, may_be_reserved=True)
 
 
 def redriven_headers(encoded: bytes, letter_topic: str, letter_id: bytes) -> bytes:
     """Return the encoded headers of a message that is put back; `encoded` are those of its letter."""
     letter = decode_headers(encoded)
-    headers = {name: value for name, value in letter.items() if not name.startswith(_DEAD)}
+    headers = {name: value for name, value in letter.items() if not name.startswith(DEAD_PREFIX)}
     for name in _ACTIVE:
-        if _SET_ASIDE + name in letter:
-            headers[name] = letter[_SET_ASIDE + name]
+        if DEAD_HEADER_PREFIX + name in letter:
+            headers[name] = letter[DEAD_HEADER_PREFIX + name]
     headers[REDRIVES] = str(int(letter.get(REDRIVES, "0")) + 1)
-    headers.setdefault(FIRST_TIMESTAMP, letter.get(TIMESTAMP, ""))
-    headers.setdefault(FIRST_ID, letter[MESSAGE_ID])
+    headers.setdefault(FIRST_TIMESTAMP, letter.get(DEAD_TIMESTAMP, ""))
+    headers.setdefault(FIRST_ID, letter[DEAD_ID])
     headers[REDRIVE_TOPIC] = letter_topic
     headers[REDRIVE_ID] = letter_id.decode()
     return encode_headers(headers, may_be_reserved=True)
@@ -108,7 +113,7 @@ def is_letter_of(encoded: bytes, topic: str, channel: str) -> bool:
     if not is_letter(encoded):
         return False
     headers = decode_headers(encoded)
-    return (headers.get(TOPIC), headers.get(CHANNEL)) == (topic, channel)
+    return (headers.get(DEAD_TOPIC), headers.get(DEAD_CHANNEL)) == (topic, channel)
 
 
 def origin(encoded: bytes, only_channel: str) -> tuple[str, str, int] | None:
@@ -118,7 +123,7 @@ def origin(encoded: bytes, only_channel: str) -> tuple[str, str, int] | None:
     """
     if is_letter(encoded):
         headers = decode_headers(encoded)
-        return headers.get(TOPIC, ""), headers.get(CHANNEL, ""), sequence_of(headers[MESSAGE_ID].encode())
+        return headers.get(DEAD_TOPIC, ""), headers.get(DEAD_CHANNEL, ""), sequence_of(headers[DEAD_ID].encode())
     if only_channel and _WAS_LETTER in encoded:
         headers = decode_headers(encoded)
         if REDRIVE_ID in headers:
