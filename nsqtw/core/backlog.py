@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice, repeat
 from operator import attrgetter
 from typing import NamedTuple
 
 from nsqtw.core.channel import Channel
+from nsqtw.core.channel_base import Awaited
 from nsqtw.core.checkpoint import Waiting
 from nsqtw.core.segment import Segment
 from nsqtw.core.topic_log import TopicLog
+from nsqtw.errors import BackendError
 
 
 class Direction(NamedTuple):
@@ -115,6 +118,19 @@ class Backlog:
                     channel.cursor.hold_deferred(waiting.first, waiting.count, due)
                     timers.schedule(due, channel)
         self.forget()
+
+    def awaited_by(self, channel: str) -> Awaited:
+        """Return how many ready and deferred messages of it a channel gets. What cannot be read is for all."""
+        directions: list[Direction] = []
+        with suppress(BackendError):
+            directions = self.directions()
+        deferred = others = 0
+        for waiting, (only, is_deferred) in zip(self.waiting, directions or repeat(_TO_ALL), strict=False):
+            if only not in ("", channel):
+                others += waiting.count
+            elif is_deferred:
+                deferred += waiting.count
+        return Awaited(max(0, self._topic.depth - deferred - others), deferred)
 
     def forgets_delays(self, collected: int) -> bool:
         """

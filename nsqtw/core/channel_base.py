@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.context import Context
@@ -33,6 +33,13 @@ from nsqtw.names import is_ephemeral
 from nsqtw.options.policies import NO_CHANNEL_POLICY, NOTHING_GIVEN
 
 
+class Awaited(NamedTuple):
+    """The messages that a channel gets when a new topic starts."""
+
+    ready: int = 0
+    deferred: int = 0
+
+
 class ChannelOwner(LetterSource):
     """A topic, as its channels see it. `to_serve` are the channels of the broker to serve at the end of the turn."""
 
@@ -54,6 +61,10 @@ class ChannelOwner(LetterSource):
 
     def delete_channel(self, name: str) -> None:
         """Remove a channel, everything in it, and its consumers."""
+        raise NotImplementedError
+
+    def awaited_by(self, channel: str) -> Awaited:
+        """Return the messages that a channel gets when the new topic starts; none of one that has started."""
         raise NotImplementedError
 
     def change_names(self, *, at_once: bool = False) -> None:
@@ -116,6 +127,22 @@ class ChannelBase(Timer):
     def depth(self) -> int:
         """Messages that are neither in flight nor deferred: the ready ones, and those that are held."""
         return self.position.depth + self.held_count
+
+    @property
+    def shown_depth(self) -> int:
+        """The depth, and the messages that a new topic holds until it starts."""
+        return self.depth + self.topic.awaited_by(self.name).ready if self.topic.is_promised else self.depth
+
+    @property
+    def shown_backend_depth(self) -> int:
+        """How many of the shown ones nsqd would have on disk."""
+        return self.backend_depth + self.topic.backend_depth if self.topic.is_promised else self.backend_depth
+
+    @property
+    def shown_deferred_count(self) -> int:
+        """Deferred messages, also those that a new topic holds until it starts."""
+        held = self.topic.awaited_by(self.name).deferred if self.topic.is_promised else 0
+        return self.deferred_count + held
 
     @property
     def held_count(self) -> int:

@@ -50,6 +50,21 @@ class TopicLog:
         return 0 if self.ephemeral else max(0, self.depth - min(self.message_count, self.mem_queue_size))
 
     @property
+    def shown_depth(self) -> int:
+        """The depth without the messages of a new topic that count in its channels already (`awaited_by`)."""
+        return 0 if self.is_promised else self.depth
+
+    @property
+    def shown_backend_depth(self) -> int:
+        """How many of the shown ones nsqd would have on disk."""
+        return 0 if self.is_promised else self.backend_depth
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether a new topic with channels holds messages only until it is known which other channels get them."""
+        return self.is_awaiting_channels and not self.paused and self.has_channels
+
+    @property
     def is_paused_or_pending(self) -> bool:
         """Whether nothing is released, channels or not."""
         return self.paused or self.is_awaiting_channels

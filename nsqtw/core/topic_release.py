@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from nsqtw.core.backlog import Backlog, Direction
 from nsqtw.core.channel import Channel
-from nsqtw.core.channel_base import ChannelBase
+from nsqtw.core.channel_base import Awaited, ChannelBase
 from nsqtw.core.context import Context
 from nsqtw.core.cursor import RETRY_READ_SECONDS
 from nsqtw.core.log import Log
@@ -62,6 +62,10 @@ class ReleasingTopic(PolicyTopic):
         self.is_awaiting_channels = False
         self._release_kept(kept, directions, now)
         self.touch()
+
+    def awaited_by(self, channel: str) -> Awaited:
+        """Return the messages that a channel gets when the new topic starts; none of one that has started."""
+        return self._backlog.awaited_by(channel) if self.is_promised else Awaited()
 
     def unfinished(self) -> tuple[int, list[int]]:
         """Return what the channels of an ephemeral topic have not finished, as `IBackendQueue.trim` takes it."""

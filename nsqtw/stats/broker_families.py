@@ -209,7 +209,7 @@ TOPIC_FAMILIES: tuple[Family[Topic], ...] = (
         attrgetter("cancelled_count"),
         _TOPIC,
     ),
-    Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("depth"), _TOPIC),
+    Family("nsq_topic_depth", GAUGE, "Messages that no channel was given yet.", attrgetter("shown_depth"), _TOPIC),
     Family(
         "nsq_e2e_latency_seconds",
         HISTOGRAM,
@@ -220,7 +220,9 @@ TOPIC_FAMILIES: tuple[Family[Topic], ...] = (
 )
 
 CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
-    Family("nsq_channel_depth", GAUGE, "Messages that wait for a consumer.", attrgetter("channel.depth"), _CHANNEL),
+    Family(
+        "nsq_channel_depth", GAUGE, "Messages that wait for a consumer.", attrgetter("channel.shown_depth"), _CHANNEL
+    ),
     Family(
         "nsq_channel_in_flight",
         GAUGE,
@@ -232,7 +234,7 @@ CHANNEL_FAMILIES: tuple[Family[ChannelView], ...] = (
         "nsq_channel_deferred",
         GAUGE,
         "Messages that wait for their time.",
-        attrgetter("channel.deferred_count"),
+        attrgetter("channel.shown_deferred_count"),
         _CHANNEL,
     ),
     Family(

@@ -121,8 +121,8 @@ def _class_depth(number: int) -> Callable[[Channel], int | None]:
 
 
 TOPIC_METRICS: tuple[Metric[Topic], ...] = (
-    Metric("depth", GAUGE, attrgetter("depth"), label="depth", width=5),
-    Metric("backend_depth", GAUGE, attrgetter("backend_depth"), label="be-depth", width=5),
+    Metric("depth", GAUGE, attrgetter("shown_depth"), label="depth", width=5),
+    Metric("backend_depth", GAUGE, attrgetter("shown_backend_depth"), label="be-depth", width=5),
     Metric("message_count", COUNTER, attrgetter("message_count"), label="msgs", width=8),
     Metric("message_bytes", COUNTER, attrgetter("message_bytes")),
     Metric(
@@ -139,10 +139,10 @@ TOPIC_METRICS: tuple[Metric[Topic], ...] = (
     Metric("deduplicated_count", COUNTER, attrgetter("deduplicated_count"), label="dedup", is_extra=True),
 )
 CHANNEL_METRICS: tuple[Metric[Channel], ...] = (
-    Metric("depth", GAUGE, attrgetter("depth"), label="depth", width=5),
-    Metric("backend_depth", GAUGE, attrgetter("backend_depth"), label="be-depth", width=5),
+    Metric("depth", GAUGE, attrgetter("shown_depth"), label="depth", width=5),
+    Metric("backend_depth", GAUGE, attrgetter("shown_backend_depth"), label="be-depth", width=5),
     Metric("in_flight_count", GAUGE, attrgetter("in_flight_count"), label="inflt", width=4),
-    Metric("deferred_count", GAUGE, attrgetter("deferred_count"), label="def", width=4),
+    Metric("deferred_count", GAUGE, attrgetter("shown_deferred_count"), label="def", width=4),
     Metric("message_count", COUNTER, attrgetter("message_count"), label="msgs", width=8),
     Metric("zone_local_msg_count", COUNTER, _positive("zone_local_msg_count"), is_pushed=False),
     Metric("region_local_msg_count", COUNTER, _positive("region_local_msg_count"), is_pushed=False),

@@ -315,3 +315,42 @@ def test_channels_that_have_an_order_show_what_waits_for_it() -> None:
     (topic,) = stats(harness)["topics"]
     orders = {channel["channel_name"]: channel.get("order") for channel in topic["channels"]}
     assert orders == {"c": {"waiting_keys": 1, "set_aside": 2}, "plain": None}
+
+
+def depths(harness: BrokerHarness) -> tuple[int, dict[str, tuple[int, int]]]:
+    """Return the depth of the topic, and depth and deferred messages of its channels."""
+    (topic,) = stats(harness)["topics"]
+    channels = {one["channel_name"]: (one["depth"], one["deferred_count"]) for one in topic["channels"]}
+    return topic["depth"], channels
+
+
+def test_the_messages_of_a_new_topic_count_in_its_channels_before_it_starts() -> None:
+    """It waits for an nsqlookupd that does not answer."""
+    harness = BrokerHarness()
+    topic = harness.topic()
+    topic.hold()
+    harness.put(b"1", b"2")
+    harness.turn()
+    assert depths(harness) == (2, {}), "no channel can have them"
+    harness.channel("c")
+    harness.channel("d")
+    harness.put(b"3", delay_ms=1000)
+    harness.put(b"4", channel="d")
+    harness.turn()
+    before = depths(harness)
+    assert before == (0, {"c": (2, 1), "d": (3, 1)})
+    (found, *_) = stats(harness)["topics"]
+    assert [one["backend_depth"] <= one["depth"] for one in (found, *found["channels"])] == [True] * 3
+    topic.start(harness.now)
+    harness.turn()
+    assert depths(harness) == before
+
+
+def test_a_paused_topic_holds_its_messages_itself() -> None:
+    harness = BrokerHarness()
+    harness.topic().hold()
+    harness.channel("c")
+    harness.topic().pause()
+    harness.put(b"1")
+    harness.turn()
+    assert depths(harness) == (1, {"c": (0, 0)})
