@@ -38,3 +38,35 @@ def test_sigint_ends_it_after_the_running_batch(broker: NsqdProcess, tmp_path: P
     assert re.fullmatch(r"batch 1: 10 rows, [\d,]+ rows/s, 0 behind", lines[1]), lines
     assert re.fullmatch(r"archived 30 rows in .* s to .*lake", lines[2]), lines
     assert len(lines) == 3
+
+
+def in_group(group: int) -> list[str]:
+    """The command lines of the processes of a group."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(each.name)) == group and (words := (each / "cmdline").read_bytes()):
+                found.append(words.replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_sigint_while_spark_starts_leaves_nothing(broker: NsqdProcess, tmp_path: Path) -> None:
+    publish(broker, 0, 20)
+    words = ["archive", at(broker), "--topic=t", f"--output={tmp_path / 'lake'}", "--trigger=1"]
+    said = tmp_path / "said"
+    with said.open("wb") as file:
+        process = subprocess.Popen([PROGRAM, *words], stdout=file, stderr=file, start_new_session=True)
+    try:
+        wait_until(lambda: any("java" in one for one in in_group(process.pid)), "Spark's Java", seconds=LONG)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG) == 0, said.read_text()
+        lines = [line for line in said.read_text().splitlines() if "incubator" not in line]
+        assert re.fullmatch(r"archived 0 rows in .* s to .*lake", "\n".join(lines)), lines
+        wait_until(lambda: not in_group(process.pid), "the end of all processes", seconds=LONG)
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass

@@ -39,13 +39,21 @@ class _StopRequestedError(Exception):
 class Run:
     """Archives a stream of logs into a table. `say` is called with a line for each micro-batch and each failure."""
 
-    def __init__(self, log: DataFrame, table: Table, checkpoint: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        log: DataFrame,
+        table: Table,
+        checkpoint: str,
+        say: Callable[[str], None],
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """With `stopping`, the run ends also when it is set elsewhere."""
         self.rows = 0
         self._log = log
         self._table = table
         self._checkpoint = checkpoint
         self._say = say
-        self._stopping = threading.Event()
+        self._stopping = stopping or threading.Event()
 
     def stop(self) -> None:
         """End the run after the micro-batch that is being written."""
@@ -54,7 +62,7 @@ class Run:
     def once(self) -> None:
         """Archive the messages that the logs have now. Raises StreamingQueryException."""
         starts = Starts(self._say)
-        while (failure := self._run_query()) is not None and not _is_stop(failure):
+        while not self._stopping.is_set() and (failure := self._run_query()) is not None and not _is_stop(failure):
             if self._stopping.is_set() or not starts.again(failure):
                 raise failure
 

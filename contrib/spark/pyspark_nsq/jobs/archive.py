@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,7 +91,8 @@ def archive(
         _say(warning)
     say = _quiet if quiet else _say
     began = time.monotonic()
-    with spark.session() as session:
+    stop = threading.Event()
+    with stopping(stop.set), spark.session() as session:
         configure(session)
         files = Files(session, output)
         files.must_be_writable()
@@ -98,13 +100,13 @@ def archive(
         identity = claim(files, Files(session, place), format_, subscription.text, has_headers=headers)
         table = open_table(session, files, identity, compaction.compression)
         rows = subscription.stream(session, with_attempts=identity.has_attempts)
-        run = Run(rows, table, place, say)
+        run = Run(rows, table, place, say, stop)
 
         def compact_now() -> None:
             for line in compaction.run(session, files):
                 say(line)
 
-        with stopping(run.stop), _named_options():
+        with _named_options():
             if once:
                 run.once()
                 if compact:

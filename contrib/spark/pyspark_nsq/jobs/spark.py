@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from pyspark_nsq.errors import SessionError
 from pyspark_nsq.jobs.parameters import passing
+from pyspark_nsq.jobs.signals import held
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +44,9 @@ class SparkChoice:
         from pyspark_nsq.monitoring import listen
 
         try:
-            session = self._start()
+            with held(), ThreadPoolExecutor(1) as starting:
+                # In the main thread Spark would install its own handler of SIGINT.
+                session = starting.submit(self._start).result()
         except Py4JJavaError as error:
             raise SessionError(
                 f"Spark does not start: {error.java_exception.getMessage()}; check --master and --conf, and that the "
