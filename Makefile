@@ -75,7 +75,7 @@ run: $(BROKER)
 	@NSQTW_MAKE_RUN=yes exec $(BIN)/nsqtw up --port $(PORT) --data-path nsq-data
 
 demo: $(EVERYTHING)
-	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)')
+	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)') $(if $(KEEP),--keep)
 
 # What the crash tests do by chance is the same each time, unless CRASH_SEED says otherwise.
 test: export CRASH_SEED ?= 1

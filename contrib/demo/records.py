@@ -5,6 +5,7 @@ each installed package and one for each dependency) and the history of this proj
 and one for each file it changed). What the machine lacks is left out.
 """
 
+import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,15 +40,29 @@ class Records:
 
 
 def from_file(path: Path) -> Records:
-    """The user's own: lines of JSON, or any lines of text. Raises DemoError if it cannot be read."""
+    """The user's own lines of JSON. Raises DemoError for a file that cannot be read, or has something else."""
+    count = 0
     try:
         with path.open("rb") as file:
-            empty = not file.read(1)
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    _must_be_json(line, path, number)
+                    count += 1
     except OSError as failure:
         raise DemoError(f"cannot read {path}: {failure.strerror}") from None
-    if empty:
+    if not count:
         raise DemoError(f"{path} is empty")
     return Records(events=path.resolve())
+
+
+def _must_be_json(line: bytes, path: Path, number: int) -> None:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        raise DemoError(
+            f"line {number} of {path} is no JSON; give a file with a JSON value in each line, such as that of: "
+            "jq -c . FILE, or jq -c '.[]' FILE for the elements of an array"
+        ) from None
 
 
 def of_this_machine(project: Path, folder: Path, dpkg_status: Path = DPKG_STATUS) -> Records:

@@ -55,6 +55,13 @@ class Kind:
     records: int
 
 
+#: The meaning of the columns of `table`.
+LEGEND = """\
+in       records that Spark has published
+out      different records of these that the reader has got
+repeats  deliveries of a record that the reader had got before: after a crash the broker delivers again what was not
+         finished, and Spark publishes again what was not answered
+lost     records that the reader has never got"""
 _HEADINGS = ("reader", "program", "in", "out", "repeats", "lost")
 
 

@@ -24,6 +24,8 @@ CONSUMERS = {"gnsq": "contrib.demo.stranger", "own": "contrib.demo.consumer"}
 _PUBLISH_SECONDS = 8.0
 _POLL_SECONDS = 0.05
 _TELL_SECONDS = 1.0
+#: How often to tell that a step is still under way, when there is nothing new.
+_STILL_SECONDS = 5.0
 #: How often to look whether the broker has anything left, once Spark is done.
 _LEFT_SECONDS = 2.0
 #: The messages are kept for the jobs behind the topic.
@@ -169,11 +171,15 @@ class Show:
 
     def _wait_for_job(self, job: Child) -> int:
         """Wait for the end of a job, and return its exit code. Raises DemoError when it does not end."""
-        deadline = time.monotonic() + _JOB_SECONDS
+        began = told = time.monotonic()
         while (code := job.exit_code) is None:
             self._broker.must_run()
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now - began > _JOB_SECONDS:
                 raise DemoError(f"{job.name} does not end:\n{job.last_words()}")
+            if now - told >= _STILL_SECONDS:
+                told = now
+                self._say(f"  {job.name}: {_last_line(job) or 'Spark starts'}")
             time.sleep(_POLL_SECONDS)
         return code
 
@@ -194,9 +200,9 @@ class Show:
             news = self._news(spark)
             if news != seen:
                 seen, moved = news, now
-            if news != told_of and now - told >= _TELL_SECONDS:
+            if now - told >= (_TELL_SECONDS if news != told_of else _STILL_SECONDS):
                 told, told_of = now, news
-                self._say(news)
+                self._say(f"  {news or 'Spark starts'}")
             if now - moved > _STALLED_SECONDS:
                 self._say(f"nothing has moved for {_STALLED_SECONDS:.0f} s, giving up")
                 return
@@ -227,3 +233,9 @@ class Show:
             Outcome.of(channel, clients[channel], published, ledger.distinct, ledger.deliveries)
             for channel, ledger in self._ledgers.items()
         ]
+
+
+def _last_line(job: Child) -> str:
+    """The last line that a job has written about its work."""
+    lines = job.log.read_text("utf-8", "replace").splitlines()
+    return next((line for line in reversed(lines) if line.strip() and not line.startswith("WARNING: ")), "")

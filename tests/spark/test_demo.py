@@ -10,7 +10,7 @@ from contrib.demo import records, transform
 from contrib.demo.errors import DemoError
 from contrib.demo.feed import Feed
 from contrib.demo.ledger import Ledger, LedgerWriter
-from contrib.demo.report import Kind, Outcome, kinds_table, table, verdict
+from contrib.demo.report import LEGEND, Kind, Outcome, kinds_table, table, verdict
 
 DPKG_STATUS = """\
 Package: bash
@@ -128,6 +128,24 @@ def test_a_file_that_is_none(tmp_path: Path, kind: str) -> None:
         path.mkdir()
     with pytest.raises(DemoError, match=str(path)):
         records.from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(b"a,b\n1,2\n", 1), (b'{"a": 1}\nplain\n', 2), (b'[\n {"a": 1}\n]\n', 1), (b"\x1f\x8b\x08\xff\x00", 1)],
+)
+def test_a_file_that_is_no_json_lines_is_one_line(tmp_path: Path, text: bytes, line: int) -> None:
+    path = tmp_path / "events"
+    path.write_bytes(text)
+    with pytest.raises(DemoError) as caught:
+        records.from_file(path)
+    assert str(caught.value).startswith(f"line {line} of {path} is no JSON; give a file with a JSON value in each line")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_legend_explains_each_number() -> None:
+    headings = table([Outcome.of("c", "x", {"a"}, {"a"}, deliveries=1)]).splitlines()[0].split()
+    assert headings[2:] == [line.split()[0] for line in LEGEND.splitlines() if not line.startswith(" ")]
 
 
 def test_packages_and_their_dependencies(spark: SparkSession, tmp_path: Path) -> None:
