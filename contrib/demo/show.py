@@ -179,7 +179,7 @@ class Show:
                 raise DemoError(f"{job.name} does not end:\n{job.last_words()}")
             if now - told >= _STILL_SECONDS:
                 told = now
-                self._say(f"  {job.name}: {_last_line(job) or 'Spark starts'}")
+                self._say(f"  {job.name}: {_last_line(job) or f'at work for {now - began:.0f} s'}")
             time.sleep(_POLL_SECONDS)
         return code
 
