@@ -17,6 +17,13 @@ def version_line(program: str = "nsqd") -> str:
     return f"{program} v{NSQ_VERSION} (built w/nsqtw{__version__}-python{platform.python_version().rstrip('+')})"
 
 
+def command_version_line() -> str:
+    """Return the output of `nsqtw --version`, which is a program of nsqtw only."""
+    python = platform.python_version().rstrip("+")
+    compiled = ", hot modules compiled" if is_compiled() else ""
+    return f"nsqtw v{__version__} (for NSQ v{NSQ_VERSION}, python{python}){compiled}"
+
+
 def is_compiled() -> bool:
     """Return whether mypyc compiled the hot modules (docs/explanation/performance-python.md). Loads none of them."""
     spec = find_spec("nsqtw.core.broker")

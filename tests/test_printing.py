@@ -67,6 +67,43 @@ def test_no_other_module_can_write(line: str) -> None:
         )
 
 
+PROGRAMS = [
+    "nsqd",
+    "nsqlookupd",
+    "nsqadmin",
+    "nsqtw",
+    "nsq_stat",
+    "nsq_tail",
+    "nsq_to_file",
+    "nsq_to_http",
+    "nsq_to_nsq",
+]
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, "to_nsq"])
+def test_a_version_that_cannot_be_written_is_one_line(program: str) -> None:
+    with open("/dev/full", "wb") as full:
+        words = [Path(sys.executable).with_name(program), "--version"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "stdout cannot be written: no space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, "to_nsq"])
+def test_a_stderr_that_cannot_be_written_is_no_traceback(program: str) -> None:
+    with open("/dev/full", "wb") as full:
+        words = [Path(sys.executable).with_name(program), "--no-such-flag"]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_help_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        words = [Path(sys.executable).with_name("nsqtw"), "--help"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "nsqtw: stdout cannot be written: no space left on device\n")
+
+
 def test_exceptions_from_that_are_few() -> None:
     """Each of them has its reason beside it."""
     found = [

@@ -21,8 +21,8 @@ from nsqtw.cli.output import FORMATS, TABLE
 from nsqtw.cli.verb import GROUPS, SECTIONS, Verb
 from nsqtw.cli.verbs import VERBS
 from nsqtw.errors import ConnectFailed, NoServerAnswered
-from nsqtw.printing import complain, discard_stdout, is_stderr_terminal, write_line
-from nsqtw.version import is_compiled, version_line
+from nsqtw.printing import complain, discard_stdout, is_stderr_terminal, write_line, write_lines
+from nsqtw.version import command_version_line
 
 if TYPE_CHECKING:
     from nsqtw.cli.session import Session
@@ -100,7 +100,23 @@ def root_options() -> list[click.Option]:
     return [_output_option(), *_cluster_options(), _yes_option(), _debug_option()]
 
 
-class _Group(click.Group):
+def _show_help(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        write_lines(context.get_help())
+        context.exit()
+
+
+class _PrintsHelp(click.Command):
+    """A command whose --help is written as all other output."""
+
+    def get_help_option(self, context: click.Context) -> click.Option | None:
+        option = super().get_help_option(context)
+        if option is not None:
+            option.callback = _show_help
+        return option
+
+
+class _Group(_PrintsHelp, click.Group):
     """A group whose help lists its verbs by section, and whose errors name the nearest verb."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -117,7 +133,7 @@ class _Group(click.Group):
         return list(self.commands)
 
 
-class _Command(click.Command):
+class _Command(_PrintsHelp, click.Command):
     section = ""
 
 
@@ -166,7 +182,7 @@ def _command_of(verb: Verb) -> click.Command:
 def _version_option() -> click.Option:
     def show(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         if value and not context.resilient_parsing:
-            write_line(version_line() + (", hot modules compiled" if is_compiled() else ""))
+            write_line(command_version_line())
             context.exit()
 
     return click.Option(

@@ -20,6 +20,7 @@ from nsqtw.errors import NoServerAnswered, NotFound, OptionError
 from nsqtw.options.types import parse_duration
 
 _SHOWN_CHARACTERS = 200
+_SHOWN_HEADERS = 60
 _MOST_SHOWN = 1000
 _DAY_SECONDS = 86_400
 _UNITS = ((_DAY_SECONDS, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -104,10 +105,28 @@ async def peek(session: Session, topic: str, channel: str | None, state: str, n:
             {**row, **_letter_row(message.headers), "shown": _body_text(message.body)}
             for row, message in zip(rows, messages, strict=False)
         ]
-    more = (Column("headers", "HEADERS", headers_text),) if headers else ()
+        if not rows and channel is None:
+            return Table((), [], await _why_none(session, topic))
+    more = (Column("headers", "HEADERS", _headers_in_brief),) if headers else ()
+    nodes = {row["node"] for row in rows}
+    columns = [column for column in _COLUMNS if column.key != "node" or len(nodes) > 1]
     return Table(
-        (*_COLUMNS, *_STATE_COLUMNS[state], *_LETTER_COLUMNS, *more, Column("shown", "BODY")), rows, "no messages"
+        (*columns, *_STATE_COLUMNS[state], *_LETTER_COLUMNS, *more, Column("shown", "BODY")), rows, "no messages"
     )
+
+
+def _headers_in_brief(headers: Mapping[str, str]) -> str:
+    """Return the headers that have no column of their own, as much of them as a line has place for."""
+    text = headers_text({name: value for name, value in headers.items() if not name.startswith("nsq-dead-")})
+    return text if len(text) <= _SHOWN_HEADERS else f"{text[:_SHOWN_HEADERS]}..."
+
+
+async def _why_none(session: Session, topic: str) -> str:
+    """Return the words for a topic without messages of its own, with the channels that have them."""
+    async with session.cluster() as cluster:
+        channels = session.value_of(await cluster.topic(topic)).channels
+    names = ", ".join(f"{found.channel_name} ({found.depth} waiting)" for found in channels)
+    return f"no messages wait for all channels; name one: {names}" if names else "no messages, and no channels"
 
 
 async def seek(session: Session, topic: str, channel: str, to: str, dry_run: bool) -> Document:

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import stat
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import attrs
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from nsqtw.cli.checks import check_name
 from nsqtw.cli.connect import client_options, nsqd_addresses, registered_nsqds
 from nsqtw.cli.exit_codes import ExitCode
 from nsqtw.cli.messages import headers_text
 from nsqtw.cli.output import body_fields
+from nsqtw.cli.pipe import Pipe, PipeWatcher
 from nsqtw.cli.problems import Problems
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdin import delimiter_of
 from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
-from nsqtw.errors import NsqtwError
+from nsqtw.errors import NotFound, NsqtwError
 from nsqtw.names import EPHEMERAL
 from nsqtw.printing import cannot_write, is_stderr_terminal, is_stdout_terminal, json_text, write_message
 from nsqtw.runtime.reactor import Reactor
 
 _MAX_IN_FLIGHT = 200
 _STOP_SECONDS = 5.0
-_STDOUT = 1
 _SILENT_SECONDS = 1.0
 """Time without a message after which a pause is looked for."""
 
@@ -47,6 +42,7 @@ async def tail(
     json: bool,
     headers: bool,
     delimiter: str,
+    create: bool,
     nsqd_tcp_address: tuple[str, ...],
 ) -> int:
     """`nsqtw tail`. Ctrl-C is its end without -n, and an interruption with -n."""
@@ -55,8 +51,10 @@ async def tail(
     access = session.usable_access()
     if nsqd_tcp_address:
         access = attrs.evolve(access, nsqd_tcp_addresses=nsqd_tcp_address)
-    printer = _Printer(n, delimiter_of(delimiter), is_json=json, shows_headers=headers)
+    printer = _Printer(session.reactor, n, delimiter_of(delimiter), is_json=json, shows_headers=headers)
     finds_by_lookup = bool(access.lookupd_http_addresses) and not access.nsqd_tcp_addresses
+    if not access.nsqd_tcp_addresses:
+        await _prepare(session, topic, channel, is_waiting=finds_by_lookup, must_create=create)
     if not finds_by_lookup:
         nsqds = await nsqd_addresses(access, topic)
     else:  # An nsqlookupd is asked again and again, and names nodes that get the topic later.
@@ -80,7 +78,7 @@ async def tail(
         ),
     )
     printer.consumer = consumer
-    watcher = _PipeWatcher(session.reactor, lambda: consumer.stop(_STOP_SECONDS))
+    watcher = PipeWatcher(session.reactor, lambda: consumer.stop(_STOP_SECONDS))
     looking: Deferred[None] | None = None
     try:
         await consumer.start()
@@ -109,6 +107,28 @@ async def tail(
     return ExitCode.DONE
 
 
+async def _prepare(session: Session, topic: str, channel: str | None, *, is_waiting: bool, must_create: bool) -> None:
+    """
+    Create the topic and the channel if they must be; otherwise tell of a channel that the subscription creates. Nodes
+    that cannot be asked are told of later. NotFound for a topic that no node has, unless the consumer waits for one.
+    """
+    async with session.cluster() as cluster:
+        if must_create:
+            session.value_of(await cluster.create(topic, channel or ""))
+            session.exit_code = ExitCode.DONE
+            return
+        try:
+            nodes = (await cluster.topic_nodes(topic)).value
+            channels = (await cluster.topic(topic)).value.channels if nodes else ()
+        except NsqtwError:
+            return
+    if not nodes and not is_waiting:
+        raise NotFound(f"no node has a topic {topic!r}; --create makes it, and 'nsqtw topic list' shows the others")
+    if nodes and channel is not None and all(found.channel_name != channel for found in channels):
+        gets = ": it gets the messages from now on" if channels else ""
+        session.say(f"channel {channel} of topic {topic} is created{gets}")
+
+
 def _introduction(topic: str, channel: str | None) -> str:
     if channel is None:
         return f"copies of the new messages of {topic}; Ctrl-C stops"
@@ -133,44 +153,11 @@ async def _tell_pause(session: Session, printer: _Printer, topic: str, channel: 
             session.say(f"channel {channel} is paused: 'nsqtw channel unpause {topic} {channel}' resumes it")
 
 
-@implementer(IReadDescriptor)
-class _PipeWatcher:
-    """Calls `on_closed` when nobody reads the pipe that stdout is: there may be no more message to notice it by."""
-
-    def __init__(self, reactor: Reactor, on_closed: Callable[[], object]) -> None:
-        self._reactor = IReactorFDSet(reactor)
-        self._on_closed = on_closed
-        self._is_watching = stat.S_ISFIFO(os.fstat(self.fileno()).st_mode)
-        if self._is_watching:
-            self._reactor.addReader(self)
-
-    def stop(self) -> None:
-        """Watch no more."""
-        if self._is_watching:
-            self._is_watching = False
-            self._reactor.removeReader(self)
-
-    def fileno(self) -> int:
-        """IReadDescriptor API"""
-        return _STDOUT
-
-    def doRead(self) -> None:
-        """IReadDescriptor API: the end that is written to is never readable."""
-
-    def connectionLost(self, reason: object) -> None:
-        """IReadDescriptor API"""
-        self._is_watching = False
-        self._on_closed()
-
-    def logPrefix(self) -> str:
-        """IReadDescriptor API"""
-        return "stdout"
-
-
 class _Printer:
     """Prints messages, and stops the consumer after `left` of them, or when stdout cannot be written."""
 
-    def __init__(self, left: int | None, end: bytes, *, is_json: bool, shows_headers: bool) -> None:
+    def __init__(self, reactor: Reactor, left: int | None, end: bytes, *, is_json: bool, shows_headers: bool) -> None:
+        self._reactor = reactor
         self._left = left
         self._is_json = is_json
         self._shows_headers = shows_headers
@@ -178,9 +165,10 @@ class _Printer:
         self.consumer: Consumer | None = None
         self.failure: OSError | None = None
         self.has_printed = False
+        self._pipe = Pipe.of_stdout()
 
-    def handle(self, message: Message) -> None:
-        """Print a message. It is finished when this returns, and not when stdout failed."""
+    async def handle(self, message: Message) -> None:
+        """Print a message. It is finished when this returns, and not when stdout failed or its reader is gone."""
         assert self.consumer is not None
         if self._left == 0 or self.failure is not None:
             message.requeue(0, backoff=False)
@@ -188,6 +176,8 @@ class _Printer:
         try:
             write_message(self._text(message), b"\n" if self._is_json else self._end)
             self.has_printed = True
+            if self._pipe is not None:
+                await self._pipe.read_by_other(self._reactor)
         except OSError as error:
             self.failure = error
             message.requeue(0, backoff=False)

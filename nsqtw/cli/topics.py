@@ -99,7 +99,7 @@ async def show(session: Session, topic: str) -> Document:
     oldest = age_or_dash(row["oldest_message_age"])
     lines = [
         f"topic       {topic}{' (paused)' if found.is_paused else ''}",
-        f"depth       {found.depth}, {found.backend_depth} of it on disk",
+        f"waiting     {_waiting_text(found)}",
         f"messages    {found.message_count}, {size_or_dash(found.message_bytes)}; oldest waiting {oldest}",
         f"durability  {found.durability or '-'}; retention {retention}",
     ]
@@ -116,6 +116,15 @@ async def show(session: Session, topic: str) -> Document:
             Table(_NODE_COLUMNS, nodes),
         ],
     )
+
+
+def _waiting_text(topic: TopicStats) -> str:
+    """Return the words for the messages that wait. Those of the topic itself wait for its first channel."""
+    count = len(topic.channels)
+    if not count:
+        return f"{topic.depth} for a first channel, {topic.backend_depth} of them on disk"
+    channels = "1 channel" if count == 1 else f"{count} channels"
+    return f"{topic.total_depth - topic.depth} in {channels}; {topic.depth} not yet given to channels"
 
 
 async def _topic(cluster: Cluster, topic: str) -> Partial[TopicStats]:

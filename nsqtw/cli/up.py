@@ -8,7 +8,6 @@ itself, the others are ended.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import sys
@@ -30,7 +29,8 @@ from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.printing import is_stderr_terminal
 
 _STOP_SECONDS = 60.0
-_PROBLEM = re.compile(r"\b(?:WARNING|ERROR|FATAL): ")
+_SIGNALS_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
+"""What a daemon has logged before does not explain them."""
 _MAKE_VARIABLE = "NSQTW_MAKE_RUN"
 """Set by `make run`, whose words a remedy must name."""
 _ALL_PORTS = {False: "--port", True: "'make run PORT=5150'"}
@@ -106,7 +106,7 @@ async def up(
             with suppress(CancelledError):
                 await child.stop(_STOP_SECONDS)
     if ended is not None:
-        lines = [line for line in ended.lines if not ended.signal or _PROBLEM.search(line)]
+        lines = ended.lines if ended.signal not in _SIGNALS_FROM_OUTSIDE else ()
         if not lines:
             raise CommandError(f"{ended.name} {ended.exit_text}; the others are stopped")
         session.say(f"{ended.name} {ended.exit_text}; its last lines:")

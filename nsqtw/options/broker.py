@@ -114,7 +114,7 @@ class Options(LimitOptions):
         DURATION,
         60.0,
         "time between pushes to statsd",
-        limit=Limit("greater than 1s", lambda value: value > 1, only_with="statsd_address"),
+        limit=Limit("at least 1s", lambda value: value >= 1, only_with="statsd_address"),
     )
     statsd_mem_stats: bool = option(BOOLEAN, True, "push statistics of memory and garbage collection too", reload=live)
     statsd_udp_packet_size: int = option(

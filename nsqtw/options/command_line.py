@@ -184,10 +184,18 @@ class OptionReader(Generic[O, L]):
             file.is_compatible = self._is_compatible(layers)
         warnings = self._warnings(layers)
         sources: dict[str, str] = {}
+        wrong: list[OptionError] = []
         for option in self.table:
             source = next((source for source in layers if source.holds(option)), None)
             if source is not None:
-                values[option.name], sources[option.name] = source.read(option), source.name
+                try:
+                    values[option.name], sources[option.name] = source.read(option), source.name
+                except UnfitValue:  # in nsqd's words, which has one
+                    raise
+                except OptionError as error:
+                    wrong.append(error)
+        if wrong:
+            raise _all_of(wrong)
         return Resolved(self._effective(values, sources), sources, warnings)
 
     def _effective(self, values: dict[str, Any], sources: dict[str, str]) -> O:
@@ -210,7 +218,7 @@ class OptionReader(Generic[O, L]):
         """A line for everything that is odd. OptionError for what is wrong, unless nsqd's leniency is asked for."""
         mistakes = [error for source in layers for error in source.mistakes()]
         if mistakes and not self._is_compatible(layers):
-            raise mistakes[0]
+            raise _all_of(mistakes)
         return [*map(_ignored, mistakes), *(text for source in layers for text in source.warnings())]
 
     def _is_compatible(self, layers: Sequence[Source]) -> bool:
@@ -262,6 +270,13 @@ class OptionReader(Generic[O, L]):
         if kind.add is not None and name in line.given:
             value = kind.add(line.given[name], value)
         line.given[name] = value
+
+
+def _all_of(errors: Sequence[OptionError]) -> OptionError:
+    """Return the error that names all mistakes of options; only the first one where that is a wrong flag."""
+    if len(errors) == 1 or isinstance(errors[0], FlagError):
+        return errors[0]
+    return OptionError("; ".join(map(str, errors)))
 
 
 def _ignored(error: OptionError) -> str:

@@ -62,10 +62,12 @@ class Limit:
         fits = self.allows(value) and (not self.not_below or value >= getattr(options, self.not_below))
         return bool(fits)
 
-    def refusal(self, flag: str, value: Any) -> str:
+    def refusal(self, option: Option, value: Any) -> str:
         """Why `value` will not do."""
-        sentence = f"--{flag} must be {self.text}"
-        return sentence if self.complaint is None else f"{self.complaint(value)}; {sentence}"
+        sentence = f"--{option.flag} must be {self.text}"
+        if self.complaint is None:
+            return f"{sentence}, not {option.kind.show(value) or repr(value)}"
+        return f"{self.complaint(value)}; {sentence}"
 
 
 ABOVE_ZERO = Limit("greater than 0", lambda value: value > 0)
@@ -182,11 +184,14 @@ class OptionTable(Generic[O]):
         return iter(self._all)
 
     def check(self, options: O, steps: Container[int] = EVERY_STEP) -> None:
-        """Raise OptionError, one line, for the first option the program cannot run with, of the checks of `steps`."""
-        for limit, message in self._checks:
-            value = getattr(options, message.name)
-            if limit.step in steps and not limit.holds(options, value):
-                raise OptionError(limit.refusal(message.flag, value))
+        """Raise OptionError, one line, for all options the program cannot run with, of the checks of `steps`."""
+        wrong = [
+            limit.refusal(option, value)
+            for limit, option in self._checks
+            if limit.step in steps and not limit.holds(options, value := getattr(options, option.name))
+        ]
+        if wrong:
+            raise OptionError("; ".join(wrong))
 
 
 def _read(field: Any, prefix: str) -> Option:

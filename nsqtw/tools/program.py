@@ -33,7 +33,7 @@ O = TypeVar("O")  # noqa: E741
 
 FAILED = 1
 _WRONG_FLAG = _CRASHED = 2
-_LEVELS = {LogLevel.debug: "DBG", LogLevel.info: "INF", LogLevel.warn: "WRN"}
+_LEVELS = {LogLevel.info: "INF", LogLevel.warn: "WRN"}
 _SIGNALS_OF_STOP = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -226,5 +226,7 @@ class _LineObserver:
         namespace = str(event.get("log_namespace", ""))
         if failure is not None:
             complain_lines(failure.getTraceback())
-        elif namespace.startswith("nsqtw") or level not in (LogLevel.debug, LogLevel.info):
+        elif level is LogLevel.debug:
+            return
+        elif namespace.startswith("nsqtw") or level is not LogLevel.info:
             complain(timed(f"{_LEVELS.get(level, 'ERR'):<4} {formatEvent(event)}"))

@@ -17,7 +17,7 @@ from nsqtw.errors import OptionError
 from nsqtw.testing import Broker
 from tests.cli.conftest import Nsqtw
 from tests.process import wait_until
-from tests.tools.nsq_tool import unfinished
+from tests.tools.nsq_tool import topic_stats, unfinished
 from tests.wire import Client
 
 
@@ -220,6 +220,52 @@ def test_a_reader_that_has_enough_ends_a_tail(nsqd: Broker, on_nsqd: Nsqtw, topi
         assert (done.returncode, done.stdout, done.stderr) == (0, "one\n", "")
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_tail_finishes_what_the_reader_of_a_pipe_has_taken(
+    nsqd: Broker, on_nsqd: Nsqtw, topic: str, own_config: Path, count: int
+) -> None:
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, *map(str, range(100)))
+    nsqtw = Path(sys.executable).with_name("nsqtw")
+    pipeline = f"{nsqtw} --nsqd-http-address {nsqd.http_address} tail {topic} c | head -n {count}"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", pipeline], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split()) == (0, [*map(str, range(count))])
+    wait_until(lambda: unfinished(nsqd, topic, "c") == 100 - count, "the others are in the channel")
+
+
+def test_a_tail_of_a_topic_that_no_node_has_creates_nothing(on_nsqd: Nsqtw, topic: str) -> None:
+    done = on_nsqd("tail", topic, "c", "-n", "1")
+    line = f"nsqtw: no node has a topic {topic!r}; --create makes it, and 'nsqtw topic list' shows the others\n"
+    assert (done.code, done.out, done.err) == (3, "", line)
+    assert topic not in [row["topic"] for row in on_nsqd("topic", "list", "-o", "json").json]
+
+
+def test_a_tail_tells_of_a_channel_that_it_creates(
+    nsqd: Broker, on_nsqd: Nsqtw, topic: str, tmp_path: Path, own_config: Path
+) -> None:
+    on_nsqd("topic", "create", topic)
+    on_nsqd("pub", topic, "first")
+    done = on_nsqd("tail", topic, "one", "-n", "1")
+    assert (done.code, done.out, done.err) == (0, "first\n", f"channel one of topic {topic} is created\n")
+    on_nsqd("pub", topic, "second")
+    errors = tmp_path / "errors"
+    words = [Path(sys.executable).with_name("nsqtw"), "tail", topic, "two", "-n", "1"]
+    with errors.open("wb") as stderr:
+        tail = subprocess.Popen([*words, "--nsqd-http-address", nsqd.http_address], stdout=-1, stderr=stderr)
+    wait_until(lambda: "two" in str(topic_stats(nsqd, topic)), "the channel is there")
+    on_nsqd("pub", topic, "third")
+    assert tail.communicate(timeout=60)[0] == b"third\n"
+    assert errors.read_text() == f"channel two of topic {topic} is created: it gets the messages from now on\n"
+
+
+def test_a_tail_creates_what_it_is_told_to(nsqd: Broker, on_nsqd: Nsqtw, topic: str, own_config: Path) -> None:
+    words = [Path(sys.executable).with_name("nsqtw"), "tail", topic, "c", "--create", "-n", "1"]
+    tail = subprocess.Popen([*words, "--nsqd-http-address", nsqd.http_address], stdout=-1, stderr=-1)
+    wait_until(lambda: "client_count': 1" in str(topic_stats(nsqd, topic)), "it consumes")
+    on_nsqd("pub", topic, "first")
+    assert tail.communicate(timeout=60) == (b"first\n", b"")
+
+
 @pytest.mark.parametrize("verb", ["peek", "tail"])
 def test_a_stdout_that_is_full_is_one_line(
     nsqd: Broker, on_nsqd: Nsqtw, topic: str, own_config: Path, verb: str
@@ -231,6 +277,26 @@ def test_a_stdout_that_is_full_is_one_line(
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (1, "nsqtw: stdout cannot be written: no space left on device\n")
     assert unfinished(nsqd, topic, "c") == 1
+
+
+def test_peek_of_a_topic_names_the_channels_that_have_its_messages(on_nsqd: Nsqtw, topic: str) -> None:
+    on_nsqd("topic", "create", topic)
+    assert on_nsqd("peek", topic).out == "no messages, and no channels\n"
+    make(on_nsqd, topic)
+    on_nsqd("pub", topic, "one", "two")
+    assert on_nsqd("peek", topic).out == "no messages wait for all channels; name one: c (2 waiting)\n"
+    assert (
+        on_nsqd("topic", "show", topic).out.splitlines()[1] == "waiting     2 in 1 channel; 0 not yet given to channels"
+    )
+
+
+def test_peek_with_headers_has_lines_that_can_be_read(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    headers = [word for number in range(8) for word in ("-H", f"name-{number}=value-{number}")]
+    on_nsqd("pub", topic, "x" * 30, *headers)
+    head, line = on_nsqd("peek", topic, "c", "--headers").out.splitlines()
+    assert "NODE" not in head and line.endswith(f"...  {'x' * 30}")
+    assert len(line) < 150
 
 
 def test_peek_shows_who_has_a_message(nsqd: Broker, on_nsqd: Nsqtw, topic: str, nsqtw: Nsqtw) -> None:

@@ -132,7 +132,7 @@ def test_a_certificate_can_be_another_one_and_cannot_be_switched_on(daemon: Daem
     ("text", "line"),
     [
         ("max_topic = 1\n", "config file {path}: unknown key 'max_topic', did you mean 'max_topics'?"),
-        ("max_topics = -1\n", "--max-topics must be 0 or more"),
+        ("max_topics = -1\n", "--max-topics must be 0 or more, not -1"),
         ("max_topics = \n", "failed to load config file {path} - toml: Invalid value (at line 2, column 14)"),
     ],
 )

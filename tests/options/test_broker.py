@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -257,13 +258,15 @@ ALLOWED = "--e2e-processing-latency-percentile must be above 0 and at most 1"
         ),
         ({"sync_timeout": 0.0}, "--sync-timeout must be greater than 0"),
         ({"output_buffer_timeout": 0.0}, "--output-buffer-timeout must be greater than 0"),
-        ({"statsd_interval": 1.0, "statsd_address": "a:1"}, "--statsd-interval must be greater than 1s"),
+        ({"statsd_interval": 0.999, "statsd_address": "a:1"}, "--statsd-interval must be at least 1s"),
     ],
 )
 def test_what_a_broker_cannot_run_with_is_refused(given: dict[str, Any], text: str) -> None:
     with pytest.raises(OptionError) as refused:
         check(Options(**given))
-    assert text == str(refused.value)
+    assert re.fullmatch(rf"{re.escape(text)}(, not .+)?", str(refused.value))
+    (shown,) = (option.kind.show(given[option.name]) for option in NSQD if option.name == next(iter(given)))
+    assert any(part in str(refused.value) for part in shown.split(",")), "the wrong value is named"
 
 
 def test_a_number_has_a_bound_and_it_is_in_the_table() -> None:
@@ -301,7 +304,7 @@ def test_addresses_that_can_be_used() -> None:
 
 def test_bounds_are_inclusive_where_nsqds_are() -> None:
     check(Options())
-    check(Options(node_id=0, max_deflate_level=1, mem_queue_size=0, statsd_interval=1.001, statsd_address="a:1"))
+    check(Options(node_id=0, max_deflate_level=1, mem_queue_size=0, statsd_interval=1.0, statsd_address="a:1"))
     check(Options(node_id=1023, max_deflate_level=9, e2e_processing_latency_percentile=(1.0, 0.001)))
 
 
@@ -313,30 +316,22 @@ def test_the_checks_have_nsqds_order_and_ours_come_last() -> None:
     wrong: dict[str, Any] = {
         "max_deflate_level": 0,
         "node_id": -1,
-        "auth_http_request_method": "put",
+        "auth_http_request_method": "x",
         "e2e_processing_latency_percentile": (2.0,),
         "sync_timeout": 0.0,
     }
     for steps in (CHECKS_BEFORE_TLS, CHECKS_AFTER_TLS):
-        refused = []
-        while True:
-            try:
-                check(Options(**wrong), steps)
-            except OptionError as error:
-                refused.append(str(error))
-                del wrong[next(iter(wrong))]
-            else:
-                break
+        with pytest.raises(OptionError) as refused:
+            check(Options(**wrong), steps)
         expected = {
-            CHECKS_BEFORE_TLS: ["--max-deflate-level must be [1,9]", "--node-id must be [0,1024)"],
+            CHECKS_BEFORE_TLS: ["--max-deflate-level must be [1,9], not 0", "--node-id must be [0,1024), not -1"],
             CHECKS_AFTER_TLS: [
-                "--auth-http-request-method must be post or get",
+                "--auth-http-request-method must be post or get, not x",
                 f"{PERCENTILE}: 2; {ALLOWED}",
-                "--sync-timeout must be greater than 0",
+                "--sync-timeout must be greater than 0, not 0s",
             ],
         }
-        assert refused == expected[steps]
-    check(Options(**wrong))
+        assert str(refused.value) == "; ".join(expected[steps])
 
 
 @pytest.mark.parametrize("policy", ["require", "require-verify", "anything"])

@@ -274,3 +274,13 @@ def test_the_file_that_is_printed_says_where_each_value_came_from(tmp_path: Path
 def test_what_is_no_text_cannot_be_printed() -> None:
     with pytest.raises(OptionError, match="^--log-prefix is no UTF-8 text"):
         config_text(Options(log_prefix="\udcff"), {})
+
+
+def test_all_wrong_values_are_named(tmp_path: Path) -> None:
+    config = tmp_path / "nsqd.toml"
+    config.write_text('max_msg_size = "many"\nmem_queue_size = 1.5\nsnappy = true\n')
+    with pytest.raises(OptionError) as refused:
+        resolve(read_command_line([f"--config={config}"]))
+    first, second = str(refused.value).split("; ")
+    assert first.startswith(f"config file {config}: m") and first.endswith(("not 1.5", 'not "many"'))
+    assert second.startswith(f"config file {config}: m") and second.endswith(("not 1.5", 'not "many"'))

@@ -76,10 +76,11 @@ VERBS: tuple[Verb, ...] = (
         flag("--json", "Print an object a line: time, id, attempts, node and body."),
         flag("--headers", "Print the headers, too: before the body and a tab, in JSON as an object."),
         option("--delimiter", "End of a message on stdout.", default=r"\n"),
+        flag("--create", "Create the topic, and CHANNEL, if they do not exist."),
         nsqd_tcp_address(),
         description="Print the messages of a topic until Ctrl-C. Without CHANNEL they are copies: what other channels"
         " get does not change, and only messages published from now on come. With CHANNEL the messages are consumed:"
-        " each is finished after it was printed.",
+        " each is finished after it was printed, or after the reader of a pipe has taken it.",
         section=MESSAGES,
         has_output=False,
         examples=(
