@@ -292,7 +292,7 @@ def test_peek_of_a_topic_names_the_channels_that_have_its_messages(on_nsqd: Nsqt
 
 def test_peek_with_headers_has_lines_that_can_be_read(on_nsqd: Nsqtw, topic: str) -> None:
     make(on_nsqd, topic)
-    headers = [word for number in range(8) for word in ("-H", f"name-{number}=value-{number}")]
+    headers = [word for number in range(8) for word in ("--header", f"name-{number}=value-{number}")]
     on_nsqd("pub", topic, "x" * 30, *headers)
     head, line = on_nsqd("peek", topic, "c", "--headers").out.splitlines()
     assert "NODE" not in head and line.endswith(f"...  {'x' * 30}")
