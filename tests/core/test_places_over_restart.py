@@ -469,6 +469,33 @@ def cancelled(core: StoredHarness) -> Iterator[None]:
 
 
 @place
+def cancelled_before_its_release(core: StoredHarness) -> Iterator[None]:
+    core.channel()
+    core.topic().pause()
+    core.put(b"1", b"2", b"3", delay_ms=1000)
+    core.turn()
+    assert core.topic().cancel(core.topic().log.end - 2, core.now) is not None
+    yield
+    assert core.topic().depth == 2
+    core.topic().unpause(core.now)
+    core.wait(2.0)
+    assert read(core) == [(b"1", 1), (b"3", 1)]
+
+
+@place
+def held_and_dropped(core: StoredHarness) -> Iterator[None]:
+    core.channel().set_policy({"max_attempts": 1})
+    fill_dead_letter_topic(core)
+    fail_all(in_flight(core, b"1"))
+    settle(core)
+    core.channel().empty()
+    yield
+    assert counts(core.channel()) == (0, 0, 0)
+    make_room(core)
+    assert (bodies(core, "t.dead"), read(core)) == ([b"fill"], [])
+
+
+@place
 def in_an_ephemeral_channel(core: StoredHarness) -> Iterator[None]:
     core.channel("e#ephemeral"), core.channel()
     put(core, b"1")
