@@ -37,7 +37,7 @@ from nsqtw.api.context import ApiContext
 from nsqtw.core.channel import Channel
 from nsqtw.core.channel_policy import check_channel_policy
 from nsqtw.core.topic import Topic
-from nsqtw.errors import InvalidPolicy
+from nsqtw.errors import BackendError, InvalidPolicy
 from nsqtw.http.endpoints import (
     CHANNEL,
     CHANNEL_WORDS,
@@ -122,7 +122,14 @@ def _shown_schema(policy: PolicyClass) -> dict[str, Any]:
         "set": {"type": "object", "properties": {n: s.schema() for n, s in settings_of(policy).items()}},
         "unused": {"type": "array", "items": {"type": "string"}},
     }
-    return {JSON: {"type": "object", "properties": properties, "required": list(properties)}}
+    required = list(properties)
+    if policy is ChannelPolicy:
+        properties["drops"] = {
+            "type": "integer",
+            "nullable": True,
+            "description": "of a dry run: messages that the bounds would drop at once; null when that is not known",
+        }
+    return {JSON: {"type": "object", "properties": properties, "required": required}}
 
 
 def _change_schema(policy: PolicyClass) -> dict[str, Any]:
@@ -220,12 +227,23 @@ class Policies(Section):
         if target.owner is None and not given:
             return _NO_CHANNEL if target.topic in self._broker.topics else _NO_TOPIC
         if is_dry_run:
-            return shown
+            return self._foretell(target, given)
         change = partial(self._set, request, target, given, shown)
         for name in topics_named(given):
             if name not in topics_named(target.given_policy):
                 return request.require(ADMIN, name, "", change)
         return change()
+
+    def _foretell(self, target: Target, given: dict[str, Any]) -> Answer:
+        """Return the answer of a dry run, with what the bounds of a channel would drop at once."""
+        shown = self._document(target, given, must_fit=True)
+        if isinstance(target.owner, Channel):
+            try:
+                shown["drops"] = target.owner.preview_drops(given, self._pump.now())
+            except BackendError as error:
+                target.owner.topic.read_failed(error)
+                shown["drops"] = None
+        return document(shown)
 
     def _set(self, request: HttpRequest, target: Target, given: dict[str, Any], shown: Answer) -> Answer | None:
         """Change the policy, and answer when that is saved. A missing topic or channel is created."""

@@ -13,6 +13,7 @@ from nsqtw.cli.output import Document
 from nsqtw.cli.session import Session
 from nsqtw.cluster.changes import Done
 from nsqtw.cluster.cluster import Cluster
+from nsqtw.errors import ClusterError
 
 Change = Callable[[Cluster], Awaitable[Done]]
 
@@ -21,7 +22,8 @@ Change = Callable[[Cluster], Awaitable[Done]]
 class Action:
     """
     A verb that changes a topic or channel: the past tense of its name, the change, and the questions before it is made
-    to a topic and to a channel.
+    to a topic and to a channel, with `loss` for the messages that are lost: of a topic the messages of its channels,
+    too, if `is_all`.
     """
 
     past: str
@@ -29,6 +31,7 @@ class Action:
     topic_question: str = ""
     channel_question: str = ""
     makes_new: bool = False
+    is_all: bool = True
 
 
 async def _act(action: Action, session: Session, topic: str, channel: str = "") -> Document:
@@ -36,8 +39,10 @@ async def _act(action: Action, session: Session, topic: str, channel: str = "") 
     if action.makes_new:
         for name in filter(None, (topic, channel)):
             check_name(name)
-    if question:
-        session.confirm(question.format(topic=topic, channel=channel))
+    if question and not session.options.is_yes:
+        async with session.cluster() as cluster:
+            loss = await _loss(cluster, topic, channel, is_all=action.is_all)
+        session.confirm(question.format(topic=topic, channel=channel, loss=loss))
     return await run_change(
         session,
         action.past,
@@ -48,6 +53,23 @@ async def _act(action: Action, session: Session, topic: str, channel: str = "") 
     )
 
 
+async def _loss(cluster: Cluster, topic: str, channel: str, *, is_all: bool) -> str:
+    """Return which messages there are, as text."""
+    try:
+        found = (await cluster.topic(topic)).value
+    except ClusterError:
+        return "no node says how many"
+    if channel:
+        channels = [one for one in found.channels if one.channel_name == channel]
+    else:
+        channels = [*found.channels] if is_all else []
+    count = sum(one.unfinished_count for one in channels) + (0 if channel else found.depth)
+    in_flight, deferred = sum(one.in_flight_count for one in channels), sum(one.deferred_count for one in channels)
+    parts = [f"{count} message{'' if count == 1 else 's'}"]
+    parts += [f"{number} {word}" for number, word in ((in_flight, "in flight"), (deferred, "deferred")) if number]
+    return ", ".join(parts)
+
+
 create = partial(_act, Action("created", Cluster.create, makes_new=True))
 pause = partial(_act, Action("paused", Cluster.pause))
 unpause = partial(_act, Action("unpaused", Cluster.unpause))
@@ -56,8 +78,9 @@ empty = partial(
     Action(
         "emptied",
         Cluster.empty,
-        "Drop the messages of topic {topic} that no channel has got yet?",
-        "Drop all messages of channel {channel} of topic {topic}?",
+        "Drop the messages of topic {topic} that no channel has got yet ({loss})?",
+        "Drop all messages of channel {channel} of topic {topic} ({loss})?",
+        is_all=False,
     ),
 )
 delete = partial(
@@ -65,8 +88,8 @@ delete = partial(
     Action(
         "deleted",
         Cluster.delete,
-        "Delete topic {topic} with all its channels and messages, on all nodes?",
-        "Delete channel {channel} of topic {topic} with its messages, on all nodes?",
+        "Delete topic {topic} with all its channels and messages ({loss}), on all nodes?",
+        "Delete channel {channel} of topic {topic} with its messages ({loss}), on all nodes?",
     ),
 )
 

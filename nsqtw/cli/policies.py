@@ -21,6 +21,8 @@ _COLUMNS = (
     Column("nodes", "NODES"),
 )
 _ALL = "all"
+_BOUNDS = {"max_depth", "max_bytes", "max_age", "overflow"}
+"""Settings by which a channel may drop messages at once."""
 
 
 async def show(session: Session, topic: str, channel: str | None) -> Document:
@@ -82,7 +84,16 @@ async def reset(session: Session, topic: str, words: Sequence[str]) -> Document:
 
 
 async def _change(session: Session, topic: str, channel: str, settings: Mapping[str, Any], words_done: str) -> Document:
-    """Change the policy on all nodes; `words_done` says what was done."""
+    """Change the policy on all nodes, after a question if messages are dropped; `words_done` says what was done."""
+    if channel and not session.options.is_yes and not _BOUNDS.isdisjoint(settings):
+        async with session.cluster() as cluster:
+            answers = (await cluster.policy_answers(topic, channel, settings, is_dry_run=True)).value
+        known = sum(answer.drops or 0 for answer in answers)
+        if known or any(answer.drops is None for answer in answers):
+            count = f"{known} messages" if known else "messages"
+            session.confirm(
+                f"The bounds of channel {channel} of topic {topic} drop {count} of its backlog at once. Continue?"
+            )
     return await run_change(
         session,
         "set",

@@ -150,6 +150,11 @@ def seek_in(document: JsonObject, node: str) -> Seek:
     return Seek(node=node, **counts)
 
 
+def drops_in(fields: JsonObject) -> int | None:
+    """Return how many messages the bounds of a channel would drop as a dry run says; 0 when it says nothing."""
+    return read.optional_count({"drops": 0, **fields}, "drops")
+
+
 def policy_in(document: JsonObject, node: str) -> NodePolicy:
     """Return the policy of /v2/topic/policy or /v2/channel/policy. ServerFailed."""
     found: JsonObject = read.typed(document, "settings", dict, {})

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from nsqtw.client.mpub_body import mpub_body
 from nsqtw.client.openapi import DESCRIPTION_PATH, has_parameter
-from nsqtw.cluster.answers import cancelled_in, messages_in, policy_in, redrive_in, seek_in
+from nsqtw.cluster.answers import cancelled_in, drops_in, messages_in, policy_in, redrive_in, seek_in
 from nsqtw.cluster.changes import Changes, Done
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.maintenance import Maintenance
@@ -242,7 +242,12 @@ class Cluster(Changes, Maintenance):
 
     async def set_policy(self, topic: str, channel: str, settings: Mapping[str, Any]) -> Done:
         """Set settings of a policy, each with a JSON value; None removes what was set. Unsupported."""
-        return await self._on_nodes(topic, "", self._putting_policy(topic, channel, settings))
+        put = self._putting_policy(topic, channel, settings)
+
+        async def done(target: Node) -> str:
+            return (await put(target)).node
+
+        return await self._on_nodes(topic, "", done)
 
     async def policy_answers(
         self, topic: str, channel: str, settings: Mapping[str, Any], *, is_dry_run: bool = False
@@ -255,7 +260,7 @@ class Cluster(Changes, Maintenance):
         put = self._putting_policy(topic, channel, settings, is_dry_run=is_dry_run)
         outcomes = await ask_all([put(target) for target in nodes.value])
         answers = [
-            _policy_answer(target.http_address, outcome if isinstance(outcome, ServerFailed) else None)
+            _refusal(target.http_address, outcome) if isinstance(outcome, ServerFailed) else outcome
             for target, outcome in zip(nodes.value, outcomes, strict=True)
         ]
         return Partial(tuple(answers), nodes.warnings)
@@ -264,16 +269,17 @@ class Cluster(Changes, Maintenance):
 
     def _putting_policy(
         self, topic: str, channel: str, settings: Mapping[str, Any], *, is_dry_run: bool = False
-    ) -> Callable[[Node], Coroutine[Any, Any, str]]:
-        """Return what sets settings of a policy on a node, and returns the node."""
+    ) -> Callable[[Node], Coroutine[Any, Any, PolicyAnswer]]:
+        """Return what sets settings of a policy on a node. ServerFailed."""
         path, parameters = _policy_of(topic, channel)
         if is_dry_run:
             parameters["dry_run"] = "true"
         body = json.dumps(settings).encode()
 
-        async def put(target: Node) -> str:
-            await self.requests.put(NSQD, self.request_address(target), path, parameters, body)
-            return target.http_address
+        async def put(target: Node) -> PolicyAnswer:
+            answer = await self.requests.put(NSQD, self.request_address(target), path, parameters, body)
+            drops = await self.requests.read(answer, drops_in) if is_dry_run else 0
+            return PolicyAnswer(node=target.http_address, drops=drops)
 
         return put
 
@@ -328,10 +334,8 @@ def _policy_of(topic: str, channel: str) -> tuple[str, dict[str, str]]:
     return "/v2/topic/policy", {"topic": topic}
 
 
-def _policy_answer(node: str, failure: ServerFailed | None) -> PolicyAnswer:
-    """Return the answer of a node that failed to set a policy, or did not fail."""
-    if failure is None:
-        return PolicyAnswer(node=node)
+def _refusal(node: str, failure: ServerFailed) -> PolicyAnswer:
+    """Return the answer of a node that failed to set a policy."""
     text = _HAS_NO_POLICIES if isinstance(failure, Unsupported) else failure.detail or failure.code or str(failure)
     return PolicyAnswer(
         node=node,

@@ -188,6 +188,11 @@ class ChannelStats(Counts):
     """The settings that are not at their default; None when the nodes of a merged channel differ."""
 
     @property
+    def unfinished_count(self) -> int:
+        """All messages of the channel: those that wait, and those in flight and deferred."""
+        return self.depth + self.in_flight_count + self.deferred_count
+
+    @property
     def letter_topic(self) -> str:
         """The dead-letter topic of the channel of one node."""
         return str((self.policy or {}).get("dead_letter_topic") or dead_letter_name(self.topic_name))
@@ -215,6 +220,11 @@ class TopicStats(Counts):
     oldest_message_age: float | None = None
     policy: Mapping[str, Any] | None = attrs.field(factory=dict)
     """The settings that are not at their default; None when the nodes of a merged topic differ."""
+
+    @property
+    def unfinished_count(self) -> int:
+        """All messages of the topic and of its channels."""
+        return self.depth + sum(channel.unfinished_count for channel in self.channels)
 
     @property
     def total_depth(self) -> int:
@@ -429,6 +439,8 @@ class PolicyAnswer:
     code: str = ""
     """The word of the refusal, such as INVALID_POLICY; empty without one."""
     is_outcome_unknown: bool = False
+    drops: int | None = 0
+    """Of a dry run: messages that the bounds of the channel would drop at once; None when that is not known."""
 
 
 @attrs.frozen(kw_only=True)

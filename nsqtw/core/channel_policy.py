@@ -22,7 +22,15 @@ from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.options.dead_letter_topic import LETTER_SETTINGS, dead_letter_topic, misfit, uses_dead_letters
 from nsqtw.options.message_keys import read_key_place
-from nsqtw.options.policies import NO_CHANNEL_RESOLUTION, NOTHING_GIVEN, ChannelPolicy, Resolution, resolve_what_fits
+from nsqtw.options.policies import (
+    DROP_OLDEST,
+    NO_CHANNEL_RESOLUTION,
+    NOTHING_GIVEN,
+    ChannelPolicy,
+    Resolution,
+    resolve_what_fits,
+)
+from nsqtw.options.types import whole_nanoseconds
 
 EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
 
@@ -55,6 +63,23 @@ class PolicyChannel(DeliveringChannel):
         self.given_policy = dict(given)
         self._carry_out(self._resolve(given))
         self._touch()
+
+    def preview_drops(self, given: Mapping[str, Any], now: float) -> int | None:
+        """
+        Return about how many messages the bounds would drop at once with these settings; None when that is not known,
+        because `max_bytes` is among them. BackendError.
+        """
+        policy, topic, cursor = self._resolve(given).policy, self.topic, self.cursor
+        if policy.overflow != DROP_OLDEST or cursor is None:
+            return 0
+        if policy.max_bytes and policy.max_bytes != self.policy.max_bytes:
+            return None
+        count = max(0, self.waiting_count - policy.max_depth) if policy.max_depth else 0
+        if policy.max_age:
+            oldest_ms = (topic.context.timestamp_ns(now) - whole_nanoseconds(policy.max_age)) // 10**6
+            stop = min(topic.reader.position_at(oldest_ms), topic.released)
+            count = max(count, topic.reader.count(cursor.next, stop) if cursor.next < stop else 0)
+        return count
 
     def follow_policy(self) -> None:
         """The options may say something else of this channel. What was set while a broker ran stays."""

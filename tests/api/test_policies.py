@@ -127,6 +127,27 @@ def test_a_dry_run_changes_nothing(web: Web) -> None:
     assert put(web, f"{CHANNEL}&dry_run=maybe", {}).outcome == (400, "INVALID_DRY_RUN")
 
 
+def test_a_dry_run_says_what_the_bounds_drop(web: Web) -> None:
+    for number in range(5):
+        web.post("/pub?topic=t", b"%d" % number)
+
+    def drops(**settings: Any) -> int | None:
+        foretold: int | None = put(web, f"{CHANNEL}&dry_run=true", {"overflow": "drop_oldest", **settings}).json[
+            "drops"
+        ]
+        return foretold
+
+    assert drops(max_depth=3) == 2
+    assert drops(max_depth=3, overflow="reject") == drops(max_depth=5) == drops() == drops(max_age="1h") == 0
+    assert drops(max_bytes=1000) is None, "not known before"
+    web.core.wait(60.0)
+    assert drops(max_age="30s") == drops(max_age="30s", max_depth=3) == 5
+    put(web, CHANNEL, {"overflow": "drop_oldest", "max_depth": 3})
+    web.core.save()
+    web.core.wait(0.1)
+    assert (web.core.channel().depth, web.core.channel().dropped_count) == (3, 2)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -95,3 +95,16 @@ def test_what_the_node_refuses_is_its_sentence(on_nsqd: Nsqtw, channel: tuple[st
 def test_what_is_not_there(on_nsqd: Nsqtw, channel: tuple[str, str], words: list[str], complaint: str) -> None:
     done = on_nsqd("policy", *(channel[0] if word == "TOPIC" else word for word in words))
     assert (done.code, done.err) == (3, f"nsqtw: {complaint}\n")
+
+
+def test_messages_are_dropped_only_after_a_question(on_nsqd: Nsqtw, channel: tuple[str, str]) -> None:
+    topic, name = channel
+    for _ in range(3):
+        assert on_nsqd("pub", topic, "x").code == 0
+    words = ("policy", "set", topic, name, "max_depth=1", "overflow=drop_oldest")
+    done = on_nsqd(*words)
+    question = f"The bounds of channel {name} of topic {topic} drop 2 messages of its backlog at once. Continue?"
+    assert (done.code, done.err) == (2, f"nsqtw: {question} There is no terminal to ask on: repeat with --yes\n")
+    assert on_nsqd("channel", "show", topic, name, "-o", "json").json["depth"] == 3
+    assert on_nsqd(*words, "--yes").code == 0
+    assert on_nsqd("policy", "set", topic, name, "max_depth=2").code == 0, "nothing is dropped"

@@ -12,7 +12,7 @@ from tests.cli.terminal import Terminal
 def test_a_question_is_answered_with_no_or_yes(nsqd: Broker, on_nsqd: Nsqtw, topic: str, own_config: Path) -> None:
     on_nsqd("topic", "create", topic)
     words = ("--nsqd-http-address", nsqd.http_address, "topic", "delete", topic)
-    question = f"Delete topic {topic} with all its channels and messages, on all nodes? [y/N] "
+    question = f"Delete topic {topic} with all its channels and messages (0 messages), on all nodes? [y/N] "
     for answer in ("n\n", "\n"):
         with Terminal(*words) as terminal:
             terminal.wait_for(question)

@@ -52,10 +52,10 @@ def test_a_channel_from_creation_to_deletion(on_nsqd: Nsqtw, topic: str, nsqd: B
 @pytest.mark.parametrize(
     ("words", "question"),
     [
-        (["topic", "empty"], "Drop the messages of topic {topic} that no channel has got yet?"),
-        (["topic", "delete"], "Delete topic {topic} with all its channels and messages, on all nodes?"),
-        (["channel", "empty"], "Drop all messages of channel c of topic {topic}?"),
-        (["channel", "delete"], "Delete channel c of topic {topic} with its messages, on all nodes?"),
+        (["topic", "empty"], "Drop the messages of topic {topic} that no channel has got yet (0 messages)?"),
+        (["topic", "delete"], "Delete topic {topic} with all its channels and messages ({loss}), on all nodes?"),
+        (["channel", "empty"], "Drop all messages of channel c of topic {topic} ({loss})?"),
+        (["channel", "delete"], "Delete channel c of topic {topic} with its messages ({loss}), on all nodes?"),
     ],
 )
 def test_without_a_terminal_nothing_is_destroyed_but_with_yes(
@@ -64,9 +64,11 @@ def test_without_a_terminal_nothing_is_destroyed_but_with_yes(
     on_nsqd("topic", "create", topic)
     on_nsqd("channel", "create", topic, "c")
     on_nsqd("pub", topic, "kept")
+    on_nsqd("pub", topic, "late", "--defer", "1h")
     done = on_nsqd(*words, topic, *(["c"] if words[0] == "channel" else []))
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"nsqtw: {question.format(topic=topic)} There is no terminal to ask on: repeat with --yes\n"
+    asked = question.format(topic=topic, loss="2 messages, 1 deferred")
+    assert done.err == f"nsqtw: {asked} There is no terminal to ask on: repeat with --yes\n"
     assert on_nsqd("channel", "show", topic, "c", "-o", "json").json["depth"] == 1
 
 

@@ -10,7 +10,6 @@ from nsqtw.admin.pages.fields import BYTES_IN_MEGABYTE, NODE_DEFAULT, UNITS, Fie
 from nsqtw.admin.pages.letters import kept_headers, letter_topic, letters_of
 from nsqtw.admin.pages.page import Content
 from nsqtw.admin.pages.page_request import PageRequest
-from nsqtw.admin.sampler import waiting
 from nsqtw.cluster.model import ChannelStats, TopicStats
 from nsqtw.errors import ClusterError, FormError
 from nsqtw.options.topics import DURABILITY_TEXTS
@@ -29,13 +28,11 @@ async def emptying(page_request: PageRequest, target: Target, fields: Fields) ->
     """Say how many messages are dropped."""
     if target.channel:
         channel = await _channel(page_request, target)
-        number = channel.depth + channel.deferred_count if channel else 0
-        return {
-            "points": [
-                f"{formats.plural(number, 'message')} of this channel will be dropped, and never be delivered.",
-                "Other channels keep theirs.",
-            ]
-        }
+        number = channel.unfinished_count if channel else 0
+        points = [f"{formats.plural(number, 'message')} of this channel will be dropped, and never be delivered."]
+        if channel and channel.in_flight_count:
+            points.append(f"{formats.plural(channel.in_flight_count, 'message')} of them in flight: a FIN will fail.")
+        return {"points": [*points, "Other channels keep theirs."]}
     topic = await _topic(page_request, target)
     return {
         "points": [
@@ -51,7 +48,7 @@ async def deleting(page_request: PageRequest, target: Target, fields: Fields) ->
         channel = await _channel(page_request, target)
         if channel is None:
             return {"points": ["No node has the channel: the nsqlookupds will forget it."]}
-        number = channel.depth + channel.in_flight_count + channel.deferred_count
+        number = channel.unfinished_count
         return {
             "points": [
                 f"{formats.plural(number, 'message')} of this channel will be lost.",
@@ -64,7 +61,8 @@ async def deleting(page_request: PageRequest, target: Target, fields: Fields) ->
     consumers = sum(channel.client_count for channel in topic.channels)
     return {
         "points": [
-            f"{formats.plural(waiting(topic), 'message')} on {formats.plural(len(topic.nodes), 'node')} will be lost.",
+            f"{formats.plural(topic.unfinished_count, 'message')} on "
+            f"{formats.plural(len(topic.nodes), 'node')} will be lost.",
             f"{formats.plural(len(topic.channels), 'channel')} will be deleted, "
             f"and {formats.plural(consumers, 'consumer')} disconnected.",
         ]
@@ -75,7 +73,7 @@ async def tombstone(page_request: PageRequest, target: Target, fields: Fields) -
     """Say what becomes of the topic on a node."""
     state = page_request.sampler.nodes.get(target.node)
     found = [topic for topic in state.stats.topics if topic.topic_name == target.topic] if state else []
-    number = sum(map(waiting, found))
+    number = sum(topic.unfinished_count for topic in found)
     return {
         "points": [
             "The nsqlookupds hide the node from consumers of the topic for a while.",

@@ -142,8 +142,10 @@ VERBS: tuple[Verb, ...] = (
             shell_complete=completion.settings,
         ),
         description="Set settings of a policy on all nodes of the topic, which must be nsqtw. They are in force at"
-        " once, are saved, and win over the config file.",
+        " once, are saved, and win over the config file. A bound that would drop messages of a backlog is set after a"
+        " question.",
         section=TOPICS,
+        asks=True,
         examples=(
             ("Five attempts, the second after a second", "policy set orders archive max_attempts=5 requeue_delay=1s"),
             ("Messages of a topic expire", "policy set orders message_ttl=1h"),
@@ -162,8 +164,10 @@ VERBS: tuple[Verb, ...] = (
             metavar="[CHANNEL] SETTING...",
             shell_complete=completion.settings,
         ),
-        description="Remove what was set: the value of the config file, or the default, is in force again.",
+        description="Remove what was set: the value of the config file, or the default, is in force again. If a bound"
+        " would drop messages of a backlog then, there is a question before.",
         section=TOPICS,
+        asks=True,
         examples=(("As in the config file", "policy unset orders archive max_attempts"),),
     ),
     verb(
