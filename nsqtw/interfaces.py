@@ -191,7 +191,7 @@ class IBroker(Interface):
         """
 
     def introduce(client_id: str, hostname: str, user_agent: str) -> None:
-        """Tell who the client is, for statistics. Empty: not known. Version 2."""
+        """Tell who the client is, for statistics, which show 255 characters. Empty: not known. Version 2."""
 
     def refused(error: ClientError) -> None:
         """Count a mistake that the protocol found, and write the log line. The broker's own are logged. Version 2."""

@@ -325,10 +325,17 @@ class HttpRequest:
         self._later = answer
         self._pump.changed(self)
 
-    def stream(self, content_type: bytes, streamer: Streamer, on_stop: Callable[[], None] | None = None) -> None:
+    def stream(
+        self,
+        content_type: bytes,
+        streamer: Streamer,
+        on_stop: Callable[[], None] | None = None,
+        *,
+        is_chunked: bool = False,
+    ) -> None:
         """
         Begin an answer of that type that goes on, with `send`, until `finish` or the end of the connection. `on_stop`
-        is called when the daemon stops.
+        is called when the daemon stops. `is_chunked`: what is sent are chunks.
         """
         self._on_stop = on_stop
         connection = self._connection
@@ -338,7 +345,7 @@ class HttpRequest:
         self.is_answered = True
         self._streamer = streamer
         connection.start_stream(streamer)
-        connection.send(stream_head(self._version, content_type))
+        connection.send(stream_head(self._version, content_type, is_chunked=is_chunked))
         self._log_access(EMPTY, connection)
 
     def upgrade(self, head: bytes, streamer: Upgraded, on_stop: Callable[[], None]) -> None:

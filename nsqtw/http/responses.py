@@ -99,16 +99,17 @@ class Refused(NsqtwError):
         self.answer = answer
 
 
-def stream_head(version: bytes, content_type: bytes) -> bytes:
+def stream_head(version: bytes, content_type: bytes, *, is_chunked: bool = False) -> bytes:
     """
-    The head of an answer that has no end but that of its connection, in that HTTP version. Nobody on the way is to
-    keep it.
+    The head of an answer whose length is not known, in that HTTP version. It ends with its connection, or if
+    `is_chunked` with its last chunk. Nobody on the way is to keep it.
     """
     lines = (
         version + b" 200 OK",
         b"Content-Type: " + content_type,
         b"Cache-Control: no-store",
         b"%b: %b" % _NSQ,
+        *([b"Transfer-Encoding: chunked"] if is_chunked else []),
         b"Date: " + _date(),
     )
     return b"\r\n".join(lines) + _CLOSE + b"\r\n\r\n"

@@ -9,19 +9,22 @@ The HTTP API of nsqlookupd.
     GET    /v2/watch                                                        watchers
 
 Bodies are ignored. Responses that are large with many registrations, /topics, /lookup?topic=*, /nodes and /debug, are
-built in steps of some milliseconds, between which other clients are served.
+built in steps of some milliseconds, between which other clients are served. One of more than GATHERED_BYTES is sent as
+it is built, as fast as the client reads it. /debug, which has everything, needs the secret wherever there is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 
 from twisted.logger import Logger
 
 from nsqtw import NSQ_VERSION
 from nsqtw.errors import CapReached
 from nsqtw.http.debug import Debugging
+from nsqtw.http.endpoints import JSON
 from nsqtw.http.names import names, topic_name
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
@@ -47,6 +50,9 @@ _INVALID_TOPIC = failure(400, "INVALID_ARG_TOPIC")
 _TOPIC_NOT_FOUND = failure(404, "TOPIC_NOT_FOUND")
 _CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 _PPROF = b"/debug/pprof"
+GATHERED_BYTES = 256 * 1024
+"""Bytes of the largest answer that is sent as a whole."""
+JSON_TYPE = JSON.encode()
 
 _Change = Callable[[Mapping[str, str]], None]
 """Does what a query says. Refused, CapReached."""
@@ -71,7 +77,6 @@ class LookupApi:
             b"/channels": self._channels,
             b"/lookup": self._lookup,
             b"/nodes": self._nodes,
-            b"/debug": self._debug,
         }
         changes: dict[bytes, _Change] = {
             b"/topic/create": self._create_topic,
@@ -84,6 +89,7 @@ class LookupApi:
         return [
             Route(b"GET", b"/ping", lambda request: _PONG, broken=None, needs=FREE),
             *(Route(b"GET", path, handler, broken=None, needs=self._needs) for path, handler in questions.items()),
+            Route(b"GET", b"/debug", self._debug, broken=None, is_change=True),
             *(Route(b"POST", path, partial(_perform, change), broken=None) for path, change in changes.items()),
             *pprof,
         ]
@@ -91,7 +97,7 @@ class LookupApi:
     # -- questions
 
     def _topics(self, request: HttpRequest) -> None:
-        self._long_work.add(_gather(request, topic_pieces(self._registrations.walk_names())))
+        self._answer(request, topic_pieces(self._registrations.walk_names()))
 
     def _channels(self, request: HttpRequest) -> Answer:
         return written(channels_document(self._registrations.channels(topic_name(parameters(request.query)))))
@@ -99,16 +105,32 @@ class LookupApi:
     def _lookup(self, request: HttpRequest) -> Answer | None:
         topic, now = topic_name(parameters(request.query)), self._turns.unix_ns()
         if topic == ANY and self._registrations.is_topic(ANY):
-            self._long_work.add(_gather(request, lookup_pieces(self._registrations.walk_lookup(ANY, now))))
+            self._answer(request, lookup_pieces(self._registrations.walk_lookup(ANY, now)))
             return None
         result = self._registrations.lookup(topic, now)
         return _TOPIC_NOT_FOUND if result is None else written(lookup_document(result))
 
     def _nodes(self, request: HttpRequest) -> None:
-        self._long_work.add(_gather(request, node_pieces(self._registrations.walk_nodes(self._turns.unix_ns()))))
+        self._answer(request, node_pieces(self._registrations.walk_nodes(self._turns.unix_ns())))
 
     def _debug(self, request: HttpRequest) -> None:
-        self._long_work.add(_gather(request, debug_pieces(self._registrations.walk_debug())))
+        self._answer(request, debug_pieces(self._registrations.walk_debug()))
+
+    def _answer(self, request: HttpRequest, pieces: Iterator[bytes]) -> None:
+        self._long_work.add(self._gather(request, pieces))
+
+    def _gather(self, request: HttpRequest, pieces: Iterator[bytes]) -> Iterator[None]:
+        """Gather the pieces, one at each step, and answer with them, or begin to send them when they are large."""
+        gathered: list[bytes] = []
+        size = 0
+        for piece in pieces:
+            gathered.append(piece)
+            size += len(piece)
+            if size > GATHERED_BYTES:
+                PieceStream(request, chain([b"".join(gathered)], pieces), self._long_work)
+                return
+            yield
+        request.answer_later(written(b"".join(gathered)))
 
     # -- changes
 
@@ -148,13 +170,58 @@ class LookupApi:
         self._registrations.tombstone(topic, params["node"], self._turns.unix_ns())
 
 
-def _gather(request: HttpRequest, pieces: Iterator[bytes]) -> Iterator[None]:
-    """Answer with all the pieces, one at each step."""
-    gathered = []
-    for piece in pieces:
-        gathered.append(piece)
-        yield
-    request.answer_later(written(b"".join(gathered)))
+class PieceStream:
+    """
+    Sends pieces, one at each step of `long_work`, while the client reads them: as chunks, so that it can tell an answer
+    that is cut off, except with HTTP/1.0. Streamer API.
+    """
+
+    def __init__(self, request: HttpRequest, pieces: Iterator[bytes], long_work: LongWork) -> None:
+        self._request = request
+        self._pieces = pieces
+        self._long_work = long_work
+        self._is_paused = True
+        self._is_running = self._is_over = False
+        self._is_chunked = request.version == b"HTTP/1.1"
+        request.stream(JSON_TYPE, self, self.stop, is_chunked=self._is_chunked)
+        self.resumeProducing()
+
+    def pauseProducing(self) -> None:
+        """Streamer API."""
+        self._is_paused = True
+
+    def resumeProducing(self) -> None:
+        """Streamer API."""
+        self._is_paused = False
+        if not self._is_running and not self._is_over:
+            self._is_running = True
+            self._long_work.add(self._send())
+
+    def stopProducing(self) -> None:
+        """Streamer API."""
+        self._is_over = True
+
+    ended = stopProducing
+
+    def stop(self) -> None:
+        """The daemon stops."""
+        self._is_over = True
+        self._request.finish()
+
+    def _send(self) -> Iterator[None]:
+        for piece in self._pieces:
+            if self._is_over:
+                return
+            if piece:
+                self._request.send(b"%x\r\n%b\r\n" % (len(piece), piece) if self._is_chunked else piece)
+            if self._is_paused:
+                self._is_running = False
+                return
+            yield
+        self._is_over = True
+        if self._is_chunked:
+            self._request.send(b"0\r\n\r\n")
+        self._request.finish()
 
 
 def _perform(change: _Change, request: HttpRequest) -> Answer:

@@ -53,6 +53,9 @@ _FIELDS: dict[str, Any] = {
     "remote_address": "",
     "secret": "",
 }
+_TEXTS = ("broadcast_address", "hostname", "version", "topology_zone", "topology_region")
+MAX_TEXT = 255
+"""Characters of each: /debug has all of them for each registration."""
 _REQUIRED = ("broadcast_address", "tcp_port", "http_port", "version")
 _REGISTERED = "DB: client({client}) REGISTER category:{category} key:{topic} subkey:{channel}"
 _UNREGISTERED = "DB: client({client}) UNREGISTER category:{category} key:{topic} subkey:{channel}"
@@ -214,6 +217,9 @@ class V1Session:
             raise ClientError("E_UNAUTHORIZED", "IDENTIFY needs the secret of this nsqlookupd")
         if not all(fields[name] for name in _REQUIRED):
             raise ClientError("E_BAD_BODY", "IDENTIFY missing fields")
+        for name in _TEXTS:
+            if len(fields[name]) > MAX_TEXT:
+                raise ClientError("E_BAD_BODY", f"IDENTIFY {name} is longer than {MAX_TEXT} characters")
         if not is_host(fields["broadcast_address"]):
             raise ClientError("E_BAD_BODY", "IDENTIFY broadcast_address is no host name and no IP address")
         if not (is_port(fields["tcp_port"]) and is_port(fields["http_port"])):

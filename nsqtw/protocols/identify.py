@@ -11,7 +11,7 @@ from typing import Any
 from attrs import define, frozen
 
 from nsqtw import NSQ_VERSION
-from nsqtw.core.client import Client
+from nsqtw.core.client import MAX_TEXT, Client
 from nsqtw.errors import ClientError
 from nsqtw.gocompat.json import read_object
 from nsqtw.gocompat.text import json_text
@@ -43,6 +43,7 @@ _KINDS: dict[str, Any] = {
     "sample_rate": 0,
     "msg_timeout": 0,
 }
+_TEXTS = [name for name, default in _KINDS.items() if default == ""]
 _INTEGER_BITS = {"sample_rate": 32}
 
 
@@ -73,9 +74,13 @@ class Features:
 def decode(body: bytes) -> dict[str, Any]:
     """Parse the document: all fields with their values or defaults. ClientError when it is invalid."""
     try:
-        return read_object(body, _KINDS, _INTEGER_BITS)
+        fields = read_object(body, _KINDS, _INTEGER_BITS)
     except (ValueError, RecursionError):
         raise ClientError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from None
+    for name in _TEXTS:
+        if len(fields[name]) > MAX_TEXT:
+            raise ClientError("E_BAD_BODY", f"IDENTIFY {name} is longer than {MAX_TEXT} characters")
+    return fields
 
 
 def apply(fields: dict[str, Any], settings: Settings, options: Options) -> None:

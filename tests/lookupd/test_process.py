@@ -327,7 +327,8 @@ def ask(lookupd: LookupdProcess, method: str, path: str, secret: str = "", tls: 
     [
         (
             "changes",
-            {"/ping": 200, "/lookup?topic=t": 200, "/v2/watch?topic=*": 400, "POST": 401, HEAP: 401, "/metrics": 200},
+            {"/ping": 200, "/lookup?topic=t": 200, "/v2/watch?topic=*": 400, "POST": 401, HEAP: 401, "/metrics": 200}
+            | {"/debug": 401},
         ),
         (
             "all",
@@ -336,7 +337,17 @@ def ask(lookupd: LookupdProcess, method: str, path: str, secret: str = "", tls: 
                 **{"/lookup?topic=t": 401, "/v2/watch?topic=*": 401, "POST": 401, "/metrics": 401},
             },
         ),
-        ("off", {"/ping": 200, "/lookup?topic=t": 200, "/v2/watch?topic=*": 400, "POST": 200, "/metrics": 200}),
+        (
+            "off",
+            {
+                "/ping": 200,
+                "/lookup?topic=t": 200,
+                "/v2/watch?topic=*": 400,
+                "POST": 200,
+                "/metrics": 200,
+                "/debug": 200,
+            },
+        ),
     ],
 )
 def test_the_secret(start: StartLookupd, tmp_path: Path, mode: str, without: dict[str, int]) -> None:

@@ -205,3 +205,41 @@ def test_pipelined_registrations_of_an_nsqd_with_many_topics(lookupd: LookupdPro
         assert answers.read(6 * (count + 1)) == struct.pack(">i", 2) + b"OK" + (struct.pack(">i", 2) + b"OK") * count
         assert len(lookupd.ask("/topics")["topics"]) > count
         answers.close()
+
+
+@pytest.fixture
+def large(start: StartLookupd) -> Iterator[LookupdProcess]:
+    """An nsqlookupd whose largest answers do not fit into the buffers of a connection."""
+    process = start()
+    with FakeNsqd(process.tcp_port) as nsqd:
+        nsqd.identify(**{name: "x" * 255 for name in ("hostname", "version", "topology_zone", "topology_region")})
+        nsqd.send(b"".join(b"REGISTER %s%05d c\n" % (b"t" * 50, number) for number in range(4_000)))
+        wait_until(lambda: len(process.ask("/topics")["topics"]) == 4_000, "all topics are registered")
+        yield process
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_large_answer_is_sent_as_it_is_built(large: LookupdProcess, version: str) -> None:
+    before = resident(large)
+    said = f"GET /debug HTTP/{version}\r\nHost: localhost\r\n\r\n".encode()
+    head, _, rest = ended(connect(large.http_port, said)).partition(b"\r\n\r\n")
+    assert (b"Transfer-Encoding: chunked" in head) is (version == "1.1")
+    assert len(rest) > 8 * MB
+    assert resident(large) - before < 6 * MB
+    answer = large.http("GET", "/debug")
+    keys = json.loads(answer.body)
+    assert (answer.status, len(keys)) == (200, 8_001)
+    assert version == "1.1" or json.loads(rest) == keys
+    assert len(large.ask("/topics")["topics"]) == 4_000
+
+
+def test_a_client_that_does_not_read_keeps_nothing_in_memory(large: LookupdProcess) -> None:
+    before = resident(large)
+    with ExitStack() as clients:
+        for _ in range(20):
+            clients.enter_context(connect(large.http_port, b"GET /debug HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        assert large.http("GET", "/ping").status == 200
+        assert large.http("GET", "/debug").status == 200
+        assert resident(large) - before < 20 * MB
+    large.stop()
+    large.start()

@@ -191,3 +191,11 @@ def test_the_secret_is_not_part_of_what_consumers_see() -> None:
     assert lookup is not None
     assert b"hunter2" not in lookup.producers[0].document
     assert "hunter2" not in repr(line.context)
+
+
+@pytest.mark.parametrize("name", ["hostname", "version", "topology_zone", "topology_region"])
+def test_texts_of_an_nsqd_are_bounded(name: str) -> None:
+    """/debug has all of them for each registration."""
+    assert Line().send(identify(**identity(**{name: "x" * 255}))) == [IDENTITY]
+    refused = f"E_BAD_BODY IDENTIFY {name} is longer than 255 characters".encode()
+    assert Line().send(identify(**identity(**{name: "x" * 256}))) == [refused]

@@ -197,3 +197,15 @@ def test_what_it_says_is_logged_before_it_is_judged_and_not_more_often_than_it_m
     assert len(speaker.lines) == MAX_IDENTIFIES
     assert speaker.lines[0].startswith("info: [1.2.3.4:5] IDENTIFY: {ClientID: Hostname: ")
     assert speaker.subscribed()[2] == 0
+
+
+@pytest.mark.parametrize("name", ["client_id", "hostname", "user_agent", "topology_region", "topology_zone"])
+def test_what_a_client_says_of_itself_is_bounded(name: str) -> None:
+    """/stats shows all of it for as long as the client is connected."""
+    stage = V2Harness()
+    client = stage.connect()
+    client.send(identify(**{name: "\x01" * 255}))
+    client.expect(OK)
+    client = stage.connect()
+    client.send(identify(**{name: "\x01" * 256}))
+    client.expect(error(f"E_BAD_BODY IDENTIFY {name} is longer than 255 characters".encode()), END)

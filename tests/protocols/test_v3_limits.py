@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nsqtw.testing.protocols import SessionHarness
+from nsqtw.testing.protocols import SECRET, SessionHarness
 from tests.protocols import v3_frames as v3
 from tests.protocols.v3_client import Client, deliveries, names
 from tests.protocols.v3_frames import answers, error_of
@@ -172,3 +172,35 @@ def test_nothing_is_kept_of_frames_that_were_executed(client: Client, frame: byt
     references = sys.getrefcount(chunk)
     client.says(chunk)
     assert sys.getrefcount(chunk) == references
+
+
+LARGE = v3.publish(1, [b"x" * 90] * 800)
+
+
+def test_a_large_frame_is_not_kept_before_a_secret() -> None:
+    stage = SessionHarness()
+    stage.guard()
+    client = Client(stage, said=v3.hello())
+    (error,) = client.says(LARGE[:100])
+    assert error_of(error.payload)[0].startswith(f"E_INVALID frame of {len(LARGE) - 4} bytes is larger than 70000")
+    assert client.is_closed
+
+
+@pytest.mark.parametrize("said", [v3.hello(SECRET), v3.hello() + v3.auth(SECRET)])
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_large_frame_behind_a_secret(said: bytes, is_slow: bool) -> None:
+    stage = SessionHarness()
+    authorizations = stage.guard()
+    authorizations.is_slow = is_slow
+    client = Client(stage, said=said + LARGE)
+    if is_slow:
+        authorizations.answer()
+    assert "WELCOME" in names(client.greeting + client.hears())
+    assert not client.is_closed
+
+
+@pytest.mark.parametrize("name", ["client_id", "hostname", "user_agent"])
+def test_what_a_client_says_of_itself_is_bounded(name: str) -> None:
+    assert names(Client(SessionHarness(), said=v3.hello(**{name: "x" * 255})).greeting) == ["WELCOME"]
+    (error,) = Client(SessionHarness(), said=v3.hello(**{name: "x" * 256})).greeting
+    assert error_of(error.payload)[0] == f"E_BAD_BODY HELLO {name} is longer than 255 characters"

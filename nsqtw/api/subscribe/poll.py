@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from nsqtw.api.subscribe.right import StandingRight
 from nsqtw.api.subscribe.subscribers import Subscribers
-from nsqtw.api.subscribe.subscription import USUAL, Message, Wanted
+from nsqtw.api.subscribe.subscription import USUAL, Message, Wanted, user_agent
 from nsqtw.core.timers import Timer
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, document
@@ -108,7 +108,7 @@ class Polls(Timer):
         self._wanted_count += poll.count
         client = self._subscription.client
         client.remote_address = request.client
-        client.user_agent = request.fields.get(b"User-Agent", b"").decode("latin-1")
+        client.user_agent = user_agent(request)
         self._adjust()
         self.wake()
 

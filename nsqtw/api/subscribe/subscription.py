@@ -21,7 +21,7 @@ from attrs import frozen
 from nsqtw.api.message_document import readable
 from nsqtw.api.subscribe.tokens import MAX_ATTEMPTS, Token, Tokens
 from nsqtw.core.broker import Broker
-from nsqtw.core.client import Client
+from nsqtw.core.client import MAX_TEXT, Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import BODY_AT
@@ -263,11 +263,16 @@ class Subscription:
         return self._messages
 
 
+def user_agent(request: HttpRequest) -> str:
+    """Return what a request says of its program. Browsers may say much."""
+    return request.fields.get(b"User-Agent", b"")[:MAX_TEXT].decode("latin-1")
+
+
 def http_client(request: HttpRequest, connected: int) -> Client:
     """Return the client of a request, as /stats shows it. `connected` is in seconds of Unix time."""
     address = request.client
     host = address.rpartition(":")[0].strip("[]")
-    agent = request.fields.get(b"User-Agent", b"").decode("latin-1")
+    agent = user_agent(request)
     client = Client(address, connected, client_id=host, hostname=host, user_agent=agent, version=PROTOCOL)
     client.auth_identity, client.authed = request.identity, bool(request.identity)
     secured = request.secured

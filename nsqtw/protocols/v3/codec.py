@@ -57,7 +57,7 @@ SET: Final = 1
 HEAD_BYTES: Final = 12
 RANGE_BYTES: Final = 12
 HELLO_BYTES: Final = 70_000
-"""The largest frame before WELCOME."""
+"""The largest frame before WELCOME, and before a secret where one is needed."""
 MAX_TEXT: Final = 0xFFFF
 _SIZE_BYTES: Final = 4
 SIZE_BEYOND_PAYLOAD: Final = HEAD_BYTES - _SIZE_BYTES

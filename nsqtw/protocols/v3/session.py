@@ -280,7 +280,6 @@ class V3Session(Session):
         self._cancel_heartbeat()
         if self._heartbeat:
             self._cancel_heartbeat = broker.schedule(now + self._heartbeat, self._on_heartbeat)
-        self._reader.max_size = broker.max_body_size + broker.max_msg_size + FRAME_OVERHEAD
         if hello.secret and broker.needs_authorization:
             broker.authorize(hello.secret, self._welcome, now)
         else:
@@ -291,13 +290,24 @@ class V3Session(Session):
         if error is not None:
             self._fail(error)
             return
-        payload = welcome_payload(self._broker, self._heartbeat, self._reader.max_size, tells_ids=self._tells_ids)
+        self._take_large_frames()
+        payload = welcome_payload(self._broker, self._heartbeat, self._max_frame_size, tells_ids=self._tells_ids)
         self._write(codec.frame_of(codec.WELCOME, 0, payload))
         if self._broker.is_draining:
             self._on_drain()
 
+    @property
+    def _max_frame_size(self) -> int:
+        return int(self._broker.max_body_size + self._broker.max_msg_size + FRAME_OVERHEAD)
+
+    def _take_large_frames(self) -> None:
+        """Keep as much of a frame as a publish needs, once the client has shown a secret, if it must."""
+        if not self._broker.needs_authorization:
+            self._reader.max_size = self._max_frame_size
+
     def _authorized(self, number: int, error: ClientError | None) -> None:
         """The answer of AUTH."""
+        self._take_large_frames()
         if error is not None:
             self._pending -= 1
             self._fail(error)
