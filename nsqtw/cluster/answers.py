@@ -35,6 +35,7 @@ from nsqtw.cluster.model import (
     NodeTopic,
     OptionChange,
     Percentile,
+    ProducerStats,
     RedriveProgress,
     ReloadReport,
     Retention,
@@ -120,6 +121,7 @@ def node_stats_in(stats: JsonObject, node: Node, nsqtw_version: str) -> NodeStat
         start_time=read.integer(stats, "start_time"),
         memory={name: read.count(memory, name) for name in _MEMORY if name in memory},
         nsqtw_version=nsqtw_version,
+        producers=_producers(stats, node),
         disk_free=read.optional_count(disk, "free_bytes"),
         disk_capacity=read.optional_count(disk, "capacity_bytes"),
         disk_stored=read.optional_count(disk, "stored_bytes"),
@@ -319,6 +321,18 @@ def _client(fields: JsonObject, node: Node) -> ConsumerStats:
         node_topology_zone=node.topology_zone,
         **values,
     )
+
+
+def _producers(stats: JsonObject, node: Node) -> tuple[ProducerStats, ...]:
+    found = read.objects(stats, "producers")
+    if len(found) + sum(len(read.array(producer, "pub_counts")) for producer in found) > MAX_PARTS:
+        raise ServerFailed(f"the answer has more than {MAX_PARTS} producers and topics of them")
+    return tuple(ProducerStats(client=_client(fields, node), published=_published(fields)) for fields in found)
+
+
+def _published(fields: JsonObject) -> tuple[tuple[str, int], ...]:
+    counts = read.objects(fields, "pub_counts")
+    return tuple((read.name(count, "topic"), read.count(count, "count")) for count in counts)
 
 
 def _latency(fields: JsonObject) -> Latency | None:

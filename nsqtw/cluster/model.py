@@ -137,6 +137,24 @@ class ConsumerStats:
 
 
 @attrs.frozen(kw_only=True)
+class ProducerStats:
+    """A connection that has published, and how many messages to which topics."""
+
+    client: ConsumerStats
+    published: tuple[tuple[str, int], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class LookupdState:
+    """An nsqlookupd, as the last query of all nodes found it. `error` is empty when it answered."""
+
+    address: str
+    error: str
+    node_count: int
+    """The nodes that it named last."""
+
+
+@attrs.frozen(kw_only=True)
 class Counts:
     """Counts that topics and channels have. `depth` includes `backend_depth`."""
 
@@ -261,6 +279,8 @@ class NodeStats:
     """Unix time in seconds."""
     memory: Mapping[str, int] = attrs.field(factory=dict)
     nsqtw_version: str = ""
+    producers: tuple[ProducerStats, ...] = ()
+    """Connections that have published, when clients were asked for."""
     disk_free: int | None = None
     """Bytes left on the file system of the data path."""
     disk_capacity: int | None = None

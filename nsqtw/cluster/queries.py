@@ -34,6 +34,7 @@ from nsqtw.cluster.model import (
     ChannelCount,
     ChannelStats,
     ClusterStats,
+    LookupdState,
     Node,
     NodeStats,
     NodeTopic,
@@ -70,6 +71,8 @@ class Queries:
         self.requests = ServerRequests(reactor, credentials or ClusterCredentials(), timeouts or Timeouts())
         self._given: dict[str, str] = {}
         """The address that was given for a node, by the node's own."""
+        self._lookupd_errors: dict[str, str] = {}
+        """Why an nsqlookupd did not name the nodes, when it was asked last; empty when it did."""
         self._named: dict[str, tuple[Node, ...]] = {}
         """The nodes that an nsqlookupd named last, by its address."""
         self.nsqds = tuple(nsqds)
@@ -151,6 +154,23 @@ class Queries:
             raise UnknownObject("node", address)
         (stats,), _ = split(NSQD, await ask_all([self._node_stats(node, _JSON)]))
         return Partial(stats, nodes.warnings)
+
+    async def connections(self) -> Partial[tuple[NodeStats, ...]]:
+        """Return all nodes that answer, with their consumers and producers. NoServerAnswered."""
+        nodes = await self.nodes()
+        found, errors = split(NSQD, await ask_all([self._node_stats(node, _JSON) for node in nodes.value]))
+        return Partial(tuple(found), (*nodes.warnings, *_warnings(errors)))
+
+    @property
+    def lookupd_states(self) -> tuple[LookupdState, ...]:
+        """The nsqlookupds that were asked for the nodes, as they answered last."""
+        return tuple(
+            LookupdState(
+                address=address, error=self._lookupd_errors[address], node_count=len(self._named.get(address, ()))
+            )
+            for address in self._lookupds
+            if address in self._lookupd_errors
+        )
 
     async def topic_nodes(self, topic: str) -> Partial[tuple[Node, ...]]:
         """Return the nodes that have a topic. NoServerAnswered."""
@@ -295,6 +315,7 @@ class Queries:
         outcomes = await self._ask_lookupds("/nodes", {}, nodes_in)
         errors = [outcome for outcome in outcomes if isinstance(outcome, ServerFailed)]
         for lookupd, outcome in zip(lookupds, outcomes, strict=True):
+            self._lookupd_errors[lookupd] = str(outcome) if isinstance(outcome, ServerFailed) else ""
             if not isinstance(outcome, ServerFailed):
                 self._named[lookupd] = outcome
         if self._named.keys().isdisjoint(lookupds):

@@ -19,7 +19,17 @@ from tests.admin.process import AdminProcess
 from tests.process import NOTHING, Counts, wait_until
 from tests.wire import ANSWER_SECONDS, HOST
 
-PATHS = ("/", "/topics", "/topics?list=channels", "/nodes", "/lookup", "/counter", "/actions/create")
+PATHS = (
+    "/",
+    "/topics",
+    "/topics?list=channels",
+    "/nodes",
+    "/connections",
+    "/connections?list=producers",
+    "/lookup",
+    "/counter",
+    "/actions/create",
+)
 
 
 class Markup(HTMLParser):
@@ -378,3 +388,21 @@ def test_a_topic_without_a_node_can_be_deleted_with_its_channels(admin: AdminPro
         status, _, _ = post(admin, link, csrf=csrf, typed=typed)
         assert status == 303
     assert topic not in admin.get("/lookup").body.decode()
+
+
+def test_connections_are_listed_and_the_overview_counts_them(admin: AdminProcess, nodes: Nodes) -> None:
+    nodes.prepare("talk", "work")
+    with nodes.nsqds[0].client() as consumer, nodes.nsqds[1].client() as producer:
+        consumer.identify(client_id="reader-7")
+        consumer.sub("talk", "work")
+        producer.identify(client_id="writer-9")
+        producer.pub("talk", b"x")
+        page = admin.get("/connections?q=reader-7").body.decode()
+        assert "reader-7" in page and "/topics/talk/work" in page and nodes.addresses[0] in page
+        assert "writer-9" not in page
+        page = admin.get("/connections?list=producers&q=talk").body.decode()
+        assert "writer-9" in page and nodes.addresses[1] in page and "reader-7" not in page
+    overview = admin.get("/").body.decode()
+    for label in ("Deferred", "Consumers"):
+        assert f"<dt>{label}</dt>" in overview
+    assert f"{HOST}:{nodes.lookupd.http_port}" in overview and '<span class="badge good">up</span>' in overview

@@ -19,6 +19,8 @@ LIVE = {
     "messages": ("/topics/notes/desk?view=messages", "desk"),
     "nodes": ("/nodes", "Nodes"),
     "node": ("/nodes/{node}", "{node}"),
+    "consumers": ("/connections", "Connections"),
+    "producers": ("/connections?list=producers", "Connections"),
     "lookup": ("/lookup", "Lookup"),
     "counter": ("/counter", "Counter"),
 }

@@ -258,3 +258,14 @@ def test_a_body_in_base64_that_is_none() -> None:
 def test_an_odd_answer_to_a_cancellation(document: dict[str, Any]) -> None:
     with pytest.raises(ServerFailed, match="no id, released and channels"):
         cancelled_in(document, "n")
+
+
+def test_producers_and_what_they_published() -> None:
+    producer = {"client_id": "p", "remote_address": "z:2", "pub_counts": [{"topic": "t", "count": 3}]}
+    stats = node_stats_in({"topics": [], "producers": [producer, {"client_id": "q"}]}, NODE, "")
+    assert [(each.client.client_id, each.client.node, each.published) for each in stats.producers] == [
+        ("p", "a:4151", (("t", 3),)),
+        ("q", "a:4151", ()),
+    ]
+    with pytest.raises(ServerFailed):
+        node_stats_in({"topics": [], "producers": [{"pub_counts": [{}] * (answers.MAX_PARTS + 1)}]}, NODE, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from nsqtw.cluster.model import LookupdState
 from nsqtw.errors import NoServerAnswered
 from tests.cluster.odd_answers import LOOKUPD, ODD, SOUND, AnsweredCluster, answers_of, lookupd_documents, outcome
 
@@ -103,3 +104,16 @@ def test_an_nsqlookupd_that_is_back_is_believed() -> None:
     cluster.answers = {**before, (LOOKUPD, "/nodes"): b'{"producers": []}'}
     found = outcome(cluster.nodes())
     assert (found.value, found.warnings) == ((), ())
+
+
+def test_the_state_of_each_nsqlookupd_is_that_of_its_last_answer() -> None:
+    cluster = AnsweredCluster(answers_of(), through_lookupd=True)
+    assert cluster.lookupd_states == ()
+    outcome(cluster.nodes())
+    assert cluster.lookupd_states == (LookupdState(address=LOOKUPD, error="", node_count=2),)
+    lose(cluster)
+    outcome(cluster.stats())
+    (state,) = cluster.lookupd_states
+    assert state.error.startswith(LOST) and state.node_count == 2
+    cluster.lookupds = [OTHER_LOOKUPD]
+    assert cluster.lookupd_states == ()

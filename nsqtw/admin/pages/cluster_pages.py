@@ -6,6 +6,7 @@ import math
 from heapq import nlargest
 
 from nsqtw.admin.history import CLUSTER
+from nsqtw.admin.pages.letters import dead_letters
 from nsqtw.admin.pages.nodes import LEVELS, RATES, disk_state, node_content
 from nsqtw.admin.pages.page import COUNTER, LOOKUP, OVERVIEW, Content, page
 from nsqtw.admin.pages.page_request import PageRequest
@@ -40,6 +41,10 @@ async def overview(page_request: PageRequest) -> Content:
         **page_request.figures(CLUSTER, "in", "out", "depth", "in_flight"),
         "depth": sum(map(waiting, topics)),
         "in_flight": sum(channel.in_flight_count for channel in channels),
+        "deferred": sum(channel.deferred_count for channel in channels),
+        "consumers": sum(channel.client_count for channel in channels),
+        "letters": dead_letters(page_request, channels),
+        "lookupd_states": page_request.cluster.lookupd_states,
         "oldest": oldest,
         "oldest_place": oldest_place,
         "disk_free": fullest.disk_free if fullest else None,
@@ -68,7 +73,8 @@ async def lookup(page_request: PageRequest) -> Content:
             page_request.warn(warning)
     return {
         "title": "Lookup",
-        "lookupds": page_request.cluster.lookupds,
+        "lookupd_states": page_request.cluster.lookupd_states,
+        "has_lookupds": bool(page_request.cluster.lookupds),
         "inactive": sorted(inactive.items()),
         "may_delete": page_request.viewer.may(Role.ADMIN),
     }

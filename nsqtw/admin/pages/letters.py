@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 import attrs
@@ -125,6 +125,13 @@ def letters_of(page_request: PageRequest, channel: ChannelStats) -> ChannelStats
             if found.channel_name == channel.channel_name:
                 return found
     return None
+
+
+def dead_letters(page_request: PageRequest, channels: Iterable[ChannelStats]) -> list[ChannelStats]:
+    """Return the channels that have dead letters of some channels, those with the most messages first."""
+    found = (letters_of(page_request, channel) for channel in channels)
+    by_name = {(letters.topic_name, letters.channel_name): letters for letters in found if letters is not None}
+    return sorted(by_name.values(), key=lambda letters: -letters.depth)
 
 
 def letter_topic(page_request: PageRequest, topic: str, channel: str) -> str:

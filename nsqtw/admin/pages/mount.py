@@ -14,7 +14,7 @@ from nsqtw import __version__
 from nsqtw.admin.context import SiteContext
 
 # A module of pages adds its views to the table of pages.
-from nsqtw.admin.pages import action_pages, channel, cluster_pages, live, nodes, topic  # noqa: F401
+from nsqtw.admin.pages import action_pages, channel, cluster_pages, connections, live, nodes, topic  # noqa: F401
 from nsqtw.admin.pages.action_pages import Answer
 from nsqtw.admin.pages.assets import CACHE_CONTROL, Assets
 from nsqtw.admin.pages.links import Links

@@ -12,8 +12,11 @@ from nsqtw.admin.pages.page_request import PageRequest
 Content = Mapping[str, Any]
 View = Callable[[PageRequest], Awaitable[Content]]
 
-OVERVIEW, TOPICS, NODES, LOOKUP, COUNTER = SECTIONS = ("Overview", "Topics", "Nodes", "Lookup", "Counter")
-NAVIGATION = tuple(zip(SECTIONS, ("", "topics", "nodes", "lookup", "counter"), strict=True))
+OVERVIEW, TOPICS, NODES, CONNECTIONS, LOOKUP, COUNTER = SECTIONS = (
+    *("Overview", "Topics", "Nodes"),
+    *("Connections", "Lookup", "Counter"),
+)
+NAVIGATION = tuple(zip(SECTIONS, ("", "topics", "nodes", "connections", "lookup", "counter"), strict=True))
 """The entries of the navigation, and their paths."""
 
 
