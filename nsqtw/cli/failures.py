@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nsqtw.cli.contexts import LOCAL_NSQD
 from nsqtw.cli.exit_codes import REFUSALS
@@ -47,6 +47,20 @@ _REMEDIES = {
     "EPHEMERAL_CHANNEL": "an ephemeral channel has no place in the log and keeps no messages to look at",
 }
 _NO_HTTP = "the answer is no HTTP; is this the HTTP port?"
+_TLS_CAUSES = (
+    (re.compile(r"wrong.version.number", re.IGNORECASE), "the answer is no TLS; is this the HTTPS port?"),
+    (
+        re.compile(r"certificate.verify.failed|unable to get local issuer|self.signed", re.IGNORECASE),
+        "its certificate is of an unknown authority: name the authority's file with --tls-ca-file in a context"
+        " ('nsqtw context add')",
+    ),
+)
+_CAUSES = (
+    *_TLS_CAUSES,
+    (re.compile(r"closed before the end of the answer|lost in a non-clean fashion"), _NO_HTTP),
+    (re.compile(r"no answer within|timed out", re.IGNORECASE), "it hangs, or is no HTTP server"),
+)
+"""What in a text means for the user."""
 _REFUSALS_OF_NSQD = (
     ("E_AUTH_FAILED", "the node does not know the secret"),
     ("E_UNAUTHORIZED", "the secret has no permission for this"),
@@ -133,6 +147,11 @@ def readable(text: str, detail: str = "") -> str:
     elif found := _DIALED.match(text) or _ASKED.match(text):
         server, why = found["server"], found["why"]
     else:
-        return _NO_HTTP if text.startswith(_NO_HTTP_START) else text
+        return _NO_HTTP if text.startswith(_NO_HTTP_START) else _with_meaning(text, _TLS_CAUSES)
     why = why.removeprefix("connect: ")
+    why = _with_meaning(why, _CAUSES)
     return f"{server}: {_NO_HTTP if why.startswith(_NO_HTTP_START) else why}"
+
+
+def _with_meaning(text: str, causes: Sequence[tuple[re.Pattern[str], str]]) -> str:
+    return next((f"{text}: {meaning}" for pattern, meaning in causes if pattern.search(text)), text)

@@ -1,4 +1,6 @@
-"""Addresses of nsqd and nsqlookupd that were confused: the error message when a command has failed because of it."""
+"""
+Addresses of other programs or ports than were asked for: the error message when a command has failed because of it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,9 @@ _SECONDS = 2.0
 
 def wrong_program(access: ClusterAccess) -> CommandError | None:
     """Ask each given address what runs there. Return the error for the first one of the other program, if any."""
+    for address in (*access.lookupd_http_addresses, *access.nsqd_http_addresses):
+        if "nodes" in _document(access, address, "/api/nodes"):
+            return CommandError(f"{address} is an nsqadmin; give the HTTP address of an nsqd or nsqlookupd")
     for address in access.lookupd_http_addresses:
         if "tcp_port" in _info(access, address):
             return CommandError(f"{address} is an nsqd, not an nsqlookupd; give it as --nsqd-http-address")
@@ -26,6 +31,10 @@ def wrong_program(access: ClusterAccess) -> CommandError | None:
 
 def _info(access: ClusterAccess, address: str) -> JsonObject:
     """Return the answer to /info, empty without one. An nsqlookupd's has only its version."""
+    return _document(access, address, "/info")
+
+
+def _document(access: ClusterAccess, address: str, path: str) -> JsonObject:
     with suppress(ConnectFailed, ServerFailed):
-        return get(access, address, "/info", _SECONDS).document()
+        return get(access, address, path, _SECONDS).document()
     return {}

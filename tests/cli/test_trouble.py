@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nsqtw.cli.failures import readable
 from nsqtw.testing import Broker, broker
 from tests.cli.conftest import Nsqtw
 from tests.cli.serving import serving
@@ -157,6 +158,29 @@ def test_confused_addresses(nsqd: Broker, lookupd: LookupdProcess, nsqtw: Nsqtw,
     done = nsqtw("--lookupd-http-address", nsqd.http_address, *words)
     text = f"nsqtw: {nsqd.http_address} is an nsqd, not an nsqlookupd; give it as --nsqd-http-address\n"
     assert (done.code, done.err) == (1, text)
+
+
+@pytest.mark.parametrize("words", [["topic", "list"], ["nodes"], ["pub", "t", "x"], ["tail", "t"]])
+@pytest.mark.parametrize("option", ["--nsqd-http-address", "--lookupd-http-address"])
+def test_the_address_of_an_nsqadmin(nsqtw: Nsqtw, words: list[str], option: str) -> None:
+    with serving("/api/nodes", b'{"nodes": []}') as address:
+        done = nsqtw(option, address, *words)
+    text = f"nsqtw: {address} is an nsqadmin; give the HTTP address of an nsqd or nsqlookupd\n"
+    assert (done.code, done.err) == (1, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ('Get "http://h:1/info": no answer within 5s', "h:1: no answer within 5s: it hangs, or is no HTTP server"),
+        ('Get "http://h:1/x": the connection was closed before the end of the answer', "is this the HTTP port?"),
+        ("h:1: TLS handshake failed - [SSL: WRONG_VERSION_NUMBER] wrong version number", "is this the HTTPS port?"),
+        ("h:1: TLS handshake failed - certificate verify failed: self-signed", "--tls-ca-file"),
+        ("E_INVALID DPUB timeout 5 out of range", "E_INVALID DPUB timeout 5 out of range"),
+    ],
+)
+def test_a_cause_is_told_with_what_it_means(text: str, meaning: str) -> None:
+    assert meaning in readable(text)
 
 
 @pytest.fixture(scope="module")
