@@ -82,7 +82,7 @@ def test_a_wrong_word_is_no_dry_run(admin: AdminProcess, nodes: Nodes, topic: st
 def test_a_node_that_did_not_do_it_is_named(nodes: Nodes, start: StartAdmin, topic: str) -> None:
     nodes.prepare(topic)
     nodes.nsqds[0].create(topic, "c")
-    reply = put(start(*nodes.nsqd_flags), f"{topic}/c", {"max_attempts": 5})
+    reply = put(start(*nodes.nsqd_flags), f"{topic}/c", {"max_attempts": None})  # a value creates the channel
     assert reply.status == 200
     assert [node["node"] for node in reply.document["nodes"]] == nodes.addresses[:1]
     assert reply.message == f"WARNING: {nodes.addresses[1]}: The topic has no channel of this name."
@@ -93,7 +93,7 @@ def test_a_topic_or_channel_that_no_node_has(nodes: Nodes, start: StartAdmin, to
     admin = start(*nodes.nsqd_flags)
     for path, message in (("nothing", "TOPIC_NOT_FOUND"), (f"{topic}/nobody", "CHANNEL_NOT_FOUND")):
         assert (admin.get(f"/api/policies/{path}").status, put(admin, path, {}).status) == (404, 400)
-        reply = put(admin, path, {"max_attempts": 5})
+        reply = put(admin, path, {"max_attempts": None})
         assert (reply.status, reply.message) == (404, message)
     assert admin.get(f"/actions/set_policy_channel?topic={topic}&channel=nobody").status == 404
     assert admin.get("/actions/set_policy_topic?topic=nothing").status == 404
