@@ -31,7 +31,7 @@ from nsqtw.client.twisted import TwistedLoop
 from nsqtw.cluster.credentials import ClusterCredentials
 from nsqtw.cluster.http import NSQD, ServerRequests, Timeouts
 from nsqtw.discovery.channels import ChannelQuery
-from nsqtw.http.client import BytesBody, make_client, read_body
+from nsqtw.http.client import make_client, read_body
 from nsqtw.http.kept_connections import IDEMPOTENT, KeptConnections
 from nsqtw.options.broker import Options
 from nsqtw.rights import Credentials
@@ -121,8 +121,7 @@ def plain_client(reactor: Any, address: str) -> Client:
     made = make_client(reactor, ANSWER_SECONDS)
 
     async def ask(name: str) -> None:
-        data: Any = BytesBody(name.encode())
-        response = await made.post(f"http://{address}/", data=data, unbuffered=True, reactor=reactor)
+        response = await made.request("POST", f"http://{address}/", body=name.encode())
         await read_body(response, 1000, ValueError)
 
     return Client(ask)
@@ -281,8 +280,7 @@ def test_a_connection_whose_end_was_not_read_yet_is_not_used() -> None:
         pool = KeptConnections(reactor, 1, ANSWER_SECONDS, IDEMPOTENT)
         made = make_client(reactor, ANSWER_SECONDS, pool=pool)
         for _ in range(3):
-            data: Any = BytesBody(b"x")
-            response = await made.post(f"http://{server.address}/", data=data, unbuffered=True, reactor=reactor)
+            response = await made.request("POST", f"http://{server.address}/", body=b"x")
             await read_body(response, 1000, ValueError)
             wait_until(lambda: server.closed == server.connections, "the server has closed")  # the reactor waits, too
         await pool.closeCachedConnections()  # type: ignore[no-untyped-call]

@@ -44,7 +44,7 @@ LAYERS: dict[str, set[str]] = {
     "backends": {"core", "options"},
     "protocols": {"core", "gocompat", "options"},
     "auth": {"options"},
-    "lookupd.registrations": {"gocompat"},
+    "lookupd.registrations": {"gocompat", "options"},
     "runtime": {"core"},
     "client": {"gocompat", "options", "protocols"},
     "net": {"core", "options", "protocols", "runtime"},

@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
-from twisted.web.http_headers import Headers
 
 from nsqtw.admin.routing import argument, route
 from nsqtw.admin.server import WebRequest
@@ -103,12 +102,5 @@ class Graphite:
         return await in_time(asking, self._timeout, self._reactor)
 
     async def _exchange(self, server: _Server, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
-        response = await self._client.get(
-            url,
-            headers=Headers({name: [value] for name, value in headers.items()}),
-            auth=server.credentials,
-            reactor=self._reactor,
-            allow_redirects=False,
-            unbuffered=True,
-        )
+        response = await self._client.request("GET", url, headers, credentials=server.credentials)
         return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
-from twisted.web.http_headers import Headers
 
 from nsqtw.admin.access import is_https
 from nsqtw.admin.audit import Target
@@ -22,7 +21,7 @@ from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
 from nsqtw.errors import ServerFailed
 from nsqtw.gocompat.text import json_text
-from nsqtw.http.client import BytesBody, make_client, read_body
+from nsqtw.http.client import make_client, read_body
 from nsqtw.options.addresses import join_host_port
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.broker_address import hostname
@@ -82,14 +81,7 @@ class Notifications:
 
     async def _exchange(self, endpoint: str, body: bytes) -> None:
         """Post a notification, and read the answer to its end."""
-        response = await self._client.post(
-            endpoint,
-            headers=Headers({"Content-Type": ["application/json"]}),
-            data=cast(Any, BytesBody(body)),
-            reactor=self._reactor,
-            allow_redirects=False,
-            unbuffered=True,
-        )
+        response = await self._client.request("POST", endpoint, {"Content-Type": "application/json"}, body)
         await read_body(response, MAX_ANSWER_BYTES, ServerFailed)
 
 

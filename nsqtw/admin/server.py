@@ -12,6 +12,7 @@ from twisted.web.server import GzipEncoderFactory, Request, Site
 
 from nsqtw.admin.connections import AdminChannel
 from nsqtw.gocompat.time import duration_text
+from nsqtw.options.addresses import join_host_port
 from nsqtw.runtime.reactor import Reactor
 
 WebRequest = Any
@@ -111,7 +112,7 @@ class AdminSite(Site):
             status=request.code,
             method=request.method.decode("latin-1"),
             target=request.uri.decode("latin-1"),
-            client=f"{peer.host}:{peer.port}" if hasattr(peer, "host") else "",
+            client=join_host_port(peer.host, peer.port) if hasattr(peer, "host") else "",
             elapsed=duration_text(time.monotonic_ns() - request.began_ns),
         )
 

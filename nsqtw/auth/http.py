@@ -26,7 +26,6 @@ from typing import Any, cast
 from urllib.parse import SplitResult, quote_plus, unquote, urljoin, urlsplit
 
 import attrs
-from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
@@ -35,10 +34,10 @@ from zope.interface import implementer, provider
 
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
-from nsqtw.http.client import read_body
+from nsqtw.http.client import HttpClient, read_body
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.net.certificates import certificates_in
-from nsqtw.options.addresses import MAX_PORT
+from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.options.redaction import without_password
 from nsqtw.options.types import TLS_VERSIONS
 from nsqtw.rights import Answer, Credentials
@@ -75,7 +74,7 @@ class HttpAuthorizer:
         self._addresses = list(addresses)
         self._method = options.auth_http_request_method
         self._timeout = options.http_client_request_timeout
-        self._agent = _Unpacked(agent)
+        self._client = HttpClient(agent)
         self._turns = DeferredSemaphore(MAX_REQUESTS)
         self._random = random.SystemRandom()
 
@@ -135,21 +134,11 @@ class HttpAuthorizer:
         raise AuthError(f"stopped after {_MAX_REDIRECTS} redirects")
 
     async def _send(self, request: Request) -> tuple[int, Headers, bytes]:
-        headers: dict[str | bytes, str | bytes] = {"Accept": _ACCEPT}
+        headers = {"Accept": _ACCEPT}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         url, credentials = _without_credentials(request.url)
-        # A client of its own for each: what a server sets as a cookie is not for the next applicant.
-        response = await HTTPClient(self._agent).request(
-            request.method,
-            url,
-            headers=headers,
-            data=request.body,
-            auth=credentials,
-            allow_redirects=False,
-            unbuffered=True,
-            reactor=cast(Any, self._reactor),  # any reactor will do
-        )
+        response = await self._client.request(request.method, url, headers, request.body, credentials)
         return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, AuthError)
 
 
@@ -188,30 +177,8 @@ def over_https(request: Request, port: int) -> Request:
     """Return the same request on another port, with HTTPS."""
     parts = _split(request.url)
     user, at, _ = parts.netloc.rpartition("@")
-    host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    return attrs.evolve(request, url=parts._replace(scheme="https", netloc=f"{user}{at}{host}:{port}").geturl())
-
-
-@implementer(IAgent)
-class _Unpacked:
-    """
-    An agent that takes no compressed bodies: of those, few bytes could become very many. treq asks for them, and would
-    unpack what comes.
-    """
-
-    def __init__(self, agent: IAgent) -> None:
-        self._agent = agent
-
-    def request(self, method: bytes, uri: bytes, headers: Headers | None = None, bodyProducer: Any = None) -> Any:
-        headers = Headers() if headers is None else headers.copy()
-        headers.removeHeader(b"Accept-Encoding")
-        return self._agent.request(method, uri, headers, bodyProducer).addCallback(self._as_it_is)
-
-    @staticmethod
-    def _as_it_is(response: Any) -> Any:
-        response.headers.removeHeader(b"Content-Encoding")
-        return response
+    netloc = f"{user}{at}{join_host_port(parts.hostname or '', port)}"
+    return attrs.evolve(request, url=parts._replace(scheme="https", netloc=netloc).geturl())
 
 
 def reason_of(failure: Exception) -> str:

@@ -8,6 +8,7 @@ although it was asked to close it. The same code serves both event loops.
 from __future__ import annotations
 
 import io
+import re
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
 """Bytes up to which the length of an answer is looked for; one with a larger head ends with its connection."""
 _ENDS_OF_HEAD = (b"\n\r\n", b"\n\n")
+_ZONE = re.compile(r"%[^\]]*\]")
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -48,7 +50,9 @@ def request_bytes(url: SplitResult, method: str, headers: Mapping[str, str], bod
     """Return a request for a URL, after which the server is to close the connection."""
     path = url.path or "/"
     target = f"{path}?{url.query}" if url.query else path
-    fields = {"Host": url.netloc.rpartition("@")[2], "Connection": "close", **headers}
+    # A zone has a meaning on this machine only.
+    host = _ZONE.sub("]", url.netloc.rpartition("@")[2])
+    fields = {"Host": host, "Connection": "close", **headers}
     if body or method not in ("GET", "HEAD"):
         fields["Content-Length"] = str(len(body))
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]

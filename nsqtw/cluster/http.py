@@ -13,11 +13,10 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import attrs
-from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock, DeferredSemaphore, FirstError, gatherResults
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
@@ -32,7 +31,7 @@ from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
 from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.trust import WITHHELD
 from nsqtw.errors import NoServerAnswered, NsqtwError, OutcomeUnknown, ServerFailed, Unsupported
-from nsqtw.http.client import BodyBudget, BytesBody, make_client, read_body
+from nsqtw.http.client import BodyBudget, HttpClient, make_client, read_body
 from nsqtw.http.kept_connections import IDEMPOTENT, KeptConnections
 from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.rights import authorization
@@ -125,7 +124,7 @@ class ServerRequests:
         self._pool = self._make_pool()
         self._pool_closed: Deferred[object]
         """The end of the pool before."""
-        self._clients: dict[str, HTTPClient] = {}
+        self._clients: dict[str, HttpClient] = {}
         self.credentials = credentials
         self._secrets: dict[str, str] = {}
         self.use(credentials, TlsPolicy(credentials))
@@ -308,15 +307,7 @@ class ServerRequests:
         headers = {"Accept": ACCEPT}
         if secret:
             headers["Authorization"] = authorization(secret)
-        response = await self._clients[method].request(
-            method,
-            url,
-            headers=cast(Any, headers),
-            data=cast(Any, BytesBody(body)) if body else None,
-            allow_redirects=False,
-            unbuffered=True,
-            reactor=cast(Any, self._reactor),
-        )
+        response = await self._clients[method].request(method, url, headers, body or None)
         return (
             response.code,
             response.headers,

@@ -5,18 +5,44 @@ may send without end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from base64 import b64encode
+from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
 from twisted.web.http import PotentialDataLoss
-from twisted.web.iweb import IBodyProducer, IPolicyForHTTPS
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IAgent, IBodyProducer, IPolicyForHTTPS
 from zope.interface import implementer
 
-if TYPE_CHECKING:
-    from treq.client import HTTPClient
+from nsqtw.http.requests import send
+
+
+class HttpClient:
+    """Makes requests by an agent. Redirects are not followed, and no body is compressed."""
+
+    def __init__(self, agent: IAgent) -> None:
+        self._agent = agent
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+        credentials: tuple[str, str] | None = None,
+    ) -> Deferred[Any]:
+        """
+        Send a request; the result is Twisted's response, whose body is to be read. `credentials` are name and password
+        of Basic authentication. Any error of the connection.
+        """
+        fields = Headers({name: [value] for name, value in (headers or {}).items()})
+        if credentials is not None:
+            encoded = b64encode(":".join(credentials).encode())
+            fields.setRawHeaders(b"Authorization", [b"Basic " + encoded])
+        return send(self._agent, method, url, fields, None if body is None else BytesBody(body))
 
 
 def make_client(
@@ -24,16 +50,14 @@ def make_client(
     connect_timeout: float,
     policy: IPolicyForHTTPS | None = None,
     pool: HTTPConnectionPool | None = None,
-) -> HTTPClient:
+) -> HttpClient:
     """
     Make a client that gives up a connection attempt after `connect_timeout` seconds. `policy` checks certificates
     of servers; without one the system's authorities do. Without `pool` each request has a connection of its own.
     """
-    from treq.client import HTTPClient  # a broker asks nsqlookupds without it
-
     pool = pool or HTTPConnectionPool(reactor, persistent=False)  # type: ignore[no-untyped-call]
     options = {} if policy is None else {"contextFactory": policy}
-    return HTTPClient(Agent(reactor, connectTimeout=connect_timeout, pool=pool, **options))  # type: ignore[no-untyped-call]
+    return HttpClient(Agent(reactor, connectTimeout=connect_timeout, pool=pool, **options))  # type: ignore[no-untyped-call]
 
 
 class BodyBudget:
@@ -87,7 +111,7 @@ def read_body(
 
 @implementer(IBodyProducer)
 class BytesBody:
-    """A body that is there already. It is written at once; treq's own needs the reactor of the process."""
+    """A body that is there already. It is written at once."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

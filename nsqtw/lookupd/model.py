@@ -15,6 +15,7 @@ from attrs import asdict, define, field, frozen
 
 from nsqtw.gocompat.text import json_text
 from nsqtw.lookupd.members import no_members
+from nsqtw.options.addresses import join_host_port
 
 
 @frozen
@@ -34,11 +35,13 @@ class Producer:
     topology_region: str = ""
 
     @property
-    def node(self) -> str:
+    def nodes(self) -> tuple[str, str]:
         """
-        The name of the node in a tombstone request. An IPv6 address has no brackets here.
+        The names of the node in a tombstone request: with an IPv6 address in brackets, as nsqadmin sends it, and
+        without them, as NSQ's nsqlookupd knows it.
         """
-        return f"{self.broadcast_address}:{self.http_port}"
+        joined = join_host_port(self.broadcast_address, self.http_port)
+        return joined, joined.replace("[", "").replace("]", "")
 
     @cached_property
     def document(self) -> bytes:

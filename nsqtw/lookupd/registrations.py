@@ -215,13 +215,13 @@ class Registrations(RegistrationQueries):
 
     def tombstone(self, topic: str, node: str, now: int) -> None:
         """
-        Hide the producers whose `Producer.node` is `node` from lookups of the topic. ANY: of each topic they have now,
+        Hide the producers named `node` (`Producer.nodes`) from lookups of the topic. ANY: of each topic they have now,
         where nsqlookupd takes one by chance.
         """
         for topic_entry in self._named(topic):
             for peer_id in topic_entry.members:
                 peer = self._peers[peer_id]
-                if (peer.replaced_by or peer).producer.node == node:
+                if node in (peer.replaced_by or peer).producer.nodes:
                     peer.topics[topic_entry.name] = now
                     heappush(self._tombstones, (now + self._tombstone_ns, peer_id, topic_entry.name))
                     self._tell(Tombstoned, topic_entry.name, peer.producer)

@@ -6,6 +6,8 @@ from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
 
+from nsqtw.options.addresses import join_host_port
+
 IPV4_MAPPED = "::ffff:"
 """The prefix of an IPv4 address on an IPv6 socket."""
 
@@ -13,9 +15,7 @@ IPV4_MAPPED = "::ffff:"
 def address_text(address: Any) -> str:
     """`ip:port`, IPv6 in brackets, unless the client came over IPv4; `@` for a unix socket, whose peer has no name."""
     if isinstance(address, IPv6Address):
-        if address.host.startswith(IPV4_MAPPED):
-            return f"{address.host.removeprefix(IPV4_MAPPED)}:{address.port}"
-        return f"[{address.host}]:{address.port}"
+        return join_host_port(address.host.removeprefix(IPV4_MAPPED), address.port)
     if isinstance(address, IPv4Address):
-        return f"{address.host}:{address.port}"
+        return join_host_port(address.host, address.port)
     return "@"

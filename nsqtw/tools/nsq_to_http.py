@@ -11,7 +11,7 @@ import random
 import re
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, quote_plus, urljoin, urlsplit
+from urllib.parse import quote_plus, urljoin, urlsplit
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -35,6 +35,7 @@ from nsqtw.client.message import Message
 from nsqtw.errors import NsqtwError
 from nsqtw.http.client import BytesBody
 from nsqtw.http.kept_connections import AT_LEAST_ONCE, KeptConnections
+from nsqtw.http.requests import send
 from nsqtw.options.fields import option
 from nsqtw.options.types import DURATION, INTEGER, TEXT, TEXTS, Kind
 from nsqtw.tools.host_pool import EPSILON_GREEDY, HOSTPOOL, ROUND_ROBIN, make_pool
@@ -51,7 +52,6 @@ _REPEATED = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _SEEN = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.SEE_OTHER)
 _SECRET_HEADERS = ("Authorization", "Cookie", "Www-Authenticate")
 _PLACE = re.compile("%%|%s")
-_URL_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
 _MODES = (HOSTPOOL, EPSILON_GREEDY, ROUND_ROBIN)
 _REQUEST_FAILURES = (
     ConnectError,
@@ -216,7 +216,8 @@ class Sender:
         host = urlsplit(url).netloc
         for _ in range(_MOST_REQUESTS):
             producer = BytesBody(body) if body is not None else None
-            response = await self._agent.request(method.encode(), _ascii(url), _wire(headers), producer)
+            fields = Headers({name: [value] for name, value in headers.items()})
+            response = await send(self._agent, method, url, fields, producer)
             await _read_and_forget(response)
             status = int(response.code)
             location = response.headers.getRawHeaders("Location")
@@ -258,19 +259,6 @@ def _read_and_forget(response: Any) -> Deferred[None]:
     protocol = _Forget(done)
     response.deliverBody(protocol)
     return done
-
-
-def _wire(headers: dict[str, str]) -> Headers:
-    return Headers({name: [value] for name, value in headers.items()})
-
-
-def _ascii(url: str) -> bytes:
-    """Return a URL as it travels. ValueError."""
-    if url.isascii() and " " not in url:
-        return url.encode()
-    parts = urlsplit(url)
-    host = parts.netloc.encode("idna").decode()
-    return quote(parts._replace(netloc=host).geturl(), _URL_CHARACTERS).encode()
 
 
 def _reason_of(error: Exception) -> str:

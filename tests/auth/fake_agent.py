@@ -77,7 +77,7 @@ class FakeAgent:
     def request(self, method: bytes, uri: bytes, headers: Any = None, bodyProducer: Any = None) -> Deferred[Any]:
         body = b""
         if bodyProducer is not None:
-            body = bodyProducer._inputFile.read()
+            body = bodyProducer._data
         self.sent.append(Sent(method, uri, headers or Headers(), body))
         served = self._serve(self.sent[-1])
         if isinstance(served, Exception):

@@ -35,7 +35,7 @@ class Policy:
 def test_a_client_gives_a_connection_its_time() -> None:
     reactor = MemoryReactorClock()  # type: ignore[no-untyped-call]
     client = make_client(reactor, 3.0)
-    asking: Any = [client.get("http://127.0.0.1:4151/ping", reactor=reactor) for _ in range(2)]
+    asking: Any = [client.request("GET", "http://127.0.0.1:4151/ping") for _ in range(2)]
     assert [(host, port, timeout) for host, port, _, timeout, _ in reactor.tcpClients] == [("127.0.0.1", 4151, 3.0)] * 2
     for one in asking:
         one.addErrback(lambda failure: None)
@@ -44,7 +44,7 @@ def test_a_client_gives_a_connection_its_time() -> None:
 
 def test_a_client_checks_certificates_by_its_policy() -> None:
     reactor, policy = MemoryReactorClock(), Policy()  # type: ignore[no-untyped-call]
-    asking: Any = make_client(reactor, 3.0, policy).get("https://127.0.0.1:4152/ping", reactor=reactor)
+    asking: Any = make_client(reactor, 3.0, policy).request("GET", "https://127.0.0.1:4152/ping")
     assert policy.servers == [(b"127.0.0.1", 4152)]
     asking.addErrback(lambda failure: None)
     asking.cancel()

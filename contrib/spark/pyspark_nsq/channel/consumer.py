@@ -25,6 +25,7 @@ from pyspark_nsq.errors import ReadError
 from pyspark_nsq.http.lookup import Lookup, LookupFailed
 from pyspark_nsq.http.lookup_watch import LookupWatch
 from pyspark_nsq.http.servers import NSQD, no_answer
+from pyspark_nsq.options.addresses import join_host_port
 from pyspark_nsq.options.channel import ChannelOptions
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class ChannelConsumer:
     @property
     def missing(self) -> str:
         """Why there is nothing to consume from, with a remedy."""
-        silent = [f"nsqd {host}:{port}" for host, port in self._services] or [
+        silent = [f"nsqd {join_host_port(*address)}" for address in self._services] or [
             f"nsqlookupd {lookupd}" for lookupd in self._options.lookupds
         ]
         return self.trouble or f"{', '.join(silent)} does not answer; check the address"
@@ -133,7 +134,7 @@ class ChannelConsumer:
 
     def _record_failure(self, address: Address, why: str) -> None:
         if address in self._services:
-            self.trouble = f"nsqd {address[0]}:{address[1]}: {why}"
+            self.trouble = f"nsqd {join_host_port(*address)}: {why}"
             _log.warning("%s; trying again", self.trouble)
 
     def _ready(self, connection: V2Connection) -> None:
@@ -192,5 +193,5 @@ class ChannelConsumer:
         """Forget nsqds that no nsqlookupd names. An nsqlookupd that does not answer counts with its last answer."""
         wanted = set[Address]().union(*self._named.values()) | {one.address for one in self._connections}
         for address in self._services.keys() - wanted:
-            _log.info("nsqd %s:%d is gone, and no nsqlookupd names it", *address)
+            _log.info("nsqd %s is gone, and no nsqlookupd names it", join_host_port(*address))
             self._services.pop(address).stopService()

@@ -25,6 +25,7 @@ from pyspark_nsq.channel.v2_frames import HEARTBEAT, InvalidFrame
 from pyspark_nsq.channel.v2_spans import SpanReader
 from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.http.tls import HttpsPolicy, told
+from pyspark_nsq.options.addresses import join_host_port
 from pyspark_nsq.options.channel import ChannelOptions
 
 _HEARTBEAT_MS = 15_000
@@ -56,7 +57,7 @@ class V2Connection(Protocol, TimeoutMixin):
         ended: Callable[[V2Connection, ReadError | None], None],
     ) -> None:
         self.address = address
-        self.nsqd = f"{address[0]}:{address[1]}"
+        self.nsqd = join_host_port(*address)
         self.unfinished: set[Span] = set()
         self.max_rdy = _MAX_RDY
         self._options = options

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hyperlink import EncodedURL
-from treq.client import HTTPClient
 from twisted.internet import error
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.protocol import Protocol, connectionDone
@@ -26,6 +23,7 @@ from zope.interface import implementer
 
 from pyspark_nsq.http.causes import Cause
 from pyspark_nsq.http.connections import Endpoints, Part, shared_connections
+from pyspark_nsq.http.requests import send
 from pyspark_nsq.http.servers import GIVE, NSQD, has_no_path, no_answer, page_of, server_of
 from pyspark_nsq.http.tls import NOT_TRUSTED
 from pyspark_nsq.options.security import Security
@@ -108,7 +106,7 @@ class Requester:
         pool.maxPersistentPerHost = max(pool.maxPersistentPerHost, max_in_flight)
         endpoints = Endpoints(reactor, policy, connect_seconds=timeout_ms / 1000)
         agent = Agent.usingEndpointFactory(reactor, endpoints, pool)  # type: ignore[no-untyped-call]
-        self._client = HTTPClient(agent)
+        self._agent = agent
 
     def post(self, url: str, *body: Part) -> Deferred[Answered]:
         """Send the parts of a body. Fires when nsqd has accepted it. Fails with AttemptFailed.
@@ -145,9 +143,7 @@ class Requester:
         return Answered(headers, answer)
 
     async def _send(self, method: str, url: str, producer: _WholeBody | None) -> tuple[int, Headers, bytes]:
-        response = await self._client.request(
-            method, _prepared(url), data=producer, headers=self._headers, allow_redirects=False, unbuffered=True
-        )
+        response = await send(self._agent, method, url, self._headers, producer)
         reader = _BodyReader()
         response.deliverBody(reader)
         return response.code, response.headers, await reader.body
@@ -199,29 +195,9 @@ def _one_line(answer: bytes) -> str:
     return " ".join(answer.decode("utf-8", "replace").split())[:_SHOWN_CHARACTERS]
 
 
-class _PreparedUrl(EncodedURL):
-    """An encoded URL. treq parses and encodes a URL for each request, a fifth of its work, which this class saves."""
-
-    wire: str
-
-    def to_uri(self) -> EncodedURL:
-        return self
-
-    def to_text(self, with_password: bool = False) -> str:
-        return self.wire
-
-
-@lru_cache(maxsize=1024)
-def _prepared(url: str) -> EncodedURL:
-    wire = EncodedURL.from_text(url).to_uri().to_text()
-    prepared = cast("_PreparedUrl", _PreparedUrl.from_text(wire))
-    prepared.wire = wire
-    return prepared
-
-
 @implementer(IBodyProducer)
 class _WholeBody:
-    """A request's body at once. treq's own producer takes a turn of the reactor for every 64 KiB."""
+    """A request's body at once."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.length = sum(map(len, parts))

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from pyspark_nsq.http.attempt import Answered, AttemptFailed, Requester
 from pyspark_nsq.http.servers import LOOKUPD, answered_instead
+from pyspark_nsq.options.addresses import join_host_port
 from pyspark_nsq.options.security import Security
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class Producer(NamedTuple):
     @property
     def url(self) -> str:
         """The base URL for HTTP. nsqlookupd does not know ports for HTTPS."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.http_port}"
+        return f"http://{join_host_port(self.host, self.http_port)}"
 
 
 class Lookup:

@@ -18,6 +18,7 @@ from pyspark_nsq.errors import MonitoringError
 from pyspark_nsq.monitoring.figures import figures_of
 from pyspark_nsq.monitoring.metrics import BY_KEY, COUNTER, LAG, METRICS, PROGRESS, QUERY, SINK, SOURCE, SUMMARY, Values
 from pyspark_nsq.monitoring.receiver import SETTING, Receiver
+from pyspark_nsq.options.addresses import join_host_port
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -152,7 +153,8 @@ class NsqListener(StreamingQueryListener):
             server, thread = client.start_http_server(port, address, registry)
         except OSError as error:
             raise MonitoringError(
-                f"the metrics cannot be served at {address}:{port}: {error.strerror or error}; choose another port"
+                f"the metrics cannot be served at {join_host_port(address, port)}: {error.strerror or error}; "
+                "choose another port"
             ) from None
         self.port = server.server_port
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pyspark_nsq.errors import OptionError
 from pyspark_nsq.options import kafka
+from pyspark_nsq.options.addresses import join_host_port
 
 HOUR_MS = 3_600_000
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
@@ -286,8 +287,7 @@ def _base_url(name: str, address: str) -> str:
     extra = parts.username or parts.query or parts.fragment or parts.path not in ("", "/")
     if parts.scheme not in ("http", "https") or not parts.hostname or not port or extra:
         raise wrong
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}:{port}"
+    return f"{parts.scheme}://{join_host_port(parts.hostname, port)}"
 
 
 class TcpAddresses:

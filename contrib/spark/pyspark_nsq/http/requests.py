@@ -1,0 +1,1 @@
+../../../../nsqtw/http/requests.py

@@ -1,0 +1,1 @@
+../../../../nsqtw/options/addresses.py
