@@ -55,7 +55,8 @@ class Config:
         if not 0 < len(body) <= MAX_BODY_BYTES:
             raise ApiError(413, _INVALID_VALUE)
         if opt == _LOOKUPDS:
-            self._options.lookupd_http_address = self._cluster.lookupds = _addresses(body)
+            self._options.lookupd_http_address = addresses = _addresses(body)
+            self._cluster.ask_lookupds(addresses)
         elif opt == _LEVEL:
             try:
                 self._options.log_level = NSQADMIN.by_key[_LEVEL].kind.parse(body.decode())

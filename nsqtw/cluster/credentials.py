@@ -40,12 +40,13 @@ class ClusterCredentials:
     is_verification_skipped: bool = False
     sends_secrets_to_named_nodes: bool = False
 
-    def trust_in(self, addresses: Iterable[str]) -> Trust:
-        """Return which servers may have a secret when the user has given these addresses for it."""
+    def trust_in(self, addresses: Iterable[str], *, is_strict: bool = False) -> Trust:
+        """Return which servers may have a secret when the user has given these addresses for it; `Trust.is_strict`."""
         return Trust(
             addresses=addresses,
             has_own_authority=bool(self.root_ca_file) and not self.is_verification_skipped,
             is_for_all=self.sends_secrets_to_named_nodes,
+            is_strict=is_strict,
         )
 
 

@@ -29,7 +29,7 @@ from nsqtw.client.lookup import ACCEPT, base_url, refusal
 from nsqtw.cluster.answers import MAX_VALUES, document_in
 from nsqtw.cluster.credentials import ClusterCredentials, TlsPolicy
 from nsqtw.cluster.fields import JsonObject
-from nsqtw.cluster.trust import WITHHELD
+from nsqtw.cluster.trust import NOT_NAMED, WITHHELD, Trust
 from nsqtw.errors import NoServerAnswered, NsqtwError, OutcomeUnknown, ServerFailed, Unsupported
 from nsqtw.http.client import BodyBudget, HttpClient, make_client, read_body
 from nsqtw.http.kept_connections import IDEMPOTENT, KeptConnections
@@ -179,7 +179,7 @@ class ServerRequests:
         """Use other credentials from the next request on, on new connections. `policy` is made of them."""
         self.credentials = credentials
         self._secrets = {NSQD: credentials.nsqd_secret, NSQLOOKUPD: credentials.lookupd_secret}
-        self._trust = {program: credentials.trust_in(addresses) for program, addresses in self._given.items()}
+        self._trust = {program: self._trust_in(program) for program in self._given}
         self._endpoints.clear()
         # A connection is good for as long as it is used: the server on an old one was verified by the policy before.
         self._pool_closed = self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
@@ -196,7 +196,7 @@ class ServerRequests:
     def trust_addresses(self, program: str, addresses: Iterable[str]) -> None:
         """Let only these addresses, host:port or a URL, get the secret for the servers of `program`."""
         self._given[program] = tuple(addresses)
-        self._trust[program] = self.credentials.trust_in(self._given[program])
+        self._trust[program] = self._trust_in(program)
 
     @property
     def silent_seconds(self) -> float:
@@ -209,6 +209,9 @@ class ServerRequests:
         await self._pool.closeCachedConnections()  # type: ignore[no-untyped-call]
 
     # -- inside
+
+    def _trust_in(self, program: str) -> Trust:
+        return self.credentials.trust_in(self._given[program], is_strict=program == NSQLOOKUPD)
 
     async def _request(
         self,
@@ -340,7 +343,8 @@ class ServerRequests:
         if status != 401 or not self._secrets[program] or self._trust[program].covers(address, is_https=is_https):
             return _refused(status, answer)
         # Without the answer's words, of which the command makes another remedy.
-        return ServerFailed(f"{address}: got response 401 Unauthorized: {WITHHELD}")
+        why = NOT_NAMED if program == NSQLOOKUPD else WITHHELD
+        return ServerFailed(f"{address}: got response 401 Unauthorized: {why}")
 
 
 async def ask_all(asking: Sequence[Coroutine[Any, Any, V]]) -> list[V | ServerFailed]:

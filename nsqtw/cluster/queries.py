@@ -96,9 +96,13 @@ class Queries:
 
     @lookupds.setter
     def lookupds(self, addresses: Iterable[str]) -> None:
+        self.ask_lookupds(addresses)
+        self.requests.trust_addresses(NSQLOOKUPD, self._lookupds)
+
+    def ask_lookupds(self, addresses: Iterable[str]) -> None:
+        """Ask other nsqlookupds from now on. One that was not in `lookupds` gets no secret."""
         self._lookupds = tuple(addresses)
         self._named = {address: nodes for address, nodes in self._named.items() if address in self._lookupds}
-        self.requests.trust_addresses(NSQLOOKUPD, self._lookupds)
 
     async def close(self) -> None:
         """Close all idle connections."""

@@ -115,6 +115,25 @@ def test_an_address_that_is_no_longer_given_gets_no_secret() -> None:
     assert authorizations(heads) == {""}
 
 
+def test_an_nsqlookupd_that_was_not_given_gets_no_secret() -> None:
+    """Not on a loopback address either, which another user of the machine may have."""
+    secret = ClusterCredentials(lookupd_secret="word", sends_secrets_to_named_nodes=True)
+    with server(wants_a_secret) as (given, heads), server(wants_a_secret) as (other, other_heads):
+
+        async def test(reactor: Any) -> None:
+            cluster = Cluster(reactor, lookupds=[given], credentials=secret)
+            for addresses in ([other], [given, other]):
+                cluster.ask_lookupds(addresses)
+                with suppress(NoServerAnswered):
+                    warnings = (await cluster.topics()).warnings
+            assert any("PUT /config has set this address" in str(warning) for warning in warnings)
+            await cluster.close()
+
+        run(test)
+    assert authorizations(other_heads) == {""}
+    assert "Bearer word" in authorizations(heads)
+
+
 # -- HTTPS
 
 
