@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as f
 from pyspark_nsq.monitoring import NsqListener, listen
 
 from tests.process import NsqdProcess, wait_until
@@ -72,6 +73,14 @@ def test_what_is_written_is_read_from_the_log_and_the_channel(spark: SparkSessio
     for options in (log(broker), channel(broker)):
         frame = spark.read.format("nsq").options(**options).load()
         assert numbers(frame.selectExpr("cast(value AS string) AS value").collect()) == list(range(ROWS)), options
+
+
+def test_a_write_is_counted_by_an_observation_and_by_the_log(spark: SparkSession, broker: NsqdProcess) -> None:
+    seen = Observation()
+    rows = spark.range(ROWS).selectExpr("cast(id AS string) AS value").observe(seen, f.count(f.lit(1)).alias("rows"))
+    rows.write.format("nsq").mode("append").options(**sink(broker)).save()
+    assert seen.get == {"rows": ROWS}
+    assert spark.read.format("nsq").options(**log(broker)).load().count() == ROWS
 
 
 @pytest.mark.parametrize("source", [log, channel])
