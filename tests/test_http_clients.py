@@ -36,9 +36,11 @@ from nsqtw.http.kept_connections import IDEMPOTENT, KeptConnections
 from nsqtw.options.broker import Options
 from nsqtw.rights import Credentials
 from nsqtw.tools.backup.hold import Hold
-from nsqtw.tools.nsq_to_http import Sender, ToHttpOptions
+from nsqtw.tools.nsq_to_http import RequestFailed, Sender, ToHttpOptions
 from nsqtw.tools.program import Run
 from tests.closing_servers import FAILING, SERVERS, ClosingServer, closing_server
+from tests.cluster.answering import answer
+from tests.cluster.answering import server as answering_server
 from tests.cluster.reactor import run
 from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS
@@ -306,3 +308,25 @@ EXPECTED = {
     *("ConnectionDone", "ConnectionLost", "ResponseFailed", "ResponseNeverReceived", "ValueError"),
 }
 """What clients raise: their own errors, and those of Twisted where the caller converts them."""
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_headers_of_nsq_to_http_do_not_follow_a_redirect_to_another_host(is_followed: bool) -> None:
+    heads: list[str] = []
+
+    def answers(head: str) -> bytes:
+        heads.append(head)
+        return answer({}) if "/there" in head else answer({}, "307 Away", f"Location: http://{address}/there")
+
+    async def test(reactor: Any) -> None:
+        post = f"http://localhost:{address.rpartition(':')[2]}/here"
+        made = to_http(reactor, post=(post,), header=("X-Key: secret",), no_redirect=not is_followed)
+        try:
+            await made.ask("m")
+        except RequestFailed as error:
+            assert not is_followed and str(error) == "got status code 307"
+        await made.close()
+
+    with answering_server(answers) as (address, _):
+        run(test)
+    assert ["X-Key: secret" in head for head in heads] == [True, False][: 1 + is_followed]

@@ -38,6 +38,8 @@ from nsqtw.tools.topic_archive import TopicArchive
 
 _ANY_ATTEMPTS = "max_attempts,0"
 
+_DEFAULT_DIR = "/tmp"  # noqa: S108 - NSQ's default
+
 
 @attrs.define(kw_only=True)
 class ToFileOptions(SourceOptions):
@@ -48,7 +50,7 @@ class ToFileOptions(SourceOptions):
     topic_refresh: float = option(DURATION, 60.0, "how frequently the topic list should be refreshed")
     channel: str = option(TEXT, "nsq_to_file", "nsq channel")
     max_in_flight: int = option(INTEGER, 200, "max number of messages to allow in flight")
-    output_dir: str = option(TEXT, "/tmp", "directory to write output files to")  # noqa: S108
+    output_dir: str = option(TEXT, _DEFAULT_DIR, "directory to write output files to")
     work_dir: str = option(TEXT, "", "directory for in-progress files before moving to output-dir")
     datetime_format: str = option(TEXT, "%Y-%m-%d_%H", "strftime compatible format for <DATETIME> in filename format")
     filename_format: str = option(
@@ -318,6 +320,8 @@ class _Discovery:
 
 async def _run(options: ToFileOptions, run: Run) -> None:
     log = _Log(options, run)
+    if options.output_dir == _DEFAULT_DIR:
+        log.warn(f"files are written to {_DEFAULT_DIR}, where others can write too; --output-dir names another place")
     archives = _Archives(options, run, log)
     run.on_hang_up(archives.hang_up)
     if options.topic:

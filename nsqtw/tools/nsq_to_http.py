@@ -37,7 +37,7 @@ from nsqtw.http.client import BytesBody
 from nsqtw.http.kept_connections import AT_LEAST_ONCE, KeptConnections
 from nsqtw.http.requests import send
 from nsqtw.options.fields import option
-from nsqtw.options.types import DURATION, INTEGER, TEXT, TEXTS, Kind
+from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, TEXT, TEXTS, Kind
 from nsqtw.tools.host_pool import EPSILON_GREEDY, HOSTPOOL, ROUND_ROBIN, make_pool
 from nsqtw.tools.numbers import parse_float
 from nsqtw.tools.program import Run, Tool
@@ -50,7 +50,6 @@ _MOST_REQUESTS = 10
 _IDLE_SECONDS = 60.0
 _REPEATED = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _SEEN = (HTTPStatus.MOVED_PERMANENTLY, HTTPStatus.FOUND, HTTPStatus.SEE_OTHER)
-_SECRET_HEADERS = ("Authorization", "Cookie", "Www-Authenticate")
 _PLACE = re.compile("%%|%s")
 _MODES = (HOSTPOOL, EPSILON_GREEDY, ROUND_ROBIN)
 _REQUEST_FAILURES = (
@@ -90,6 +89,7 @@ class ToHttpOptions(SourceOptions):
     header: tuple[str, ...] = option(
         TEXTS, (), "Custom header for HTTP requests, as 'Name: value' (may be given multiple times)"
     )
+    no_redirect: bool = option(BOOLEAN, False, "take an answer that redirects for a failure")
     content_type: str = option(TEXT, _DEFAULT_TYPE, "the Content-Type used for POST requests")
     n: int = option(INTEGER, 100, "number of concurrent publishers")
     max_in_flight: int = option(INTEGER, 200, "max number of messages to allow in flight")
@@ -171,7 +171,9 @@ class Sender:
         self._headers = {"User-Agent": f"{run.name} v{NSQ_VERSION}", "Accept-Encoding": "gzip"}
         if options.post:
             self._headers["Content-Type"] = options.content_type
-        self._headers.update(headers_of(options.header) or {})
+        self._own_headers = headers_of(options.header) or {}
+        """Those of --header, for the hosts that the user has named."""
+        self._headers.update(self._own_headers)
 
     async def handle(self, message: Message) -> None:
         """Send a message. RequestFailed, which requeues it."""
@@ -221,7 +223,7 @@ class Sender:
             await _read_and_forget(response)
             status = int(response.code)
             location = response.headers.getRawHeaders("Location")
-            if not location or status not in (*_REPEATED, *_SEEN):
+            if self._options.no_redirect or not location or status not in (*_REPEATED, *_SEEN):
                 return status
             if status in _SEEN and method == "POST":
                 if status != HTTPStatus.SEE_OTHER:
@@ -229,7 +231,7 @@ class Sender:
                 method, body = "GET", None
             url = urljoin(url, location[0])
             if urlsplit(url).netloc != host:
-                headers = {name: value for name, value in headers.items() if name not in _SECRET_HEADERS}
+                headers = {name: value for name, value in headers.items() if name not in self._own_headers}
         raise RequestFailed(f"{url}: more than {_MOST_REQUESTS} redirects")
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ _STORED = 0
 """The level of an empty member, which has 23 bytes as that of the original."""
 _BUFFER_BYTES = 64 * 1024
 _DIRECTORY_MODE = 0o770
-_FILE_MODE = 0o666
+_FILE_MODE = 0o640
 _LOCKED = (errno.EAGAIN, errno.EACCES)
 
 
@@ -135,7 +135,9 @@ class OutputFile:
     def _open(self) -> tuple[int, int]:
         """Return the descriptor of a file that may be written, and its size."""
         rules = self._rules
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_EXCL if rules.is_exclusive else 0)
+        # A link there would let others choose the file that is written.
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags |= os.O_EXCL if rules.is_exclusive else 0
         make_directories(os.path.dirname(self.path))
         while True:
             if rules.has_work_dir and os.path.lexists(self._path(rules.output_dir)):

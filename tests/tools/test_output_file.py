@@ -125,7 +125,7 @@ def test_directories_of_a_name(tmp_path: Path) -> None:
     assert [*contents(tmp_path)] == ["out/t/07/x-000000"]
     for name in ("work/t/07", "work", "out/t", "out"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o770
-    assert (tmp_path / "out/t/07/x-000000").stat().st_mode & 0o777 == 0o664
+    assert (tmp_path / "out/t/07/x-000000").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_file_is_moved_without_replacing_another(tmp_path: Path) -> None:
@@ -198,3 +198,13 @@ def test_files_in_directories_are_moved_but_not_those_of_the_output(tmp_path: Pa
 def test_without_a_work_dir_nothing_is_moved(tmp_path: Path) -> None:
     (tmp_path / "t.h-000000.07.log").write_bytes(b"x")
     assert recovered(in_one(tmp_path, rotate_size=10)) == []
+
+
+def test_others_cannot_read_a_file_nor_choose_it_by_a_link(tmp_path: Path) -> None:
+    opened(in_one(tmp_path)).close()
+    assert (tmp_path / "t.h.07.log").stat().st_mode & 0o137 == 0
+    (tmp_path / "t.h.07.log").unlink()
+    (tmp_path / "t.h.07.log").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic links"):
+        opened(in_one(tmp_path))
+    assert not (tmp_path / "precious").exists()
