@@ -197,7 +197,7 @@ class Channel(PolicyChannel):
         """Become what was saved, before any consumer comes. BackendError."""
         self.paused, self.is_saved = state.paused, True
         if self.cursor is not None:
-            self.undelivered.restore(self.cursor.restore(state, holds=self.undelivered.holds))
+            self.undelivered.restore(self.cursor.restore(state))
 
     def await_deferred(self, now: float) -> None:
         """After a restore: look at the deferred messages when the first one is due."""

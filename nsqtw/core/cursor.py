@@ -533,10 +533,10 @@ class Cursor:
         if failed:
             self._touch()
 
-    def restore(self, state: CursorState, *, holds: bool) -> list[HeldRow]:
+    def restore(self, state: CursorState) -> list[HeldRow]:
         """
         Restore a saved state. Messages that were in flight are delivered first. `emptied`: the saved pending rows are
-        void. Returns what is held, if the channel still `holds` messages: otherwise it is ready. BackendError.
+        void. Returns what is held. BackendError.
         """
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
         if state.positions or self.priorities is not None:
@@ -547,7 +547,7 @@ class Cursor:
                 *counts, counted_to = state.class_depths
                 self.priorities.depths.restore(counts, counted_to)
             self.priorities.switch(is_on=is_on)
-        held = self._pending.restore(state, holds=holds)
+        held = self._pending.restore(state)
         in_flight = sorted(state.first_deliveries)
         for sequence in in_flight:
             self._pending.hold(sequence, 1)

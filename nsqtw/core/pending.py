@@ -454,15 +454,12 @@ class PendingStore:
         self._beyond.replace(unsaved)
         self._count_unsaved()
 
-    def restore(self, state: CursorState, *, holds: bool = False) -> list[HeldRow]:
-        """
-        Become what was saved, which is read when it is needed; but for what is held, if the channel still `holds`
-        messages: that is returned. BackendError.
-        """
+    def restore(self, state: CursorState) -> list[HeldRow]:
+        """Become what was saved, which is read when it is needed. Returns what is held. BackendError."""
         self._emptied = state.emptied
         if not state.pending_count or self._pages is None:
             return []
-        rows = self._pages.held() if holds else []
+        rows = self._pages.held()
         self._rows.update({row.sequence: (row.attempts, 0) for row in rows})
         self._notes.update({row.sequence: row for row in rows})
         self.interrupt([sequence for sequence in state.interrupted if self._pages.row(sequence) is not None])

@@ -133,9 +133,10 @@ class MemoryPositions:
 
     def held(self, topic: str, channel: str) -> list[HeldRow]:
         """IPositions API"""
-        self._fail_to_read()
         sequences = {row.sequence for row in self._pending(topic, channel)}
         rows = [row for cursor in self._cursors(topic, channel) for row in cursor.held]
+        if rows:
+            self._fail_to_read()
         return sorted(row for row in rows if row.sequence in sequences)
 
     def publisher_ids(self, topic: str, hashes: Sequence[bytes]) -> list[PublisherId]:

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery, delivered_sequence
-from nsqtw.core.policy.letter import is_letter, letter_headers
+from nsqtw.core.policy.letter import EXPIRED, is_letter, letter_headers
 from nsqtw.core.position import Position
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.core.timers import Timer
@@ -153,14 +153,13 @@ class DeadLetters(Timer):
         self._position = position
 
     def follow(self, policy: ChannelPolicy) -> None:
-        """The policy of the channel has changed. Without dead letters, what is held is ready again."""
+        """The policy of the channel has changed. What is held and becomes no dead letter any more is ready again."""
         self._target = dead_letter_topic(policy, self._topic.name)
         # A pattern of the config file may match a topic that cannot have this one: nothing there becomes a dead letter.
         self.is_used = uses_dead_letters(policy) and misfit(policy, self._topic.name) is None
         self.max_attempts = policy.max_attempts if self.is_used else 0
         self.takes_expired = self.is_used and policy.expired == DEAD_LETTER
-        if not self.is_used:
-            self._give_all_back()
+        self._give_back_others()
 
     @property
     def room(self) -> int:
@@ -198,11 +197,12 @@ class DeadLetters(Timer):
         self._hold([leaving])
 
     def restore(self, held: Iterable[HeldRow]) -> None:
-        """Go on with messages that were held when the process ended, and still have pending rows that say so."""
+        """Go on with messages that were held when the process ended, as far as they still become dead letters."""
         moment = self._topic.context.pending_clock.moment
         self._hold(
             [Leaving(row.sequence, row.attempts, row.reason, None, moment(row.due_ms), row.detail) for row in held]
         )
+        self._give_back_others()
 
     def _hold(self, more: list[Leaving]) -> None:
         self._held.extend(more)
@@ -329,8 +329,7 @@ class DeadLetters(Timer):
         self._letters.clear()
         self._state = State.FAILED
         self._topic.context.timers.schedule(0.0, self)
-        if not self.is_used:
-            self._give_all_back()
+        self._give_back_others()
         if self._held and not isinstance(error, Exiting):
             self._report(str(error))
 
@@ -350,9 +349,17 @@ class DeadLetters(Timer):
             reason=reason,
         )
 
-    def _give_all_back(self) -> None:
-        while self._held:
-            self._give_back(self._held.popleft())
+    def _give_back_others(self) -> None:
+        """Give back what the policy does not make dead letters of. What expired would be dropped then: it stays."""
+        others = [leaving for leaving in self._held if not self._is_for(leaving)]
+        if others:
+            self._held = deque(filter(self._is_for, self._held))
+        for leaving in others:
+            self._give_back(leaving)
+
+    def _is_for(self, leaving: Leaving) -> bool:
+        """Return whether a held message becomes a dead letter."""
+        return self.is_used if leaving.reason == EXPIRED else self.max_attempts > 0
 
     def _give_back(self, leaving: Leaving, now: float = inf) -> None:
         """A message is ready again, or will be when it is due."""

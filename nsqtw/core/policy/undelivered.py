@@ -64,19 +64,15 @@ class Undelivered:
     def follow(self, policy: ChannelPolicy) -> None:
         """The policy of the channel has changed."""
         if self.dead_letters is None and uses_dead_letters(policy):
-            self.dead_letters = DeadLetters(self._topic, self._channel, self._position, self._on_room, self._look_at)
+            self.dead_letters = self._new_dead_letters()
         if self.dead_letters is not None:
             self.dead_letters.follow(policy)
 
     def restore(self, held: Sequence[HeldRow]) -> None:
-        """These were held when the process ended."""
-        if self.dead_letters is not None:
+        """These were held when the process ended. The options may say since that there are no dead letters."""
+        if held:
+            self.dead_letters = self.dead_letters or self._new_dead_letters()
             self.dead_letters.restore(held)
-
-    @property
-    def holds(self) -> bool:
-        """Whether messages are held that cannot be stored as dead letters yet."""
-        return self.dead_letters is not None and self.dead_letters.is_used
 
     @property
     def max_attempts(self) -> int:
@@ -142,6 +138,9 @@ class Undelivered:
         self._on_room, self._look_at = _do_nothing, _look_at_nothing
         if self.dead_letters is not None:
             self.dead_letters.detach()
+
+    def _new_dead_letters(self) -> DeadLetters:
+        return DeadLetters(self._topic, self._channel, self._position, self._on_room, self._look_at)
 
     def _expire(self, sequence: int, attempts: int, segment: Segment, index: int) -> None:
         """Hold an expired message for the dead-letter topic, or finish it."""

@@ -162,6 +162,40 @@ def test_messages_held_under_a_policy_of_the_config_file_are_ready_when_it_is_go
     assert core.positions.held("t", "c") == []
 
 
+def test_without_max_attempts_only_what_expired_stays_held(restart: Restart) -> None:
+    core = with_full_dead_letter_topic(expired="dead_letter")
+    put(core, b"old", ttl="1000")
+    core.wait(2.0)
+    put(core, b"failed")
+    fail(core.reader())
+    settle(core)
+    assert core.channel().held_count == 2
+    restart(core)
+    core.channel().set_policy({"expired": "dead_letter"})
+    restart(core)
+    (message,) = core.reader().read()
+    assert (message.body, message.attempts, core.channel().held_count) == (b"failed", 2, 1)
+    make_room(core)
+    assert dead(core) == [b"old"]
+
+
+def test_what_is_ready_again_is_not_held_after_the_next_start(restart: Restart) -> None:
+    core = with_full_dead_letter_topic()
+    put(core, b"1")
+    fail(core.reader())
+    settle(core)
+    core.save()
+    for topic in core.positions.saved.topics:
+        for cursor in topic.cursors:
+            cursor.policy = {}
+    core.crash()
+    core.channel().set_policy({"max_attempts": 20})
+    restart(core)
+    assert (core.channel().held_count, core.channel().waiting_count) == (0, 1)
+    (message,) = core.reader().read()
+    assert (message.body, message.attempts) == (b"1", 2)
+
+
 def test_emptying_and_deleting_forget_held_messages_for_good(restart: Restart) -> None:
     core = with_full_dead_letter_topic()
     put(core, b"1", b"2")

@@ -21,6 +21,7 @@ from nsqtw.core.checkpoint import CursorState, HeldRow
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.delivery import DeliveringChannel
+from nsqtw.core.in_flight import Delivery
 from nsqtw.core.policy import dead_letters, undelivered
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
 from nsqtw.core.policy.choice import LogChoice
@@ -92,8 +93,10 @@ def forget_held() -> None:
     """After a crash messages that were held are ready."""
     restore = Cursor.restore
 
-    def wrong(self: Cursor, state: CursorState, *, holds: bool) -> list[HeldRow]:
-        return restore(self, state, holds=False)
+    def wrong(self: Cursor, state: CursorState) -> list[HeldRow]:
+        for row in restore(self, state):
+            self.requeue(b"", Delivery(0.0, 0.0, 0, row.sequence, row.attempts))
+        return []
 
     Cursor.restore = wrong
 
