@@ -64,7 +64,8 @@ async def _loss(cluster: Cluster, topic: str, channel: str, *, is_all: bool) -> 
     else:
         channels = [*found.channels] if is_all else []
     count = sum(one.unfinished_count for one in channels) + (0 if channel else found.depth)
-    in_flight, deferred = sum(one.in_flight_count for one in channels), sum(one.deferred_count for one in channels)
+    in_flight = sum(one.in_flight_count for one in channels)
+    deferred = sum(one.deferred_count for one in channels) + (0 if channel else found.own_deferred_count)
     parts = [f"{count} message{'' if count == 1 else 's'}"]
     parts += [f"{number} {word}" for number, word in ((in_flight, "in flight"), (deferred, "deferred")) if number]
     return ", ".join(parts)

@@ -136,9 +136,10 @@ def _rows_of(topic: TopicStats) -> list[tuple[Subject, Row]]:
     name = topic.topic_name
     if topic.channels:
         return [(("channel", name, channel.channel_name), channel_row(channel)) for channel in topic.channels]
-    row = {"topic": name, "channel": "", "depth": topic.depth, "backend_depth": topic.backend_depth}
-    zeros = dict.fromkeys(("in_flight", "deferred", "requeued", "timed_out", "consumers"), 0)
+    row = {"topic": name, "channel": "", "depth": topic.own_ready_count, "backend_depth": topic.backend_depth}
+    zeros = dict.fromkeys(("in_flight", "requeued", "timed_out", "consumers"), 0)
     rest = {
+        "deferred": topic.own_deferred_count,
         **dict.fromkeys(column.key for column in CHANNEL_COLUMNS if column.if_used),
         "messages": topic.message_count,
         "oldest_message_age": topic.oldest_message_age,

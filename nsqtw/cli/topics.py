@@ -29,7 +29,7 @@ def _retention_text(retention: Mapping[str, Any] | None) -> str:
 COLUMNS = (
     Column("topic", "TOPIC"),
     number("channels", "CHANNELS", rank=6),
-    number("depth", "DEPTH"),
+    number("waiting", "WAITING"),
     number("in_flight", "IN FLIGHT"),
     number("deferred", "DEFERRED", rank=5),
     number("messages", "MESSAGES", rank=4),
@@ -43,7 +43,8 @@ COLUMNS = (
 )
 _NODE_COLUMNS = (
     Column("node", "NODE"),
-    number("depth", "DEPTH"),
+    number("waiting", "WAITING"),
+    number("deferred", "DEFERRED"),
     number("messages", "MESSAGES"),
     Column("paused", "PAUSED"),
     Column("durability", "DURABILITY"),
@@ -55,6 +56,7 @@ def topic_row(topic: TopicStats) -> dict[str, Any]:
     return {
         "topic": topic.topic_name,
         "channels": len(topic.channels),
+        "waiting": topic.total_depth,
         "depth": topic.depth,
         "backend_depth": topic.backend_depth,
         "in_flight": topic.in_flight_count,
@@ -121,10 +123,12 @@ async def show(session: Session, topic: str) -> Document:
 def _waiting_text(topic: TopicStats) -> str:
     """Return the words for the messages that wait. Those of the topic itself wait for its first channel."""
     count = len(topic.channels)
+    ready, deferred = topic.own_ready_count, topic.own_deferred_count
+    also = f", and {deferred} deferred" if deferred else ""
     if not count:
-        return f"{topic.depth} for a first channel, {topic.backend_depth} of them on disk"
+        return f"{ready} for a first channel{also}; {topic.backend_depth} on disk"
     channels = "1 channel" if count == 1 else f"{count} channels"
-    return f"{topic.total_depth - topic.depth} in {channels}; {topic.depth} not yet given to channels"
+    return f"{topic.total_depth - ready} in {channels}; {ready} not yet given to channels{also}"
 
 
 async def _topic(cluster: Cluster, topic: str) -> Partial[TopicStats]:

@@ -281,6 +281,7 @@ def _topic(fields: JsonObject, node: Node, is_nsqtw: bool) -> TopicStats:
         lost_count=read.optional_count(fields, "lost_count"),
         rejected_count=read.optional_count(fields, "rejected_count"),
         deduplicated_count=read.optional_count(fields, "deduplicated_count"),
+        own_deferred_count=read.count(fields, "deferred_count"),
         oldest_message_age=max(
             (age for channel in channels if (age := channel.oldest_message_age) is not None), default=None
         ),

@@ -56,6 +56,7 @@ def merged_topic(name: str, topics: Iterable[TopicStats]) -> TopicStats:
         rejected_count=_total(topic.rejected_count for topic in nodes),
         deduplicated_count=_total(topic.deduplicated_count for topic in nodes),
         oldest_message_age=_highest(topic.oldest_message_age for topic in nodes),
+        own_deferred_count=sum(topic.own_deferred_count for topic in nodes),
     )
 
 

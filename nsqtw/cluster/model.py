@@ -236,6 +236,8 @@ class TopicStats(Counts):
     rejected_count: int | None = None
     deduplicated_count: int | None = None
     oldest_message_age: float | None = None
+    own_deferred_count: int = 0
+    """How many of `depth` are deferred: channels get them later."""
     policy: Mapping[str, Any] | None = attrs.field(factory=dict)
     """The settings that are not at their default; None when the nodes of a merged topic differ."""
 
@@ -245,9 +247,14 @@ class TopicStats(Counts):
         return self.depth + sum(channel.unfinished_count for channel in self.channels)
 
     @property
+    def own_ready_count(self) -> int:
+        """How many of `depth` are not deferred."""
+        return self.depth - self.own_deferred_count
+
+    @property
     def total_depth(self) -> int:
         """Messages that wait in the topic and in all its channels."""
-        return self.depth + sum(channel.depth for channel in self.channels)
+        return self.own_ready_count + sum(channel.depth for channel in self.channels)
 
     @property
     def in_flight_count(self) -> int:
@@ -256,8 +263,8 @@ class TopicStats(Counts):
 
     @property
     def deferred_count(self) -> int:
-        """Deferred messages of all channels."""
-        return sum(channel.deferred_count for channel in self.channels)
+        """Deferred messages of the topic and of all its channels."""
+        return self.own_deferred_count + sum(channel.deferred_count for channel in self.channels)
 
     @property
     def client_count(self) -> int:

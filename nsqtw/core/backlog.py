@@ -119,6 +119,11 @@ class Backlog:
                     timers.schedule(due, channel)
         self.forget()
 
+    @property
+    def deferred_count(self) -> int:
+        """Deferred messages in it."""
+        return sum(run.count for run in self.waiting if run.delay_ms)
+
     def awaited_by(self, channel: str) -> Awaited:
         """Return how many ready and deferred messages of it a channel gets. What cannot be read is for all."""
         directions: list[Direction] = []

@@ -39,6 +39,11 @@ class ReleasingTopic(PolicyTopic):
         cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
         return min((cursor.next for cursor in cursors), default=self.released)
 
+    @property
+    def shown_deferred_count(self) -> int:
+        """How many of `shown_depth` are deferred."""
+        return 0 if self.is_promised else self._backlog.deferred_count
+
     def hold(self) -> None:
         """Release nothing until `start`."""
         self.is_awaiting_channels = True

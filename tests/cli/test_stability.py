@@ -12,6 +12,7 @@ from tests.cli.conftest import Nsqtw
 COUNTS = {"depth", "backend_depth", "in_flight", "deferred", "messages", "oldest_message_age", "paused"}
 TOPIC = {
     *("topic", "channels", "message_bytes", "durability", "retention", "node_count", "rejected", "deduplicated"),
+    "waiting",
     *COUNTS,
 }
 CHANNEL = {

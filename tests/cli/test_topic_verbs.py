@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -137,9 +138,48 @@ def test_the_list_takes_a_pattern(on_nsqd: Nsqtw, topic: str) -> None:
         on_nsqd("topic", "create", name)
     assert [row["topic"] for row in on_nsqd("topic", "list", "one.*", "-o", "json").json] == ["one.a", "one.b"]
     table = on_nsqd("topic", "list", "one.*").out.splitlines()
-    assert table[0].split()[:3] == ["TOPIC", "CHANNELS", "DEPTH"]
+    assert table[0].split()[:3] == ["TOPIC", "CHANNELS", "WAITING"]
     assert [line.split()[0] for line in table[1:]] == ["one.a", "one.b"]
     assert on_nsqd("topic", "list", "none.*").out == "no topics\n"
+
+
+def cells(table: list[str]) -> dict[str, str]:
+    """Return the cells of the only row of a table, by the titles of its columns."""
+    titles, row = (re.split(r"\s{2,}", line.strip()) for line in table)
+    return dict(zip(titles, row, strict=True))
+
+
+def test_what_waits_in_channels_is_shown_of_their_topic(on_nsqd: Nsqtw, topic: str) -> None:
+    on_nsqd("topic", "create", topic)
+    for channel in ("c", "d"):
+        on_nsqd("channel", "create", topic, channel)
+    on_nsqd("pub", topic, "a", "b")
+    listed = cells(on_nsqd("topic", "list", topic).out.splitlines())
+    assert (listed["WAITING"], listed["DEFERRED"]) == ("4", "0")
+    assert listed["OLDEST"] != "-"
+    shown = on_nsqd("topic", "show", topic).out.splitlines()
+    assert shown[1] == "waiting     4 in 2 channels; 0 not yet given to channels"
+    assert cells(shown[-2:])["WAITING"] == "4"
+    data = on_nsqd("topic", "show", topic, "-o", "json").json
+    assert (data["depth"], data["waiting"], data["nodes"][0]["waiting"]) == (0, 4, 4)
+
+
+def test_deferred_messages_of_a_topic_without_channels_do_not_wait(on_nsqd: Nsqtw, topic: str) -> None:
+    on_nsqd("pub", topic, "late", "later", "--defer", "1h")
+    on_nsqd("pub", topic, "a")
+    listed = cells(on_nsqd("topic", "list", topic).out.splitlines())
+    assert (listed["WAITING"], listed["DEFERRED"]) == ("1", "2")
+    [counted] = on_nsqd("stat", topic, "-o", "json").json["channels"]
+    assert (counted["depth"], counted["deferred"]) == (1, 2)
+    shown = on_nsqd("topic", "show", topic).out.splitlines()
+    assert shown[1] == "waiting     1 for a first channel, and 2 deferred; 0 on disk"
+    assert (cells(shown[-2:])["WAITING"], cells(shown[-2:])["DEFERRED"]) == ("1", "2")
+    asked = on_nsqd("topic", "empty", topic).err
+    assert "(3 messages, 2 deferred)" in asked
+    on_nsqd("topic", "pause", topic)
+    on_nsqd("channel", "create", topic, "c")
+    shown = on_nsqd("topic", "show", topic).out.splitlines()
+    assert shown[1] == "waiting     0 in 1 channel; 1 not yet given to channels, and 2 deferred"
 
 
 def test_nodes(on_nsqd: Nsqtw, nsqd: Broker) -> None:

@@ -354,3 +354,35 @@ def test_a_paused_topic_holds_its_messages_itself() -> None:
     harness.put(b"1")
     harness.turn()
     assert depths(harness) == (1, {"c": (0, 0)})
+
+
+def test_a_topic_counts_the_deferred_messages_that_it_holds_itself() -> None:
+    """Its depth counts them, too, as nsqd's does. Without them NSQ's document stays."""
+    harness = BrokerHarness()
+    harness.topic()
+    harness.put(b"1")
+    harness.turn()
+    assert "deferred_count" not in stats(harness)["topics"][0]
+    harness.put(b"2", b"3", delay_ms=1000)
+    harness.turn()
+    (topic,) = stats(harness)["topics"]
+    assert (topic["depth"], topic["deferred_count"]) == (3, 2)
+    harness.channel("c")
+    harness.turn()
+    (topic,) = stats(harness)["topics"]
+    assert "deferred_count" not in topic
+    assert depths(harness) == (0, {"c": (1, 2)})
+    harness.topic().pause()
+    harness.put(b"4", delay_ms=1000)
+    harness.turn()
+    assert stats(harness)["topics"][0]["deferred_count"] == 1
+
+
+def test_the_deferred_messages_of_a_new_topic_count_once() -> None:
+    harness = BrokerHarness()
+    harness.topic().hold()
+    harness.channel("c")
+    harness.put(b"1", delay_ms=1000)
+    harness.turn()
+    assert "deferred_count" not in stats(harness)["topics"][0]
+    assert depths(harness) == (0, {"c": (0, 1)})

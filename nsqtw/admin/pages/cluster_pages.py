@@ -41,7 +41,7 @@ async def overview(page_request: PageRequest) -> Content:
         **page_request.figures(CLUSTER, "in", "out", "depth", "in_flight"),
         "depth": sum(map(waiting, topics)),
         "in_flight": sum(channel.in_flight_count for channel in channels),
-        "deferred": sum(channel.deferred_count for channel in channels),
+        "deferred": sum(topic.deferred_count for topic in topics),
         "consumers": sum(channel.client_count for channel in channels),
         "letters": dead_letters(page_request, channels),
         "lookupd_states": page_request.cluster.lookupd_states,
