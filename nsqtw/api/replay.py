@@ -2,7 +2,8 @@
 POST /v2/channel/seek: moving a channel in its topic's log. GET /v2/channel/messages, /v2/topic/messages: looking at
 messages without consuming them.
 
-    /v2/channel/seek?topic=&channel=&to=&dry_run=   {"position", "skipped", "replayed", "depth"}; `to`: log_position
+    /v2/channel/seek?topic=&channel=&to=&dry_run=   {"position", "skipped", "replayed", "depth", "max_drops"};
+                                                    `to`: log_position
     /v2/channel/messages?topic=&channel=&state=     {"messages": [...], "more", "next"}
     /v2/topic/messages?topic=                       the same of what waits for the topic's channels
 
@@ -10,8 +11,8 @@ The two last ones also take `limit`, `after` and `contains`.
 
 A seek is done between two saves: the first one, so that positions.db has all that is unfinished and it can be counted
 what is forgotten of it; the second one makes it durable, and then it is answered. A dry run takes only the first one.
-When the log between has to be looked through for messages of other channels, and that takes longer than a turn, the
-first save is repeated.
+When the log has to be looked through, for messages of other channels or for what a move forwards skips, and that takes
+longer than a turn, the first save is repeated.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class Replay(Section):
         "Move a channel in its topic's log",
         required=(TOPIC, CHANNEL, _TO),
         optional=(DRY_RUN,),
-        success=numbers("position", "skipped", "replayed", "depth"),
+        success=numbers("position", "skipped", "replayed", "depth", "max_drops"),
         errors={
             400: [*_CHANNEL_WORDS, "MISSING_ARG_TO", "INVALID_TO", "INVALID_DRY_RUN"],
             404: ["TOPIC_NOT_FOUND", "CHANNEL_NOT_FOUND", "MESSAGE_NOT_FOUND"],
@@ -164,19 +165,18 @@ class Replay(Section):
         try:
             if channel.exiting:
                 raise Refused(_CHANNEL_NOT_FOUND)
-            position = _position(channel, target)
-            skips_all = _is_after_all(target, self._broker.timestamp_ns(self._pump.now()) // 10**6)
-            if others is None or position < others.start:
-                others = ForOthers(channel.topic, channel.name, position)
+            position, now = _position(channel, target), self._pump.now()
+            skips_all = _is_after_all(target, self._broker.timestamp_ns(now) // 10**6)
+            others = channel.look_from(position, others, skips_all=skips_all)
             again = partial(self._seek_now, request, channel, target, is_dry_run, others)
             if not others.look():
                 others.look_on(partial(self._save, again))
                 self._pump.wake()
                 return
             if is_dry_run:
-                moved = channel.preview_seek(position, others, skips_all=skips_all)
+                moved = channel.preview_seek(position, others, skips_all=skips_all, now=now)
             else:
-                moved = channel.seek(position, others, skips_all=skips_all)
+                moved = channel.seek(position, others, skips_all=skips_all, now=now)
         except Refused as refused:
             request.answer_later(refused.answer)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -65,6 +65,7 @@ _SEEK_COLUMNS = (
     number("replayed", "DELIVERED AGAIN"),
     number("skipped", "SKIPPED"),
     number("depth", "DEPTH"),
+    number("max_drops", "DROPPED UP TO", if_used=True),
 )
 
 
@@ -137,15 +138,12 @@ async def seek(session: Session, topic: str, channel: str, to: str, dry_run: boo
             preview = session.value_of(await cluster.seek(topic, channel, target, is_dry_run=True))
         if not preview:
             raise NotFound(f"no node has a channel {channel!r} of topic {topic!r}")
-        replayed, skipped = sum(seek.replayed for seek in preview), sum(seek.skipped for seek in preview)
-        if not replayed and to != "latest":
+        if not any(seek.replayed for seek in preview) and to != "latest":
             await _explain_nothing(session, cluster, topic)
         if dry_run:
             return _document(topic, channel, preview, "would be moved")
         session.exit_code = ExitCode.DONE  # the warnings of the move itself count
-        session.confirm(
-            f"Move channel {channel} of topic {topic} {place_text(to)}: {_effect_text(replayed, skipped)}. Continue?"
-        )
+        session.confirm(f"Move channel {channel} of topic {topic} {place_text(to)}: {_effect_text(preview)}. Continue?")
         done = session.value_of(await cluster.seek(topic, channel, target))
     return _document(topic, channel, done, "is moved")
 
@@ -215,10 +213,21 @@ def _length_text(seconds: float) -> str:
     return brief_duration_text(seconds)
 
 
-def _effect_text(replayed: int, skipped: int) -> str:
+def _totals(moves: Sequence[Seek]) -> dict[str, int]:
+    """Return the sums of all nodes."""
+    return {
+        "replayed": sum(move.replayed for move in moves),
+        "skipped": sum(move.skipped for move in moves),
+        "max_drops": sum(move.max_drops for move in moves),
+    }
+
+
+def _effect_text(moves: Sequence[Seek]) -> str:
     """Return the words for what a seek does."""
+    replayed, skipped, max_drops = _totals(moves).values()
     again = "1 message is delivered again" if replayed == 1 else f"{replayed} messages are delivered again"
-    return f"{again}, {skipped} {'is' if skipped == 1 else 'are'} skipped"
+    dropped = f"; its bounds then drop up to {max_drops} of what waits" if max_drops else ""
+    return f"{again}, {skipped} {'is' if skipped == 1 else 'are'} skipped{dropped}"
 
 
 async def _explain_nothing(session: Session, cluster: Cluster, topic: str) -> None:
@@ -248,14 +257,14 @@ def _document(topic: str, channel: str, moves: tuple[Seek, ...], what: str) -> D
             "replayed": move.replayed,
             "skipped": move.skipped,
             "depth": move.depth,
+            "max_drops": move.max_drops,
         }
         for move in moves
     ]
-    replayed, skipped = sum(move.replayed for move in moves), sum(move.skipped for move in moves)
     return Document(
-        {"topic": topic, "channel": channel, "replayed": replayed, "skipped": skipped, "nodes": rows},
+        {"topic": topic, "channel": channel, **_totals(moves), "nodes": rows},
         [
-            f"channel {channel} of topic {topic} {what}: {_effect_text(replayed, skipped)}",
+            f"channel {channel} of topic {topic} {what}: {_effect_text(moves)}",
             Table(_SEEK_COLUMNS, rows),
         ],
     )

@@ -149,7 +149,7 @@ def messages_in(document: JsonObject, node: str) -> NodeMessages:
 def seek_in(document: JsonObject, node: str) -> Seek:
     """Return the result of /v2/channel/seek. ServerFailed."""
     counts = {name: read.count(document, name) for name in ("position", "skipped", "replayed", "depth")}
-    return Seek(node=node, **counts)
+    return Seek(node=node, max_drops=read.count({"max_drops": 0, **document}, "max_drops"), **counts)
 
 
 def drops_in(fields: JsonObject) -> int | None:

@@ -435,13 +435,17 @@ class ReloadReport:
 
 @attrs.frozen(kw_only=True)
 class Seek:
-    """A move of a channel on one node. `skipped` and `replayed` are counts of messages."""
+    """
+    A move of a channel on one node. `skipped`, `replayed` and `max_drops` are counts of messages: unfinished ones that
+    are not delivered, finished ones that are delivered again, and what a bound drops afterwards, at most.
+    """
 
     node: str
     position: int
     skipped: int
     replayed: int
     depth: int
+    max_drops: int = 0
 
 
 @attrs.frozen(kw_only=True)

@@ -16,29 +16,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nsqtw.core.channel_base import ChannelOwner
-from nsqtw.core.channel_policy import PolicyChannel
+from nsqtw.core.channel_policy import Below, PolicyChannel
 from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import FIRST, Delivery, delivered_sequence
 from nsqtw.core.policy.letter import REQUEUED, TIMED_OUT
 from nsqtw.core.segment import Segment, sequence_of
+from nsqtw.core.unread import UnreadMessages
 from nsqtw.errors import BackendError, ChannelFull, Exiting
 from nsqtw.options.policies import NOTHING_GIVEN
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"
+_NOTHING_BELOW: Final = Below(0, 0, 0, 0)
 
 
 class Moved(NamedTuple):
-    """The change of a channel's unfinished messages by a seek, and its depth after it."""
+    """The change of a channel's unfinished messages by a seek, its depth after it, and what its bounds drop then."""
 
     skipped: int
+    """Unfinished messages that are not delivered."""
     replayed: int
+    """Finished messages that are delivered again."""
     depth: int
+    max_drops: int = 0
+    """At most so many messages are dropped because of a bound, before consumers take any."""
 
 
 class Channel(PolicyChannel):
@@ -207,23 +213,27 @@ class Channel(PolicyChannel):
 
     # -- administration
 
-    def seek(self, sequence: int, others: ForOthers | None = None, *, skips_all: bool = False) -> Moved:
+    def seek(
+        self, sequence: int, others: ForOthers | None = None, *, skips_all: bool = False, now: float = 0.0
+    ) -> Moved:
         """
-        Move a durable channel to `sequence`, which is between the oldest message kept and `released`.
+        Move a durable channel to `sequence`, which is between the oldest message kept and `released`. Between two
+        checkpoints.
 
-        `others` are the messages from there on, or before, for other channels only. Without them the log is looked
-        through; if it is long, the depth includes some of them until that is done.
+        `others` is what `look_from` returned. Without it the log is looked through; if it is long, the depth includes
+        some messages for other channels until that is done.
 
         All messages from there on are delivered as if for the first time, and none of them is in flight any more. What
         is unfinished before `sequence` is finished by a move forwards, or with `skips_all`, and else stays as it is.
         BackendError, and nothing is changed.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        others = others or self._look_for_others(sequence, skips_all=skips_all)
+        moved = self.preview_seek(sequence, others, skips_all=skips_all, now=now)
+        skips = skips_all or self._is_forwards(sequence)
         self.ungroup()
-        others = others or self._look_for_others(sequence)
-        before, skips = self.unfinished_count, skips_all or self._is_forwards(sequence)
         self.cursor.seek(sequence, self._count_unread(sequence, others), others.end, skips=skips)
-        self._others = None
+        self._others, others.unread = None, None
         if others.end < self.topic.released:
             self._others = others
             others.look_on(partial(self._count_others, others))
@@ -235,23 +245,44 @@ class Channel(PolicyChannel):
         self.departed = [consumer for consumer in self.departed if consumer.in_flight]
         if self.bounds is not None:
             self.bounds.look_soon()
-        more = self.unfinished_count - before
-        self.joined_total -= max(0, more)
+        self.joined_total -= moved.replayed
         self._touch()
         self.wake()
-        return Moved(max(0, -more), max(0, more), self.depth)
+        return moved
 
-    def preview_seek(self, sequence: int, others: ForOthers | None = None, *, skips_all: bool = False) -> Moved:
+    def preview_seek(
+        self, sequence: int, others: ForOthers | None = None, *, skips_all: bool = False, now: float = 0.0
+    ) -> Moved:
         """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
-        depth, rest = self._count_unread(sequence, others or self._look_for_others(sequence)), 0
-        if not (skips_all or self._is_forwards(sequence)):
-            ready, deferred = self.cursor.waiting_below(sequence)
-            depth += ready
-            rest = deferred + sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed)
-            depth += sum(held < sequence for held in chain(self.set_aside, self.leaving, self.withheld or ()))
-        more = depth + rest - self.unfinished_count
-        return Moved(max(0, -more), max(0, more), depth)
+        others = others or self._look_for_others(sequence, skips_all=skips_all)
+        unread = self._count_unread(sequence, others)
+        below = self._count_below(sequence)
+        kept, skipped = below, 0
+        if skips_all or self._is_forwards(sequence):
+            passed = 0 if others.unread is None else others.unread.count()
+            skipped = self.unfinished_count if sequence >= self.topic.released else below.total + passed
+            kept = _NOTHING_BELOW
+        replayed = max(0, unread + kept.total + skipped - self.unfinished_count)
+        max_drops = self.max_drops(sequence, unread, kept, now)
+        return Moved(skipped, replayed, unread + kept.ready + kept.held, max_drops)
+
+    def look_from(self, sequence: int, before: ForOthers | None, *, skips_all: bool) -> ForOthers:
+        """
+        Return what must be known of the log for a move to `sequence`: perhaps what was returned `before`. It is
+        complete when its `look` returns True.
+        """
+        assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        skips = skips_all or self._is_forwards(sequence)
+        skips_unread = skips and self.cursor.next < sequence < self.topic.released
+        if before is not None and before.start <= sequence and not skips_unread:
+            return before
+        if before is not None and before.unread is not None and before.start == sequence:
+            return before
+        unread = None
+        if skips_unread:
+            unread = UnreadMessages(self.topic, self.topic.reader, self.name, self.cursor, sequence)
+        return ForOthers(self.topic, self.name, sequence, unread)
 
     def pause(self) -> None:
         """Deliver nothing until `unpause`."""
@@ -331,10 +362,14 @@ class Channel(PolicyChannel):
         if self.withheld is not None:
             self.withheld = {sequence: None for sequence in self.withheld if sequence < start}
 
-    def _look_for_others(self, sequence: int) -> ForOthers:
-        """Look for messages for other channels, as far as a turn has time for that. BackendError."""
-        others = ForOthers(self.topic, self.name, sequence)
-        others.look()
+    def _look_for_others(self, sequence: int, *, skips_all: bool) -> ForOthers:
+        """
+        Look for messages for other channels, as far as a turn has time for that, and for all that a move skips.
+        BackendError.
+        """
+        others = self.look_from(sequence, None, skips_all=skips_all)
+        while not others.look() and others.unread is not None and not others.unread.look():
+            pass
         return others
 
     def _count_unread(self, sequence: int, others: ForOthers) -> int:

@@ -8,7 +8,8 @@ The policy of a channel: its settings, and the parts that are made or removed wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.delivery import DeliveringChannel
@@ -32,6 +33,7 @@ from nsqtw.options.policies import (
 )
 from nsqtw.options.types import whole_nanoseconds
 
+_MAX_READ_BYTES: Final = 4 * 1024 * 1024
 EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
 
 
@@ -47,6 +49,19 @@ def check_channel_policy(options: Options, topic: str, channel: str, given: Mapp
     problem = misfit(policy, topic) if uses_dead_letters(policy) else None
     if problem is not None and not LETTER_SETTINGS.isdisjoint(given):
         raise InvalidPolicy(problem)
+
+
+class Below(NamedTuple):
+    """Unfinished messages that a channel has read, before a place in the log: how many are in which state."""
+
+    ready: int
+    deferred: int
+    held: int
+    in_flight: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
 
 
 class PolicyChannel(DeliveringChannel):
@@ -76,10 +91,56 @@ class PolicyChannel(DeliveringChannel):
             return None
         count = max(0, self.waiting_count - policy.max_depth) if policy.max_depth else 0
         if policy.max_age:
-            oldest_ms = (topic.context.timestamp_ns(now) - whole_nanoseconds(policy.max_age)) // 10**6
-            stop = min(topic.reader.position_at(oldest_ms), topic.released)
+            stop = self._old_before(policy, now)
             count = max(count, topic.reader.count(cursor.next, stop) if cursor.next < stop else 0)
         return count
+
+    def max_drops(self, sequence: int, unread: int, kept: Below, now: float) -> int:
+        """
+        Return how many messages, at most, its bounds drop at once when the channel is moved to `sequence`, has so many
+        unread messages from there on, and keeps those before it that are `kept`. Between two checkpoints. BackendError.
+        """
+        policy, waiting = self.policy, unread + kept.ready + kept.deferred
+        if self.bounds is None or policy.overflow != DROP_OLDEST or self.cursor is None:
+            return 0
+        if policy.max_bytes and self._may_exceed(policy.max_bytes, sequence, unread, waiting):
+            return waiting
+        count = max(0, waiting - policy.max_depth) if policy.max_depth else 0
+        if policy.max_age:
+            stop = self._old_before(policy, now)
+            old = min(unread, self.topic.reader.count(sequence, stop)) if sequence < stop else 0
+            count = max(count, old + self._count_below(min(sequence, stop)).ready if kept.ready else old)
+        return count
+
+    def _old_before(self, policy: ChannelPolicy, now: float) -> int:
+        """Return the sequence before which messages are older than `max_age`. BackendError."""
+        topic = self.topic
+        oldest_ms = (topic.context.timestamp_ns(now) - whole_nanoseconds(policy.max_age)) // 10**6
+        return min(topic.reader.position_at(oldest_ms), topic.released)
+
+    def _may_exceed(self, max_bytes: int, sequence: int, unread: int, waiting: int) -> bool:
+        """
+        Return whether so many messages, of them `unread` from `sequence` on, may have more bytes than a bound allows.
+        It is false only where they have less than half of them, as some of the log shows: messages before `sequence`
+        are counted with the mean size, here and by the bound. BackendError.
+        """
+        size = 0
+        for segment in self.topic.reader.segments(sequence, self.topic.released):
+            size += segment.size
+            if 2 * size > max_bytes or size > _MAX_READ_BYTES:
+                return True
+        return bool(unread) and 2 * size * waiting > max_bytes * unread
+
+    def _count_below(self, sequence: int) -> Below:
+        """Return what the channel has of messages before `sequence` that it has read. BackendError."""
+        assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        ready, deferred = self.cursor.waiting_below(sequence)
+        return Below(
+            ready + sum(one < sequence for one in self.set_aside),
+            deferred,
+            sum(one < sequence for one in chain(self.leaving, self.withheld or ())),
+            sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed),
+        )
 
     def follow_policy(self) -> None:
         """The options may say something else of this channel. What was set while a broker ran stays."""

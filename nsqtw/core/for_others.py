@@ -5,7 +5,7 @@ Theory of operation. The sequences of a topic tell how many messages are between
 for whom. So a channel that is moved back has the log looked through from its new place up to `released`. A backend
 that knows where such messages are (`IDirectedQueue`) reads nothing else for that. A part of the log is looked through
 in a turn; more of it takes several turns, until nothing is missing (`look_on`). What is found is not kept: a seek is
-rare, and a topic may have any number of such messages.
+rare, and a topic may have any number of such messages. Before that, what a move forwards skips is looked for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 from nsqtw.core.sequence_ranges import SequenceRanges
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
+from nsqtw.core.unread import UnreadMessages
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import Waiter
 
@@ -24,11 +25,15 @@ _NEXT_TURN: Final = 0.001
 
 
 class ForOthers(Timer):
-    """The messages from `start` on, as far as `end`, that are in the log of `topic` and not for `channel`."""
+    """
+    The messages from `start` on, as far as `end`, that are in the log of `topic` and not for `channel`. `unread` are
+    those before, if it must be known which of them the channel has not read.
+    """
 
-    def __init__(self, topic: TopicLog, channel: str, start: int) -> None:
+    def __init__(self, topic: TopicLog, channel: str, start: int, unread: UnreadMessages | None = None) -> None:
         super().__init__()
         self.start = self.end = start
+        self.unread = unread
         self._topic = topic
         self._channel = channel
         self._found = SequenceRanges(start)
@@ -36,6 +41,8 @@ class ForOthers(Timer):
 
     def look(self) -> bool:
         """Look through the next parts of the log. Returns whether `end` is where it is released. BackendError."""
+        if self.unread is not None and not any(self.unread.look() for _ in range(_LOOKS)):
+            return False
         for _ in range(_LOOKS):
             stop = self._topic.released
             if self.end >= stop:

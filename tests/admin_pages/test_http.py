@@ -367,6 +367,20 @@ def test_a_replay_is_red_only_when_it_skips_messages(admin: AdminProcess, nodes:
         assert f'<button class="{style}" type="submit">Move the channel</button>' in form, kind
 
 
+def test_a_replay_says_what_a_bound_drops_then(admin: AdminProcess, nodes: Nodes, topic: str) -> None:
+    nsqd = nodes.nsqds[0]
+    nsqd.create(topic, "work", "other")
+    nsqd.publish(topic, [b"1", b"2", b"3"])
+    nsqd.drain(topic, "work", 3)
+    policy = json.dumps({"max_depth": 1, "overflow": "drop_oldest"}).encode()
+    assert nsqd.http("PUT", f"/v2/channel/policy?topic={topic}&channel=work", policy).status == 200
+    wait_until(lambda: admin.get(f"/topics/{topic}/work").status == 200, "the channel is there")
+    form = admin.get(f"/actions/seek_channel?topic={topic}&channel=work&kind=earliest").body.decode()
+    assert "3 messages are delivered again</h2>" in form
+    assert "Its bounds then drop up to 2 messages of what waits." in form
+    assert '<button class="button primary danger" type="submit">Move the channel</button>' in form
+
+
 def test_a_form_leads_back_to_the_page_of_its_target(admin: AdminProcess) -> None:
     for path, back in (
         ("create?topic=t&channel=c", "/topics"),

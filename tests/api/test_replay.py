@@ -183,6 +183,113 @@ def test_the_place_of_the_channel_itself_skips_nothing() -> None:
     assert reader.finish(first.id) == []
 
 
+def test_what_is_delivered_early_again_does_not_hide_what_is_skipped() -> None:
+    """The deferred messages behind the target were finished before the channel came to their place in the log."""
+    one = web(mem_queue_size=1, max_req_timeout=600.0)
+    publish(one, *[b"%d" % number for number in range(6)])
+    target = ids(one)["4"]
+    for _ in range(2):
+        one.post("/pub?topic=t&defer=1000", b"early")
+    one.core.wait(2.0)
+    reader, early = one.core.reader(ready=1), 0
+    while early < 2:
+        (message,) = reader.read()
+        if message.body == b"early":
+            early += 1
+            reader.channel.set_ready(reader.consumer, 1 - early // 2)
+        reader.finish(message.id)
+    unfinished = one.core.channel().unfinished_count
+    assert unfinished > 2, "some are before the target"
+    assert seek(one, target) == {"skipped": unfinished - 2, "replayed": 2, "depth": 4}
+    assert counts(one) == (4, 10)
+
+
+@pytest.mark.parametrize("taken_meanwhile", [0, 2])
+def test_what_was_delivered_ahead_by_priority_does_not_hide_what_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, taken_meanwhile: int
+) -> None:
+    """It is looked for in several turns, in which the channel goes on."""
+    monkeypatch.setattr("nsqtw.core.for_others._LOOKS", 1)
+    monkeypatch.setattr("nsqtw.core.unread.SEGMENT_BYTES", 10)
+    monkeypatch.setattr("nsqtw.core.unread._PART_MESSAGES", 2)
+    one = web()
+    one.core.channel().set_policy({"priority": True})
+    for number in range(5):
+        put(one.core, b"low %d" % number, priority="low")
+    for number in range(3):
+        put(one.core, b"high %d" % number, priority="high")
+    target = ids(one)["high 0"]
+    reader = one.core.reader(ready=3)
+    reader.finish(*[message.id for message in reader.read()])
+    reader.channel.set_ready(reader.consumer, 0)
+    browser = one.connect()
+    browser.send(request("POST", f"/v2/channel/seek?topic=t&channel=c&to={target}"))
+    assert browser.read() == []
+    reader.channel.set_ready(reader.consumer, taken_meanwhile)
+    got = reader.read()
+    assert [message.body for message in got] == [b"low 0", b"low 1"][:taken_meanwhile]
+    reader.finish(*[message.id for message in got[:1]])
+    reader.channel.set_ready(reader.consumer, 0)
+    for _ in range(20):
+        one.core.now += 0.01
+        one.clock.advance(0.01)
+        one.turn()
+    (reply,) = browser.read()
+    finished = min(1, taken_meanwhile)
+    assert {name: reply.json[name] for name in ("skipped", "replayed", "depth")} == {
+        "skipped": 5 - finished,
+        "replayed": 3,
+        "depth": 3,
+    }
+
+
+def test_all_states_count_in_what_is_skipped() -> None:
+    """In flight, in flight again, requeued, deferred by a publisher and by a consumer, unread; three were finished."""
+    one = web(max_req_timeout=600.0)
+    one.post("/pub?topic=t&defer=60000", b"late")
+    publish(one, *[b"%d" % number for number in range(8)])
+    known = ids(one)
+    reader = one.core.reader(ready=5)
+    got = {message.body: message for message in reader.read()}
+    reader.channel.set_ready(reader.consumer, 0)
+    reader.finish(got[b"1"].id)
+    assert reader.requeue(got[b"2"].id, 60.0) is None
+    assert reader.requeue(got[b"3"].id) is None
+    assert seek(one, known["7"]) == {"skipped": 7, "replayed": 0, "depth": 1}
+
+
+@pytest.mark.parametrize(
+    ("bound", "to", "max_drops"),
+    [
+        ({"max_depth": 2}, "earliest", 3),
+        ({"max_depth": 2}, "latest", 0),
+        ({"max_depth": 9}, "earliest", 0),
+        ({"max_age": 100}, "earliest", 0),
+        ({"max_age": 10}, "earliest", 4),
+        ({"max_bytes": 10_000}, "earliest", 0),
+        ({"max_bytes": 100}, "earliest", 5),
+        ({"max_depth": 2, "overflow": "reject"}, "earliest", 0),
+    ],
+)
+def test_what_a_bound_drops_afterwards_is_said(bound: dict[str, Any], to: str, max_drops: int) -> None:
+    one = web()
+    publish(one, *[b"%d" % number for number in range(4)])
+    one.core.wait(50.0)
+    one.clock.advance(0)
+    publish(one, b"4")
+    consume(one)
+    one.core.channel().set_policy({"overflow": "drop_oldest", **bound})
+    one.core.wait(1.0)
+    dry = one.post(f"/v2/channel/seek?topic=t&channel=c&to={to}&dry_run=true").json
+    assert dry["max_drops"] == max_drops
+    assert one.post(f"/v2/channel/seek?topic=t&channel=c&to={to}").json == dry
+    for _ in range(10):
+        one.core.wait(0.1)
+    dropped = one.core.channel().dropped_count
+    assert dropped == max_drops if "max_bytes" not in bound else dropped <= max_drops
+    assert one.core.channel().depth == dry["depth"] - dropped
+
+
 def test_deferred_messages_of_a_replay_are_never_early() -> None:
     one = web(max_req_timeout=600.0)
     one.post("/pub?topic=t&defer=60000", b"late")

@@ -374,6 +374,21 @@ def test_a_seek_shows_what_it_would_do_and_asks(on_nsqd: Nsqtw, topic: str) -> N
     assert on_nsqd("tail", topic, "c", "-n", "3").out == "a\nb\nc\n"
 
 
+def test_a_seek_says_what_a_bound_drops_then(on_nsqd: Nsqtw, topic: str) -> None:
+    make(on_nsqd, topic)
+    assert on_nsqd("topic", "set", topic, "--retention-time", "1h").code == 0
+    on_nsqd("pub", topic, "a", "b", "c")
+    assert on_nsqd("tail", topic, "c", "-n", "3").out == "a\nb\nc\n"
+    wait_until(lambda: on_nsqd("channel", "list", topic, "-o", "json").json[0]["depth"] == 0, "all are finished")
+    assert on_nsqd("policy", "set", topic, "c", "max_depth=1", "overflow=drop_oldest", "--yes").code == 0
+    refused = on_nsqd("seek", topic, "c", "earliest")
+    assert ": 3 messages are delivered again, 0 are skipped; its bounds then drop up to 2 of what waits. Continue?" in (
+        refused.err
+    )
+    assert "DROPPED UP TO" in on_nsqd("seek", topic, "c", "earliest", "--dry-run").out
+    assert on_nsqd("seek", topic, "c", "earliest", "--yes", "-o", "json").json["max_drops"] == 2
+
+
 def test_a_seek_to_nonsense_names_what_can_be_given(on_nsqd: Nsqtw, topic: str) -> None:
     make(on_nsqd, topic)
     done = on_nsqd("seek", topic, "c", "yesterday", "--yes")

@@ -22,7 +22,7 @@ CHANNEL = {
 }
 RATES = {"in_rate", "out_rate", "requeue_rate", "timeout_rate"}
 MESSAGE = {"id", "timestamp", "attempts", "node", "due", "deadline", "consumer", "headers", "body", "encoding"}
-SEEK = {"node", "position", "replayed", "skipped", "depth"}
+SEEK = {"node", "position", "replayed", "skipped", "depth", "max_drops"}
 NODE = {
     *("node", "tcp_address", "hostname", "version", "health", "uptime", "topics", "channels", "depth", "messages"),
     *("disk_free", "out_of_date"),
@@ -44,7 +44,8 @@ def test_the_keys_of_json(on_nsqd: Nsqtw, nsqd: Broker, topic: str) -> None:
     assert keys("channel", "list", topic) == CHANNEL
     assert keys("channel", "show", topic, "c") == {*CHANNEL - {"consumers"}, "consumers", "nodes"}
     assert keys("peek", topic, "c") == MESSAGE
-    assert keys("seek", topic, "c", "latest", "--yes") == {"topic", "channel", "replayed", "skipped", "nodes"}
+    moved = {"topic", "channel", "replayed", "skipped", "max_drops", "nodes"}
+    assert keys("seek", topic, "c", "latest", "--yes") == moved
     assert set(on_nsqd("seek", topic, "c", "latest", "--yes", "-o", "json").json["nodes"][0]) == SEEK
     assert keys("nodes") == NODE
     assert keys("stat", topic) == {"time", "channels"}

@@ -33,6 +33,7 @@ def test_what_is_unfinished_survives_a_move_back_an_end_and_a_migration(
                 "skipped": 0,
                 "replayed": 0,
                 "depth": 1,
+                "max_drops": 0,
             }
             assert nsqd.counts("t", "c") == Counts(1, 1, 1)
         die(nsqd)

@@ -103,7 +103,7 @@ async def seeking(page_request: PageRequest, target: Target, fields: Fields) -> 
     """Return what a seek would do on each node, once it is said where to."""
     channel = await _channel(page_request, target)
     names = [node.node for node in (channel.nodes or (channel,))] if channel else []
-    content: dict[str, Any] = {"node_names": names, "preview": None, "replayed": 0, "skipped": 0}
+    content: dict[str, Any] = {"node_names": names, "preview": None, "replayed": 0, "skipped": 0, "max_drops": 0}
     if not fields.get("kind"):
         return content
     try:
@@ -118,6 +118,7 @@ async def seeking(page_request: PageRequest, target: Target, fields: Fields) -> 
         "preview": moved.value,
         "replayed": sum(seek.replayed for seek in moved.value),
         "skipped": sum(seek.skipped for seek in moved.value),
+        "max_drops": sum(seek.max_drops for seek in moved.value),
     }
 
 

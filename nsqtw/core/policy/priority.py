@@ -79,7 +79,7 @@ class PriorityReader:
         self._replays = replays
         self.at = [start, start, start]
         """The position of each class."""
-        self.depths = PriorityDepths(topic, channel, self.at, self._classes_in, replays)
+        self.depths = PriorityDepths(topic, channel, self.at, self.classes_in, replays)
         self.is_on = True
         """Whether high is delivered before low; else everything is in the order of the log."""
         self._end = start  # where the order of the log is complete again, once it is off
@@ -186,7 +186,7 @@ class PriorityReader:
             return 0
         segment, start, _ = span
         stop = self._stop_in(segment, start)
-        classes = self._classes_in(segment)
+        classes = self.classes_in(segment)
         if classes.count(number, start, stop) > count:
             places = range(start + 1, stop)
             stop = places[bisect_left(places, count, key=lambda place: classes.count(number, start, place))]
@@ -222,7 +222,7 @@ class PriorityReader:
         self.depths.take_of(number, segment, segment.first + start, segment.first + stop)
         self.at[number] = segment.first + stop
         self._found[number] = None
-        return self._classes_in(segment).count(number, start, stop)
+        return self.classes_in(segment).count(number, start, stop)
 
     def _find(self, number: int, now: float) -> Span | None:
         """Return the next run of a class, if it is within LOOK_BYTES."""
@@ -290,7 +290,7 @@ class PriorityReader:
             self._read[number] = segment, classes
         return classes
 
-    def _classes_in(self, segment: Segment) -> bytes:
+    def classes_in(self, segment: Segment) -> bytes:
         """Return the class of each message as their reader has it: of deferred ones of a replay, normal."""
         if segment.headers is None or segment.delay_ms:
             return _CLASS_BYTES[NORMAL] * segment.count

@@ -187,6 +187,7 @@ class ChannelHistories(RuleBasedStateMachine):
         preview = self.channel.preview_seek(sequence) if previews else None
         moved = self.channel.seek(sequence)
         assert preview in (None, moved)
+        before = self.model.unfinished.keys()
         self.model.unfinished = {
             body: message
             for body, message in self.model.unfinished.items()
@@ -194,6 +195,8 @@ class ChannelHistories(RuleBasedStateMachine):
         }
         for body, message in self.model.history[place:]:
             self.model.unfinished[body] = deepcopy(message)
+        after = self.model.unfinished.keys()
+        assert (moved.skipped, moved.replayed) == (len(before - after), len(after - before))
         for _, inbox in self.readers.values():
             for body in [body for body in inbox if is_forwards or self.model.unfinished[body].reader is None]:
                 del inbox[body]

@@ -379,9 +379,9 @@ def test_held_messages_count_in_a_seek_and_an_empty() -> None:
     fail(core.reader())
     settle(core, 60)
     end = core.topic().released
-    assert channel.preview_seek(end, skips_all=True) == (3, 0, 0)
+    assert channel.preview_seek(end, skips_all=True) == (3, 0, 0, 0)
     start = core.topic().reader.kept_from
-    assert channel.preview_seek(start) == channel.preview_seek(start + 2)._replace(replayed=1, depth=4) == (0, 1, 4)
+    assert channel.preview_seek(start) == channel.preview_seek(start + 2)._replace(replayed=1, depth=4) == (0, 1, 4, 0)
     channel.empty()
     assert (channel.depth, channel.unfinished_count) == (0, 0)
     settle(core)
