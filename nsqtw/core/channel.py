@@ -206,8 +206,11 @@ class Channel(PolicyChannel):
             self.undelivered.restore(self.cursor.restore(state))
 
     def await_deferred(self, now: float) -> None:
-        """After a restore: look at the deferred messages when the first one is due."""
+        """After a restore: look at the deferred messages when the first one is due, and go on with what was counted."""
         self.topic.context.timers.schedule(now, self)
+        start, stop = (0, 0) if self.cursor is None else self.cursor.uncounted
+        if start < stop:
+            self._look_on(ForOthers(self.topic, self.name, start), counts_joined=False)
         if self.bounds is not None:
             self.bounds.restored()
 
@@ -235,8 +238,7 @@ class Channel(PolicyChannel):
         self.cursor.seek(sequence, self._count_unread(sequence, others), others.end, skips=skips)
         self._others, others.unread = None, None
         if others.end < self.topic.released:
-            self._others = others
-            others.look_on(partial(self._count_others, others))
+            self._look_on(others, counts_joined=True)
         for consumer in self.consumers + self.departed:
             consumer.in_flight.forget(0 if skips else sequence)
             if consumer.on_removed is not None:
@@ -299,6 +301,7 @@ class Channel(PolicyChannel):
             if consumer.on_removed is not None:
                 consumer.on_removed()
         self.departed.clear()
+        self._others = None
         self._forget_held()
         self.position.empty()
         self._touch()
@@ -377,13 +380,19 @@ class Channel(PolicyChannel):
         released = self.topic.released
         return self.topic.reader.count(sequence, released) - others.count(sequence, released)
 
-    def _count_others(self, others: ForOthers, error: Exception | None) -> None:
+    def _look_on(self, others: ForOthers, *, counts_joined: bool) -> None:
+        """Look through the rest of the log in the next turns. `counts_joined`: `joined_total` knows of the replay."""
+        self._others = others
+        others.look_on(partial(self._count_others, others, counts_joined))
+
+    def _count_others(self, others: ForOthers, counts_joined: bool, error: Exception | None) -> None:
         """The rest of the log was looked through, or that failed: then messages are counted when they are passed."""
         if isinstance(error, BackendError):
             self.topic.read_failed(error)
         elif self._others is others and self.cursor is not None:
             self._others = None
-            self.joined_total += self.cursor.count_others(others)
+            found = self.cursor.count_others(others)
+            self.joined_total += found if counts_joined else 0
             if self.bounds is not None:
                 self.bounds.look_soon()
 

@@ -202,8 +202,10 @@ class ChannelBase(Timer):
 
     @property
     def waiting_count(self) -> int:
-        """Messages that are ready or deferred."""
-        return self.position.depth + self.deferred_count
+        """Messages that are ready or deferred, without those that may turn out to be for other channels."""
+        count = self.position.depth + self.deferred_count
+        start, stop = (0, 0) if self.cursor is None else self.cursor.uncounted
+        return max(0, count - (stop - start))
 
     @property
     def unfinished_count(self) -> int:

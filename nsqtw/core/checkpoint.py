@@ -90,6 +90,8 @@ class CursorState:
     """In a checkpoint: remove all pending rows first."""
     replays: int = 0
     """Below this sequence, deferred messages in the log have no pending row of their own (see `core.cursor`)."""
+    counted_to: int | None = None
+    """From here on, up to `replays`, messages for other channels are counted as unread. None: all are known."""
     positions: list[int] = field(factory=list)
     """With priorities the positions of the classes high, normal and low in the log, of which `next` is the lowest."""
     class_depths: list[int] = field(factory=list)

@@ -438,6 +438,7 @@ class Cursor:
     def empty(self) -> None:
         self.next = self._topic.released
         self.taken_total = self._topic.released_total
+        self._uncounted = (0, 0)
         self._ahead.clear()
         self._move_priorities()
         self.forget_pending()
@@ -472,12 +473,18 @@ class Cursor:
         Count messages for other channels that the last `seek` could not count. Returns how many there were, with those
         that were passed meanwhile.
         """
-        start, stop = self._uncounted
+        replayed, unread = self._uncounted, self.uncounted
         self._uncounted = (0, 0)
-        passed = self.next if self.priorities is None else self.priorities.at[NORMAL]
-        self.taken_total = min(self.taken_total + others.count(max(start, passed), stop), self._topic.released_total)
+        self.taken_total = min(self.taken_total + others.count(*unread), self._topic.released_total)
         self._touch()
-        return others.count(start, stop)
+        return others.count(*replayed)
+
+    @property
+    def uncounted(self) -> tuple[int, int]:
+        """The part of the log that is still to be read, and in which messages for other channels count as unread."""
+        start, stop = self._uncounted
+        passed = self.next if self.priorities is None else self.priorities.at[NORMAL]
+        return (max(start, passed), stop) if passed < stop else (0, 0)
 
     def waiting_below(self, sequence: int) -> tuple[int, int]:
         """
@@ -520,6 +527,8 @@ class Cursor:
         state = CursorState(name, next=self.next, taken_total=taken_total)
         state.first_deliveries = first_deliveries
         state.replays = self._replays if self.next < self._replays else 0
+        start, stop = self.uncounted
+        state.counted_to = start if start < stop else None
         if self.priorities is not None:
             depths = self.priorities.depths
             state.positions, state.class_depths = [*self.priorities.at], [*depths.counts, depths.counted_to]
@@ -539,6 +548,7 @@ class Cursor:
         void. Returns what is held. BackendError.
         """
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
+        self._uncounted = (0, 0) if state.counted_to is None else (state.counted_to, state.replays)
         if state.positions or self.priorities is not None:
             is_on = self.priorities is not None and self.priorities.is_on
             self.priorities = self._new_priorities()

@@ -285,7 +285,7 @@ def _count_unread(state: TopicState, log: Log) -> None:
     """Count what is stored from where the slowest channel is, up to the end that was saved."""
     state.put_total = state.released_total
     for cursor in state.cursors:
-        cursor.taken_total, cursor.class_depths = state.released_total, []
+        cursor.taken_total, cursor.class_depths, cursor.counted_to = state.released_total, [], None
     sequence = min([state.released, *(cursor.next for cursor in state.cursors)])
     while sequence < state.end and (read := log.queue.read(sequence, _READ_BYTES)):
         sequence = read[-1].end
@@ -321,7 +321,7 @@ def _forget_messages(state: TopicState, log: Log) -> None:
     state.waiting.clear()
     state.dropped.clear()
     for cursor in state.cursors:
-        cursor.next, cursor.replays = log.end, 0
+        cursor.next, cursor.replays, cursor.counted_to = log.end, 0, None
         cursor.taken_total, cursor.class_depths = state.released_total, []
         cursor.emptied = cursor.pending_count > 0
         cursor.pending_count = 0

@@ -8,7 +8,7 @@ from nsqtw.core.cursor import RETRY_READ_SECONDS
 from nsqtw.core.oldest import OldestMessages
 from nsqtw.core.peek import peek_channel
 from nsqtw.core.segment import Segment
-from nsqtw.errors import BackendError, ChannelNotFound
+from nsqtw.errors import BackendError, ChannelNotFound, Overflow
 from nsqtw.options.channels import ChannelRule
 from tests.core.harness import BrokerHarness
 
@@ -378,6 +378,85 @@ def test_a_seek_forgets_what_is_looked_for_since_the_last_one(long_log: BrokerHa
     core.put(b"new")
     core.turn()
     assert late.depth == 1
+
+
+def look_on(core: BrokerHarness) -> None:
+    """Let the log be looked through to its end."""
+    for _ in range(20):
+        core.wait(0.01)
+
+
+@pytest.mark.plain  # the size of a part is a constant of the core
+@pytest.mark.parametrize("policy", [{}, {"priority": True}])
+@pytest.mark.parametrize("reads", [0, 3])
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_restart_goes_on_with_the_count(
+    long_log: BrokerHarness, policy: dict[str, object], reads: int, restarts: int
+) -> None:
+    core = long_log
+    late = core.topic().channel("late", core.now, "earliest")
+    late.set_policy(policy)
+    reader = core.reader("late", ready=reads)
+    core.now += 0.0001
+    reader.finish(*[message.id for message in reader.read()])
+    reader.leave()
+    for _ in range(restarts):
+        core.save()
+        core.crash()
+    late = core.channel("late")
+    assert late.depth > 10 - reads
+    look_on(core)
+    assert (late.depth, late.message_count) == (10 - reads, 0)
+    core.save()
+    core.crash()
+    assert core.channel("late").depth == 10 - reads
+    assert len(core.reader("late").read()) == 10 - reads
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("policy", [{}, {"priority": True}])
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_bound_waits_for_the_count(long_log: BrokerHarness, policy: dict[str, object], crashes: bool) -> None:
+    core = long_log
+    late = core.topic().channel("late", core.now)
+    late.set_policy({"max_depth": 10, "overflow": "drop_oldest", **policy})
+    late.seek(core.topic().reader.kept_from)
+    if crashes:
+        core.save()
+        core.crash()
+        late = core.channel("late")
+    look_on(core)
+    assert (late.depth, late.dropped_count) == (10, 0)
+    core.put(b"new")
+    look_on(core)
+    assert (late.depth, late.dropped_count) == (10, 1)
+
+
+@pytest.mark.plain
+def test_no_publish_is_refused_for_messages_of_others(long_log: BrokerHarness) -> None:
+    core = long_log
+    late = core.topic().channel("late", core.now)
+    late.set_policy({"max_depth": 11})
+    late.seek(core.topic().reader.kept_from)
+    assert late.depth > 11
+    assert core.put(b"new") == []
+    look_on(core)
+    assert isinstance(core.put(b"one too many")[0], Overflow)
+
+
+@pytest.mark.plain
+def test_what_was_emptied_or_passed_meanwhile_is_not_counted(long_log: BrokerHarness) -> None:
+    core = long_log
+    emptied = core.topic().channel("emptied", core.now, "earliest")
+    late = core.topic().channel("late", core.now, "earliest")
+    emptied.empty()
+    core.put(b"10", b"11", b"12")
+    reader = core.reader("late", ready=12)
+    core.now += 0.0001
+    assert len(reader.read()) == 12
+    put(core, b"x", b"y")
+    look_on(core)
+    assert (emptied.depth, late.depth) == (3, 1)
 
 
 @pytest.mark.plain  # what breaks is a method of the core

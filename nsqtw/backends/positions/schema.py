@@ -42,7 +42,12 @@ CREATE TABLE IF NOT EXISTS place (      -- of pending rows whose messages do not
     detail TEXT NOT NULL,
     due_ms INTEGER NOT NULL,
     PRIMARY KEY (cursor, sequence)
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS replay (     -- of a channel that was moved (`backends.positions.replay_rows`)
+    cursor INTEGER PRIMARY KEY,
+    counted_to INTEGER NOT NULL,
+    replays INTEGER NOT NULL
+)
 """
 """Tables that an older nsqtw does not know and leaves as they are: that they are there does not raise the version."""
 

@@ -29,6 +29,7 @@ from nsqtw.backends.positions.ids import Ids
 from nsqtw.backends.positions.place_rows import PlaceRows
 from nsqtw.backends.positions.policy_rows import PolicyRows
 from nsqtw.backends.positions.priority_rows import PriorityRows
+from nsqtw.backends.positions.replay_rows import ReplayRows
 from nsqtw.backends.positions.rows import (
     LATEST_MS,
     cursor_row,
@@ -111,6 +112,7 @@ class Positions:
         self._policies = PolicyRows()
         self._priorities = PriorityRows()
         self._places = PlaceRows()
+        self._replays = ReplayRows()
         self._is_suspect = False
         self._sweep = publisher_ids.Sweep()
         self._has_publisher_ids = True
@@ -292,6 +294,7 @@ class Positions:
             self._policies.load(connection, saved)
             self._priorities.load(connection, saved)
             self._places.load(connection, saved)
+            self._replays.load(connection, saved)
             self._set_version(connection)
             connection.execute("UPDATE broker SET clean_stop = 0, suspect = 0")
             connection.execute("COMMIT")
@@ -367,6 +370,7 @@ class Positions:
                     self._policies.read(connection)
                     self._priorities.read(connection)
                     self._places.read(connection)
+                    self._replays.read(connection)
                 raise
 
     def _put(self, connection: sqlite3.Connection, topics: Sequence[TopicState]) -> None:
@@ -405,6 +409,7 @@ class Positions:
         self._policies.write(connection, topics)
         self._priorities.write(connection, cursors)
         self._places.write(connection, cursors)
+        self._replays.write(connection, cursors)
 
     def _set_version(self, connection: sqlite3.Connection) -> None:
         """Let the version say what an older nsqtw would have to know. In a transaction."""
@@ -438,6 +443,7 @@ class Positions:
             connection.execute("DELETE FROM cursor WHERE id = ?", (number,))
             self._priorities.forget(connection, number)
             self._places.forget(connection, number)
+            self._replays.forget(connection, number)
         self._policies.forget_channel(connection, topic, channel)
 
     def _pending(self, cursor: int, below: int) -> Iterator[int]:

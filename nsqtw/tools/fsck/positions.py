@@ -169,6 +169,9 @@ def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Find
 
 def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: TopicLog) -> Iterator[Finding]:
     lost_count = topic.released_total - cursor.taken_total - _unread(topic, cursor, log)
+    if cursor.counted_to is not None:
+        place = max(cursor.next, cursor.counted_to), cursor.replays
+        lost_count -= _count(log, *place) - _between(log, topic, cursor, *place)
     if lost_count > 0:
         costs = f"not in the log: {lost_count} of those it has not come to; its depth is right when it has passed them"
         yield Finding("missing messages", path, costs, None, topic.name, cursor.name)
