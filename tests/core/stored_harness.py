@@ -11,6 +11,9 @@ from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import NamedTopic
 from nsqtw.core.pending import PAGE_ROWS
 from nsqtw.plugins import find_backend
+from nsqtw.tools.backup.backup import make_backup
+from nsqtw.tools.backup.restore import check_backup, put_in_place
+from nsqtw.tools.migrate_backend import migrate_backend
 from tests.core.harness import BrokerHarness
 
 
@@ -20,6 +23,7 @@ class StoredHarness(BrokerHarness):
     def __init__(self, directory: Path, backend: str, page_rows: int = PAGE_ROWS, **options: Any) -> None:
         super().__init__(page_rows, **options)
         self._directory = directory
+        self._backend = backend
         self._factory, self._argument = find_backend(backend)
         self._lives = 0
         self._open()
@@ -37,9 +41,25 @@ class StoredHarness(BrokerHarness):
 
     def stop_and_start(self) -> None:
         """SIGTERM, and a start."""
-        self.broker.stop(self.now)
-        self.save()
-        self._close(is_clean=True)
+        self._stop()
+        self._open()
+
+    def migrate(self) -> None:
+        """SIGTERM, `nsqtw migrate-backend` to the other backend, and a start."""
+        self._stop()
+        before, self._backend = self._backend, {"disk": "sqlite", "sqlite": "disk"}[self._backend]
+        migrate_backend(str(self._path), before, self._backend, lambda line: None)
+        self._factory, self._argument = find_backend(self._backend)
+        self._open()
+
+    def restore_backup(self) -> None:
+        """SIGTERM, `nsqtw backup`, `nsqtw restore` to another data path, and a start."""
+        self._stop()
+        backup = str(self._directory / f"backup.{self._lives}")
+        _, findings = make_backup(str(self._path), backup, None)
+        assert findings == []
+        self._lives += 1
+        assert put_in_place(backup, check_backup(backup), str(self._path), must_replace=False) == ([], "")
         self._open()
 
     def close(self) -> None:
@@ -49,6 +69,11 @@ class StoredHarness(BrokerHarness):
     @property
     def _path(self) -> Path:
         return self._directory / str(self._lives)
+
+    def _stop(self) -> None:
+        self.broker.stop(self.now)
+        self.save()
+        self._close(is_clean=True)
 
     def _open(self) -> None:
         self._path.mkdir(exist_ok=True)

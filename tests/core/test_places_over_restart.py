@@ -1,5 +1,5 @@
 """
-Every place in which a message can be keeps its meaning over a restart.
+Every place in which a message can be keeps its meaning over a restart, a migration to another backend, and a restore.
 
 A place is a generator: it puts messages there, yields while the broker is stopped or killed and started again, and then
 checks what the next process has of them. `kill` is a second after the last change, and kills that process, too.
@@ -503,7 +503,7 @@ def in_an_ephemeral_channel(core: StoredHarness) -> Iterator[None]:
     assert (read(core, channel="e#ephemeral"), read(core)) == ([], [(b"1", 1)])
 
 
-@pytest.mark.parametrize("restart", ["stop", "kill"])
+@pytest.mark.parametrize("restart", ["stop", "kill", "migrate", "restore"])
 @pytest.mark.parametrize("backend", ["disk", "sqlite"])
 @pytest.mark.parametrize("name", [*PLACES])
 def test_a_place_keeps_its_meaning(tmp_path: Path, name: str, backend: str, restart: str) -> None:
@@ -511,12 +511,12 @@ def test_a_place_keeps_its_meaning(tmp_path: Path, name: str, backend: str, rest
     try:
         history = PLACES[name](core)
         next(history)
-        if restart == "stop":
-            core.stop_and_start()
-        else:
+        if restart == "kill":
             core.save()
             core.crash()
             core.crash()
+        else:
+            {"stop": core.stop_and_start, "migrate": core.migrate, "restore": core.restore_backup}[restart]()
         assert next(history, "end") == "end"
     finally:
         core.close()
