@@ -661,3 +661,21 @@ Histories.TestCase.settings = settings(
     max_examples=200, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestHistories = Histories.TestCase
+
+
+def test_a_history_in_which_a_channel_is_moved_to_the_place_where_it_is() -> None:
+    """As retention is off, that is where the oldest message is. Random histories rarely come there."""
+    history = Histories()
+    history.choose_options(
+        keep_deferred=True, requeue_on_disconnect=False, page_rows=2, retains=False, may_fail_to_sync=False
+    )
+    history.subscribe("one", 5)
+    history.publish(4, 0, headed=False)
+    history.publish_deferred(3, DELAYS[0], headed=False)
+    ((_, reader, inbox),) = history.readers.values()
+    first = min(inbox.values(), key=lambda message: message.id)
+    assert reader.finish(first.id) == []
+    del inbox[first.body], history.model.channels["one"].messages[first.body]
+    history.seek_earliest("one", crashes=False)
+    history.counts_are_right()
+    history.teardown()

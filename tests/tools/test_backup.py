@@ -22,7 +22,7 @@ from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.backup.restore import check_backup, put_in_place
 from nsqtw.tools.fsck.data_path import check_data_path
 from tests.cli.serving import serving
-from tests.process import EXECUTABLE, NsqdProcess, wait_until
+from tests.process import EXECUTABLE, Counts, NsqdProcess, wait_until
 from tests.wire import HOST, Client, Closed
 
 NSQTW = Path(sys.executable).with_name("nsqtw")
@@ -193,6 +193,80 @@ def test_a_stopped_broker(start: Start, tmp_path: Path) -> None:
         assert second.counts("t", "c") == (10, 0, 1)
         assert second.counts("t", "d") == (10, 0, 1)
         assert [channel["paused"] for channel in second.stats("t")[0]["channels"]] == [False, True]
+        second.stop()
+    finally:
+        second.close()
+
+
+def states(broker: NsqdProcess) -> dict[tuple[str, str], dict[str, int]]:
+    """What each channel has, by state."""
+    names = ("depth", "in_flight_count", "deferred_count", "held_count")
+    return {
+        (topic["topic_name"], channel["channel_name"]): {name: channel.get(name, 0) for name in names}
+        for topic in broker.stats()
+        for channel in topic["channels"]
+    }
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_restore_keeps_what_is_unfinished_in_whatever_state(backend: str, start: Start, tmp_path: Path) -> None:
+    """Held, in flight, requeued, deferred by a publisher and by a consumer, and waiting; what is finished is not."""
+    broker = start("first", f"--backend={backend}")
+    broker.create("t", "c")
+    broker.create("t.dead", "c")
+    for channel, policy in (("t&channel=c", {"max_attempts": 2}), ("t.dead&channel=c", {"max_depth": 1})):
+        body = json.dumps(policy).encode()
+        assert broker.http("PUT", f"/v2/channel/policy?topic={channel}", body).status == 200
+    broker.publish("t.dead", [b"fill"])
+    broker.publish("t", [b"held", b"finished", b"requeued", b"late", b"flying"])
+    with broker.client() as consumer:
+        consumer.dpub("t", 3_000_000, b"later")
+        consumer.sub("t", "c", ready=5)
+        got = {message.body: message for message in consumer.take(5)}
+        consumer.rdy(0)
+        consumer.fin([got[b"finished"]])
+        consumer.req(got[b"late"], 900_000)
+        consumer.req(got[b"held"], 0)
+        broker.await_counts("t", "c", Counts(1, 2, 2))
+        consumer.rdy(3)
+        (again,) = consumer.take(1)
+        assert again.body == b"held"
+        consumer.rdy(0)
+        consumer.req(again, 0)
+        consumer.req(got[b"requeued"], 0)
+        broker.await_counts("t", "c", Counts(2, 1, 2))
+        broker.publish("t", [b"waiting"])
+        before = {
+            ("t", "c"): {"depth": 3, "in_flight_count": 1, "deferred_count": 2, "held_count": 1},
+            ("t.dead", "c"): {"depth": 1, "in_flight_count": 0, "deferred_count": 0, "held_count": 0},
+        }
+        wait_until(lambda: states(broker) == before, f"{before}, there is {states(broker)}")
+        done = back_up(broker, tmp_path / "backup")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert states(broker) == before, "a backup changes nothing"
+        broker.kill()
+    second = NsqdProcess(tmp_path / "second", f"--backend={backend}")
+    try:
+        done = nsqtw("restore", tmp_path / "backup", second.data_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        second.start()
+        before["t", "c"] |= {"depth": 4, "in_flight_count": 0}
+        assert states(second) == before
+        with second.client() as consumer:
+            consumer.sub("t", "c", ready=10)
+            assert {(m.body, m.attempts) for m in consumer.drain(3)} == {
+                (b"requeued", 2),
+                (b"flying", 2),
+                (b"waiting", 1),
+            }
+        before["t", "c"]["depth"] = 1
+        wait_until(lambda: states(second) == before, f"{before}, there is {states(second)}")
+        assert [message.body for message in second.drain("t.dead", "c", 1)] == [b"fill"]
+        with second.client() as consumer:
+            consumer.sub("t.dead", "c", ready=1)
+            assert [message.body for message in consumer.drain(1)] == [b"held"]
+        found = second.http("GET", "/v2/channel/messages?topic=t&channel=c&state=deferred").body
+        assert {message["body"] for message in json.loads(found)["messages"]} == {"late", "later"}
         second.stop()
     finally:
         second.close()
