@@ -65,7 +65,7 @@ def test_deferred_messages_wait(nsqd: Broker, on_nsqd: Nsqtw, topic: str) -> Non
     assert row["body"] == "later"
     assert row["due"] - row["timestamp"] == pytest.approx(3600 * 10**9, rel=0.01)
     table = on_nsqd("peek", topic, "c", "--state", "deferred").out
-    assert table.splitlines()[0].split() == ["ID", "PUBLISHED", "ATTEMPTS", "NODE", "DUE", "BODY"]
+    assert table.splitlines()[0].split() == ["ID", "PUBLISHED", "ATTEMPTS", "DUE", "BODY"]
 
 
 def test_a_deferred_message_may_have_headers(on_nsqd: Nsqtw, topic: str) -> None:
@@ -89,7 +89,7 @@ def test_headers_are_published_and_shown(on_nsqd: Nsqtw, topic: str) -> None:
         ("three", {"id": "o-3"}),
     ]
     table = on_nsqd("peek", topic, "c", "--headers").out.splitlines()
-    assert table[0].split() == ["ID", "PUBLISHED", "ATTEMPTS", "NODE", "HEADERS", "BODY"]
+    assert table[0].split() == ["ID", "PUBLISHED", "ATTEMPTS", "HEADERS", "BODY"]
     assert "note=a=b, tenant=acme, ttl=3600000" in table[1]
     assert "HEADERS" not in on_nsqd("peek", topic, "c").out
 
