@@ -14,7 +14,7 @@ Until the switch a broker starts with FROM and has lost nothing; from then on it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from attrs import frozen
@@ -22,17 +22,19 @@ from attrs import frozen
 from nsqtw.backends.manifest import Manifest, backends_with_messages, read_manifest, write_manifest
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
-from nsqtw.interfaces import IBackend, IDamagedBackend, IHeaderBackend, IRemovableBackend
+from nsqtw.interfaces import IBackend, IBackendQueueFactory, IDamagedBackend, IHeaderBackend, IRemovableBackend
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_backend
 from nsqtw.printing import complain, write_line
 from nsqtw.tools.fsck.positions import check_positions
+from nsqtw.tools.owner import Owner
 
 MEMORY = "dummy"
 """The backend that keeps nothing when it is closed."""
 _COPIED_BYTES = 4 << 20
 
 Say = Callable[[str], None]
+_Found = tuple[IBackendQueueFactory, str]
 
 
 @frozen
@@ -46,16 +48,18 @@ class Stored:
 def migrate_backend(directory: str, source: str, target: str, say: Say) -> None:
     """
     Move all messages of a data path from the backend `source` to the backend `target`, both as `--backend` takes them.
-    `say` gets a line for each topic and for each thing that was found damaged, and a summary. NsqtwError: the messages
-    are where the manifest says, and the migration may be run again.
+    `say` gets a line for each topic and for each thing that was found damaged, and a summary. Root becomes the owner of
+    the data path. NsqtwError: the messages are where the manifest says, and the migration may be run again. OSError.
     """
     source, target = backend_description(source), backend_description(target)
     if source == target:
         raise OptionError(f"FROM and TO are the same backend, {source!r}")
     directory = os.path.abspath(directory)
+    found = {backend: find_backend(backend) for backend in (source, target)}  # while root can read the code
+    Owner.of(directory).become()
     lock = lock_data_path(directory)
     try:
-        migration = _Migration(directory, source, target, say)
+        migration = _Migration(directory, source, target, found, say)
         manifest = migration.manifest()
         if manifest.backend == source:
             migration.copy(manifest)
@@ -68,14 +72,15 @@ def run(data_path: str, source: str, target: str) -> int:
     """The command `nsqtw migrate-backend`. The exit code."""
     try:
         migrate_backend(data_path, source, target, write_line)
-    except NsqtwError as error:
+    except (NsqtwError, OSError) as error:
         complain(f"nsqtw migrate-backend: {error}")
         return 1
     return 0
 
 
 class _Migration:
-    def __init__(self, directory: str, source: str, target: str, say: Say) -> None:
+    def __init__(self, directory: str, source: str, target: str, found: Mapping[str, _Found], say: Say) -> None:
+        self._found = found
         self._directory = directory
         self._source = source
         self._target = target
@@ -182,7 +187,7 @@ class _Migration:
 
     @contextmanager
     def _opened(self, backend: str) -> Iterator[IBackend]:
-        factory, argument = find_backend(backend)
+        factory, argument = self._found.get(backend) or find_backend(backend)
         opened = factory.open(argument, self._directory, Options(backend=backend), self._report)
         with closing(opened):
             if IDamagedBackend.providedBy(opened):

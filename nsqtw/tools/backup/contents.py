@@ -27,7 +27,7 @@ from nsqtw.errors import BackendError
 from nsqtw.names import name_of_directory
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
-from nsqtw.tools.backup.owner import Owner, open_regular
+from nsqtw.tools.owner import Owner, open_regular
 
 CONTENTS_FILE = "contents.json"
 FORMAT = 1

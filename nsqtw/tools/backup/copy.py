@@ -25,8 +25,8 @@ from nsqtw.names import is_ephemeral, name_of_directory
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
 from nsqtw.tools.backup.contents import CHUNK_BYTES, Progress, StoredFile
-from nsqtw.tools.backup.owner import Owner, create, open_regular
 from nsqtw.tools.fsck.data_path import DataPathCheck
+from nsqtw.tools.owner import Owner, create, open_regular
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from nsqtw.backends.files import DIRECTORY_MODE, FILE_MODE
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.tools.backup.owner import Owner
+from nsqtw.tools.owner import Owner
 
 PARTIAL = ".partial"
 _LOCK = ".lock"

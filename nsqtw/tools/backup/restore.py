@@ -25,11 +25,11 @@ from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.printing import complain, write_line
 from nsqtw.tools.backup.contents import Contents, StoredFile, check_file, check_files, read_contents
 from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_file, sync_directories
-from nsqtw.tools.backup.owner import Owner, open_regular
 from nsqtw.tools.backup.partial import only_one, partial_directory
 from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.finding import Finding
+from nsqtw.tools.owner import Owner, open_regular
 
 DONE = 0
 FAILED = 1

@@ -14,6 +14,7 @@ from nsqtw.printing import complain, write_line
 from nsqtw.tools.fsck.data_path import DataPathCheck, check_data_path, is_data_path
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.repair import repair
+from nsqtw.tools.owner import Owner
 
 CLEAN = 0
 FINDINGS = 1
@@ -24,22 +25,23 @@ REPAIRED = 3
 def run(directory: str, must_repair: bool) -> int:
     """
     Check a data path and print a line for each thing that is wrong and a summary; with `must_repair` repair what can
-    be, and check again. Returns the exit code.
+    be, and check again. Root becomes the owner of the data path. Returns the exit code.
     """
     directory = os.path.abspath(directory)
     if not os.path.isdir(directory):
         complain(f"nsqtw fsck: {directory} is no nsqtw data path: it is no directory")
         return NO_DATA_PATH
-    if os.access(directory, os.R_OK) and not is_data_path(directory):
-        complain(f"nsqtw fsck: {directory} is no nsqtw data path: no broker has stored anything there")
-        return NO_DATA_PATH
     try:
+        Owner.of(directory).become()
+        if os.access(directory, os.R_OK) and not is_data_path(directory):
+            complain(f"nsqtw fsck: {directory} is no nsqtw data path: no broker has stored anything there")
+            return NO_DATA_PATH
         lock = lock_data_path(directory)
         try:
             return _run(directory, must_repair)
         finally:
             os.close(lock)
-    except NsqtwError as error:
+    except (NsqtwError, OSError) as error:
         complain(f"nsqtw fsck: {error}")
         return FINDINGS
 

@@ -3,7 +3,8 @@ The rights of the owner of a directory, for root.
 
 Who may write to a directory may at any time replace a file in it by a symlink, a hard link or a FIFO. So root opens and
 makes what is in a data path or a backup with the rights of the owner of the directory: it reads and changes nothing
-that this user could not. Besides, a file that is read must be regular, and no symlink.
+that this user could not. A check, a repair and a migration become that user. A backup and a restore have a second
+directory, and a file that they read must be regular, and no symlink.
 """
 
 from __future__ import annotations
@@ -64,7 +65,12 @@ class Owner:
             os.setgroups(groups)
 
     def become(self) -> None:
-        """Take the rights of this user for good. Does nothing for other users than root, and for root. OSError."""
+        """
+        Take the rights of this user for good. Does nothing for other users than root, and for what is root's.
+        BackendError when the user cannot reach the directory. OSError.
+        """
+        with self.rights():
+            pass  # it can reach the directory
         if os.geteuid() == 0 and self.uid != 0:
             os.setgroups([self.gid])
             os.setgid(self.gid)

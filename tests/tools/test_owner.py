@@ -1,6 +1,6 @@
 """
-Backups of a data path that another user may change: symlinks and what is no file are refused, and root uses the rights
-of the owner. The users are made up, so that the tests need not be root.
+Backups, checks and migrations of a data path that another user may change: a backup refuses symlinks and what is no
+file, and root uses the rights of the owner. The users are made up, so that the tests need not be root.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from pathlib import Path
 import pytest
 
 from nsqtw.errors import BackendError
-from nsqtw.tools.backup import copy, owner
+from nsqtw.tools import owner
+from nsqtw.tools.backup import copy
 from nsqtw.tools.backup.backup import make_backup
 from nsqtw.tools.backup.contents import CONTENTS_FILE
-from nsqtw.tools.backup.owner import Owner
 from nsqtw.tools.backup.restore import check_backup, put_in_place
+from nsqtw.tools.fsck.command import FINDINGS
+from nsqtw.tools.fsck.command import run as fsck
+from nsqtw.tools.migrate_backend import run as migrate_backend
+from nsqtw.tools.owner import Owner
 from tests.process import NsqdProcess
 from tests.tools.test_backup import bodies, flip, nsqtw
 
@@ -176,6 +180,8 @@ class Users:
         monkeypatch.setattr("os.getegid", lambda: self.gid)
         monkeypatch.setattr("os.seteuid", self._set_user)
         monkeypatch.setattr("os.setegid", self._set_group)
+        monkeypatch.setattr("os.setuid", self._set_user)
+        monkeypatch.setattr("os.setgid", self._set_group)
         monkeypatch.setattr("os.setgroups", lambda groups: None)
         monkeypatch.setattr("os.access", lambda path, mode, **options: True)
         monkeypatch.setattr("os.open", opened)
@@ -249,3 +255,37 @@ def test_an_owner_who_cannot_reach_the_data_path(data_path: Path, monkeypatch: p
     line = f"the user {BROKER}, the owner of {data_path}, cannot reach it: run nsqtw where it can"
     with pytest.raises(BackendError, match=line):
         make_backup(str(data_path), "/backup", None)
+
+
+@pytest.mark.parametrize("must_repair", [False, True])
+def test_root_checks_and_repairs_a_data_path_as_its_owner(
+    must_repair: bool, data_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = file_of(data_path, "t/LOG")
+    log.write_bytes(log.read_bytes()[:-1])
+    users = Users(monkeypatch, {Path("/"): ROOT, data_path: BROKER})
+    assert fsck(str(data_path), must_repair) == FINDINGS, "the message that was cut off is not there after a repair"
+    assert (data_path / "damaged.d").exists() == must_repair
+    assert users.by(data_path) == {"broker"}
+    assert (users.uid, users.gid) == (BROKER, GROUP), "for good"
+
+
+def test_root_migrates_a_data_path_as_its_owner(data_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = Users(monkeypatch, {Path("/"): ROOT, data_path: BROKER})
+    assert migrate_backend(str(data_path), "disk", "sqlite") == 0
+    assert users.by(data_path) == {"broker"}
+    assert (users.uid, users.gid) == (BROKER, GROUP), "for good"
+
+
+def test_an_owner_who_cannot_reach_the_data_path_that_is_checked(
+    data_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Users(monkeypatch, {Path("/"): ROOT, data_path: BROKER})
+    monkeypatch.setattr("os.access", lambda path, mode, **options: False)
+    assert (fsck(str(data_path), must_repair=False), migrate_backend(str(data_path), "disk", "sqlite")) == (1, 1)
+    line = f"the user {BROKER}, the owner of {data_path}, cannot reach it: run nsqtw where it can"
+    lines = capsys.readouterr().err.splitlines()
+    assert [said.partition(", such as")[0] for said in lines] == [
+        f"nsqtw fsck: {line}",
+        f"nsqtw migrate-backend: {line}",
+    ]
