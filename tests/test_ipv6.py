@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.web.http_headers import Headers
 
 from nsqtw.client.http import request_bytes
-from nsqtw.http.requests import send
+from nsqtw.http.requests import Requests
 from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS
 
@@ -218,10 +219,11 @@ def test_the_zone_of_an_address_is_not_sent(url: str, wire: bytes, host: bytes) 
     sent: list[tuple[bytes, bytes]] = []
 
     class Agent:
-        def request(self, method: bytes, uri: bytes, headers: Any, body: Any) -> None:
+        def request(self, method: bytes, uri: bytes, headers: Any, body: Any) -> Deferred[None]:
             sent.append((uri, headers.getRawHeaders(b"Host", [b""])[0]))
+            return Deferred()
 
-    send(Agent(), "GET", url, Headers())  # type: ignore[arg-type]
+    Requests(Agent()).send("GET", url, Headers())  # type: ignore[arg-type]
     assert sent == [(wire, host)]
     if url.isascii():
         request = request_bytes(urlsplit(url), "GET", {}, b"").decode()

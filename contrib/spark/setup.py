@@ -19,7 +19,7 @@ setup(
     # which sees nothing of an editable install done by an import hook.
     package_dir={"": "."},
     package_data={"pyspark_nsq": ["py.typed", "log4j2.properties"]},
-    install_requires=["click>=8.1", "pyspark>=4.2", "pyarrow>=18", "twisted[tls]>=24.7,<27"],
+    install_requires=["click>=8.1", "pyspark>=4.2", "pyarrow>=18", "twisted[tls]>=24.7,<27", "treq>=24.9"],
     entry_points={"console_scripts": ["nsqtw-spark=pyspark_nsq.jobs.main:main"]},
     extras_require={
         "avro": ["fastavro>=1.9"],

@@ -17,14 +17,14 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent, IBodyProducer, IPolicyForHTTPS
 from zope.interface import implementer
 
-from nsqtw.http.requests import send
+from nsqtw.http.requests import Requests
 
 
 class HttpClient:
-    """Makes requests by an agent. Redirects are not followed, and no body is compressed."""
+    """Makes requests by an agent, whose headers and bodies are in memory."""
 
     def __init__(self, agent: IAgent) -> None:
-        self._agent = agent
+        self._requests = Requests(agent)
 
     def request(
         self,
@@ -42,7 +42,7 @@ class HttpClient:
         if credentials is not None:
             encoded = b64encode(":".join(credentials).encode())
             fields.setRawHeaders(b"Authorization", [b"Basic " + encoded])
-        return send(self._agent, method, url, fields, None if body is None else BytesBody(body))
+        return self._requests.send(method, url, fields, None if body is None else BytesBody(body))
 
 
 def make_client(
@@ -111,7 +111,7 @@ def read_body(
 
 @implementer(IBodyProducer)
 class BytesBody:
-    """A body that is there already. It is written at once."""
+    """A body that is there already. It is written at once; treq's own needs the reactor of the process."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -35,7 +35,7 @@ from nsqtw.client.message import Message
 from nsqtw.errors import NsqtwError
 from nsqtw.http.client import BytesBody
 from nsqtw.http.kept_connections import AT_LEAST_ONCE, KeptConnections
-from nsqtw.http.requests import send
+from nsqtw.http.requests import Requests
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, TEXT, TEXTS, Kind
 from nsqtw.tools.host_pool import EPSILON_GREEDY, HOSTPOOL, ROUND_ROBIN, make_pool
@@ -164,11 +164,12 @@ class Sender:
         self._sends_to_all = options.mode not in _MODES
         self._status = Status(options.status_every, list(self._addresses), run.say)
         self._connections = KeptConnections(run.reactor, options.n, _IDLE_SECONDS, AT_LEAST_ONCE)
-        self._agent = Agent(  # type: ignore[no-untyped-call]
+        agent = Agent(  # type: ignore[no-untyped-call]
             run.reactor, connectTimeout=options.http_client_connect_timeout, pool=self._connections
         )
+        self._requests = Requests(agent, accept_encoding="gzip")
         self._url_parts = {address: url_parts(address) for address in options.get}
-        self._headers = {"User-Agent": f"{run.name} v{NSQ_VERSION}", "Accept-Encoding": "gzip"}
+        self._headers = {"User-Agent": f"{run.name} v{NSQ_VERSION}"}
         if options.post:
             self._headers["Content-Type"] = options.content_type
         self._own_headers = headers_of(options.header) or {}
@@ -219,7 +220,7 @@ class Sender:
         for _ in range(_MOST_REQUESTS):
             producer = BytesBody(body) if body is not None else None
             fields = Headers({name: [value] for name, value in headers.items()})
-            response = await send(self._agent, method, url, fields, producer)
+            response = await self._requests.send(method, url, fields, producer)
             await _read_and_forget(response)
             status = int(response.code)
             location = response.headers.getRawHeaders("Location")

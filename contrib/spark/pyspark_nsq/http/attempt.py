@@ -23,7 +23,7 @@ from zope.interface import implementer
 
 from pyspark_nsq.http.causes import Cause
 from pyspark_nsq.http.connections import Endpoints, Part, shared_connections
-from pyspark_nsq.http.requests import send
+from pyspark_nsq.http.requests import Requests
 from pyspark_nsq.http.servers import GIVE, NSQD, has_no_path, no_answer, page_of, server_of
 from pyspark_nsq.http.tls import NOT_TRUSTED
 from pyspark_nsq.options.security import Security
@@ -106,7 +106,7 @@ class Requester:
         pool.maxPersistentPerHost = max(pool.maxPersistentPerHost, max_in_flight)
         endpoints = Endpoints(reactor, policy, connect_seconds=timeout_ms / 1000)
         agent = Agent.usingEndpointFactory(reactor, endpoints, pool)  # type: ignore[no-untyped-call]
-        self._agent = agent
+        self._requests = Requests(agent)
 
     def post(self, url: str, *body: Part) -> Deferred[Answered]:
         """Send the parts of a body. Fires when nsqd has accepted it. Fails with AttemptFailed.
@@ -143,7 +143,7 @@ class Requester:
         return Answered(headers, answer)
 
     async def _send(self, method: str, url: str, producer: _WholeBody | None) -> tuple[int, Headers, bytes]:
-        response = await send(self._agent, method, url, self._headers, producer)
+        response = await self._requests.send(method, url, self._headers, producer)
         reader = _BodyReader()
         response.deliverBody(reader)
         return response.code, response.headers, await reader.body
@@ -197,7 +197,7 @@ def _one_line(answer: bytes) -> str:
 
 @implementer(IBodyProducer)
 class _WholeBody:
-    """A request's body at once."""
+    """A request's body at once. treq's own producer takes a turn of the reactor for every 64 KiB."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.length = sum(map(len, parts))
