@@ -33,6 +33,10 @@ class ReadPosition(Protocol):
     def replays(self) -> int:
         """See `Cursor.replays`."""
 
+    @property
+    def uncounted(self) -> tuple[int, int]:
+        """See `Cursor.uncounted`."""
+
 
 class _Part(NamedTuple):
     """The messages from `first` to before `end`, and how many of each class a channel reads."""
@@ -86,8 +90,10 @@ class UnreadMessages:
         self._segments: Iterator[Segment] = self._reader.segments(self._start, self.stop)
 
     def _is_all_unread(self) -> bool:
-        """Return whether the channel has passed nothing from its position on."""
+        """Return whether the channel has passed nothing from its position on, as far as that is counted."""
         cursor, topic = self._cursor, self._topic
+        if cursor.uncounted[1]:
+            return False
         return topic.released_total - cursor.taken_total == self._reader.count(cursor.next, topic.released)
 
     def _positions(self) -> list[int]:

@@ -445,6 +445,24 @@ def test_no_publish_is_refused_for_messages_of_others(long_log: BrokerHarness) -
 
 
 @pytest.mark.plain
+def test_a_move_forwards_does_not_skip_what_is_for_others(long_log: BrokerHarness) -> None:
+    core = long_log
+    first = core.topic().released
+    for _ in range(4):
+        core.put(b"1")
+        core.turn()
+    for _ in range(4):
+        put(core, b"a")
+    late = core.topic().channel("late", core.now)
+    late.seek(first)
+    core.put(b"2", b"3")
+    core.turn()
+    assert late.depth > 6, "the log is not looked through"
+    last = core.topic().released - 1
+    assert late.preview_seek(last).skipped == late.seek(last).skipped == 5
+
+
+@pytest.mark.plain
 def test_what_was_emptied_or_passed_meanwhile_is_not_counted(long_log: BrokerHarness) -> None:
     core = long_log
     emptied = core.topic().channel("emptied", core.now, "earliest")
