@@ -16,6 +16,7 @@ from nsqtw.interfaces import IBackend
 from nsqtw.tools.fsck.command import CLEAN, FINDINGS, run
 from nsqtw.tools.fsck.finding import Finding
 from tests.backends.data_path import spoil
+from tests.core.stored_harness import StoredHarness
 from tests.tools.fsck.data_path import Stored, findings, whats
 
 CHANNELS = ("c", "other")
@@ -188,3 +189,20 @@ def test_a_read_that_meets_a_lost_message_counts_it_where_it_was_counted(broker:
     broker.topic().reader.read(0, 1 << 20)
     assert depths(broker) == {"c": 9, "other": 5}
     assert received(broker) == {"c": 9, "other": 5}
+
+
+@pytest.mark.parametrize("backend", ["disk", "sqlite"])
+def test_a_replay_that_is_not_counted_yet_lacks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setattr("nsqtw.core.for_others._LOOKS", 0)  # nothing is looked through
+    core = StoredHarness(tmp_path, backend, retention_time=3600.0)
+    core.channel("c"), core.channel("other")
+    core.put(b"1", b"2", channel="c")
+    core.put(b"3")
+    core.turn()
+    core.channel("other").seek(core.topic().reader.kept_from)
+    assert core.channel("other").depth == 3
+    core.save()
+    core.close()
+    assert findings(tmp_path / "0") == []
