@@ -15,7 +15,6 @@ from nsqtw.cluster.answers import channel_names_in, names_in, nodes_in, topic_na
 from nsqtw.cluster.fields import JsonObject
 from nsqtw.errors import ConnectFailed, ServerFailed
 from nsqtw.names import is_valid_name
-from nsqtw.options.addresses import is_host, is_port
 
 _SECONDS = 1.0
 
@@ -63,4 +62,4 @@ class ClusterNames:
 
 def _addresses(document: JsonObject) -> tuple[str, ...]:
     nodes = nodes_in(document)
-    return tuple(node.http_address for node in nodes if is_host(node.broadcast_address) and is_port(node.http_port))
+    return tuple(node.http_address for node in nodes if node.has_address)

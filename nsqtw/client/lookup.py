@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from nsqtw.errors import LookupFailed, OptionError
 from nsqtw.gocompat.values import quoted
-from nsqtw.options.addresses import MAX_PORT, is_host, is_port, join_host_port
+from nsqtw.options.addresses import MAX_PORT, is_node_address, join_host_port
 
 ACCEPT = "application/vnd.nsq; version=1.0"
 CONTENT_TYPE = "nsq; version=1.0"
@@ -78,7 +78,7 @@ def producers_of(answer: dict[str, Any]) -> Producers:
     for producer in producers:
         fields = producer if isinstance(producer, dict) else {}
         host, port = fields.get("broadcast_address"), fields.get("tcp_port")
-        if isinstance(host, str) and isinstance(port, int) and is_host(host) and is_port(port):
+        if isinstance(host, str) and isinstance(port, int) and is_node_address(host, port):
             found.addresses.append(join_host_port(host, port))
         else:
             shown = f"broadcast_address {host!r} and tcp_port {port!r}"

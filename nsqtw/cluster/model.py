@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from nsqtw.names import dead_letter_name
-from nsqtw.options.addresses import join_host_port
+from nsqtw.options.addresses import is_node_address, join_host_port
 
 MERGED = "*"
 """The node of an object that is merged over nodes."""
@@ -58,6 +58,11 @@ class Node:
     topics: tuple[NodeTopic, ...] = ()
     is_outdated: bool = False
     """Another node has a newer version."""
+
+    @property
+    def has_address(self) -> bool:
+        """Whether it can be connected to: it may have registered itself with anything."""
+        return is_node_address(self.broadcast_address, self.tcp_port, self.http_port)
 
     @property
     def http_address(self) -> str:

@@ -42,11 +42,13 @@ from nsqtw.cluster.model import (
     TopicStats,
 )
 from nsqtw.errors import NoServerAnswered, OptionError, ServerFailed, UnknownObject
+from nsqtw.options.addresses import is_host, is_port
 from nsqtw.runtime.reactor import Reactor
 
 V = TypeVar("V")
 
 _MANY_TOPICS = 500
+_SHOWN_CHARACTERS = 100
 _JSON = {"format": "json", "include_ages": "true", "include_disk": "true"}
 _WITHOUT_CLIENTS = {**_JSON, "include_clients": "false"}
 _TOPIC_NOT_FOUND = "TOPIC_NOT_FOUND"
@@ -182,8 +184,9 @@ class Queries:
             outcomes = await self._ask_lookupds("/lookup", {"topic": topic}, nodes_in)
             asked = await ask_all([self._if_it_has(node, topic) for node in self._stand_ins(outcomes)])
             found, errors = split(NSQLOOKUPD, [*outcomes, *(outcome for outcome in asked if outcome != ())])
+            errors += _without_address(node for nodes in found for node in nodes)
             by_address: dict[str, Node] = {}
-            for node in (node for nodes in found for node in nodes):
+            for node in (node for nodes in found for node in nodes if node.has_address):
                 by_address.setdefault(node.http_address, node)
             return Partial(_in_order(by_address.values()), _warnings(errors))
         kept, errors = split(NSQD, await ask_all([self._given_node_with(address, topic) for address in self.nsqds]))
@@ -321,7 +324,8 @@ class Queries:
         for lookupd, outcome in zip(lookupds, outcomes, strict=True):
             self._lookupd_errors[lookupd] = str(outcome) if isinstance(outcome, ServerFailed) else ""
             if not isinstance(outcome, ServerFailed):
-                self._named[lookupd] = outcome
+                self._named[lookupd] = tuple(node for node in outcome if node.has_address)
+                errors += _without_address(outcome)
         if self._named.keys().isdisjoint(lookupds):
             raise NoServerAnswered(NSQLOOKUPD, errors)
         by_address: dict[str, Node] = {}
@@ -365,6 +369,9 @@ class Queries:
             if not node.broadcast_address:
                 node = attrs.evolve(node, broadcast_address=host, http_port=port)
             node = attrs.evolve(node, hostname=node.hostname or host)
+        if not is_host(node.broadcast_address) or (node.http_port and not is_port(node.http_port)):
+            errors = _without_address([node])
+            raise ServerFailed(f"{address}: {errors[0]}")
         self._given[node.http_address] = address
         return node
 
@@ -413,6 +420,18 @@ def _leave_out_the_largest(nodes: list[NodeStats]) -> list[ServerFailed]:
 def _is_silent(outcome: object) -> bool:
     """Return whether the outcome of a question to an nsqlookupd is no answer; that it has no such topic is one."""
     return isinstance(outcome, ServerFailed) and outcome.code != _TOPIC_NOT_FOUND
+
+
+def _without_address(nodes: Iterable[Node]) -> list[ServerFailed]:
+    """Return the reason why each node that cannot be connected to is left out."""
+    return [
+        ServerFailed(
+            f"left out an nsqd with broadcast_address {node.broadcast_address[:_SHOWN_CHARACTERS]!r}, tcp_port"
+            f" {node.tcp_port} and http_port {node.http_port}, which are no host and ports"
+        )
+        for node in nodes
+        if not node.has_address
+    ]
 
 
 def _topic_names(document: JsonObject) -> tuple[str, ...]:

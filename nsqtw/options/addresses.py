@@ -46,6 +46,11 @@ def is_port(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_PORT
 
 
+def is_node_address(host: object, *ports: object) -> bool:
+    """True for the broadcast address and the ports of a node that can be connected to."""
+    return isinstance(host, str) and is_host(host) and all(map(is_port, ports))
+
+
 def host_of(text: str) -> str:
     """Return the host of a host alone, `v6` or `[v6]` among them, or with a port."""
     parts = split_host_port(text)

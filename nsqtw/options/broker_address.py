@@ -12,7 +12,7 @@ import re
 import attrs
 
 from nsqtw.gocompat.values import quoted
-from nsqtw.options.addresses import MAX_PORT, is_listen_address, is_lookupd_address
+from nsqtw.options.addresses import MAX_PORT, is_host, is_listen_address, is_lookupd_address
 from nsqtw.options.fields import (
     OURS_NOT_NEGATIVE,
     Limit,
@@ -55,6 +55,7 @@ def _lookupd_complaint(values: tuple[str, ...]) -> str:
 
 _HOST_PATTERN = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 PORT = Limit(f"0 to {MAX_PORT}", lambda value: 0 <= value <= MAX_PORT, is_ours=True)
+BROADCAST_ADDRESS = Limit("a host name or an IP address, without a port", is_host, is_ours=True)
 _LISTEN_TEXT = "host:port, or the path of a unix socket, which has a /"
 LISTEN_ADDRESS = Limit(_LISTEN_TEXT, is_listen_address, complaint=not_an_address)
 OPTIONAL_LISTEN_ADDRESS = attrs.evolve(
@@ -110,7 +111,10 @@ class AddressOptions:
         reload=live,
     )
     broadcast_address: str = option(
-        TEXT, attrs.Factory(hostname), "address that nsqlookupd gives to consumers; by default the host name"
+        TEXT,
+        attrs.Factory(hostname),
+        "address that nsqlookupd gives to consumers; by default the host name",
+        limit=BROADCAST_ADDRESS,
     )
     broadcast_tcp_port: int = option(
         INTEGER, 0, "TCP port that nsqlookupd gives to consumers; 0: the real one", limit=PORT

@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 
 from nsqtw.options.broker import Options
-from nsqtw.options.broker_address import LISTEN_ADDRESS, hostname
+from nsqtw.options.broker_address import BROADCAST_ADDRESS, LISTEN_ADDRESS, hostname
 from nsqtw.options.command_line import CommandLine, OptionReader
 from nsqtw.options.fields import (
     NOT_NEGATIVE,
@@ -52,7 +52,10 @@ class LookupdOptions:
     )
     allowed_host: tuple[str, ...] = same(Options, "allowed_host")
     broadcast_address: str = option(
-        TEXT, attrs.Factory(hostname), "address that nsqds get in the answer to IDENTIFY; by default the host name"
+        TEXT,
+        attrs.Factory(hostname),
+        "address that nsqds get in the answer to IDENTIFY; by default the host name",
+        limit=BROADCAST_ADDRESS,
     )
 
     # What is answered

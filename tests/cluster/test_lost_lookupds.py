@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from nsqtw.cluster.model import LookupdState
 from nsqtw.errors import NoServerAnswered
 from tests.cluster.odd_answers import LOOKUPD, ODD, SOUND, AnsweredCluster, answers_of, lookupd_documents, outcome
@@ -117,3 +119,28 @@ def test_the_state_of_each_nsqlookupd_is_that_of_its_last_answer() -> None:
     assert state.error.startswith(LOST) and state.node_count == 2
     cluster.lookupds = [OTHER_LOOKUPD]
     assert cluster.lookupd_states == ()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"broadcast_address": "a b"}, {"broadcast_address": "\x1b[1m"}, {"http_port": 70000}, {"tcp_port": 0}]
+)
+def test_a_node_that_is_registered_with_no_address_is_left_out(wrong: dict[str, object]) -> None:
+    producers = lookupd_documents()["/nodes"]["producers"]
+    producers[1] |= wrong
+    body = json.dumps({"producers": producers}).encode()
+    cluster = AnsweredCluster(answers_of(lookupd={"/nodes": body, "/lookup": body}), through_lookupd=True)
+    for asked in (cluster.nodes(), cluster.topic_nodes("t")):
+        found = outcome(asked)
+        assert [node.http_address for node in found.value] == [SOUND]
+        (warning,) = found.warnings
+        assert warning.startswith("left out an nsqd with broadcast_address ")
+        assert warning.isprintable()
+
+
+def test_a_given_node_that_calls_itself_what_is_no_address_is_left_out() -> None:
+    cluster = AnsweredCluster(answers_of())
+    info = {**json.loads(cluster.answers[ODD, "/info"]), "broadcast_address": "a b"}
+    cluster.answers[ODD, "/info"] = json.dumps(info).encode()
+    found = outcome(cluster.nodes())
+    assert [node.http_address for node in found.value] == [SOUND]
+    assert "left out an nsqd with broadcast_address 'a b'" in found.warnings[0]
