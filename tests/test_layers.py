@@ -34,7 +34,18 @@ MODULES = sorted((ROOT / "nsqtw").rglob("*.py"))
 SPARK = sorted((ROOT / "contrib/spark/pyspark_nsq").rglob("*.py"))
 
 SHARED = {
-    *("__init__", "errors", "interfaces", "message_headers", "names", "printing", "rights", "upgrades", "version"),
+    *(
+        "__init__",
+        "errors",
+        "foreign_text",
+        "interfaces",
+        "message_headers",
+        "names",
+        "printing",
+        "rights",
+        "upgrades",
+        "version",
+    ),
 }
 """Modules at the top that every package may import."""
 LAYERS: dict[str, set[str]] = {

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw import printing
+from nsqtw import foreign_text
 
 ROOT = Path(__file__).parent.parent
 BIDI = {"\u061c", "\u200e", "\u200f", *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
@@ -28,18 +28,18 @@ def is_dangerous(character: str) -> bool:
 @pytest.mark.parametrize("number", [*range(0x100), 0x61C, *range(0x2000, 0x2070), 0xD800, 0xDFFF, 0xFEFF])
 def test_what_controls_a_terminal_is_escaped(number: int) -> None:
     character = chr(number)
-    shown = printing.one_line(f"a{character}b")
+    shown = foreign_text.one_line(f"a{character}b")
     assert (shown == f"a{character}b") is not is_dangerous(character)
-    assert printing.printable(character) == (character if character in "\t\n" else shown[1:-1])
+    assert foreign_text.printable(character) == (character if character in "\t\n" else shown[1:-1])
 
 
 def test_other_text_stays_as_it_is() -> None:
-    assert printing.one_line(BEYOND_ASCII) == printing.printable(BEYOND_ASCII) == BEYOND_ASCII
+    assert foreign_text.one_line(BEYOND_ASCII) == foreign_text.printable(BEYOND_ASCII) == BEYOND_ASCII
 
 
 @given(st.text())
 def test_json_is_the_same_value_and_controls_nothing(text: str) -> None:
-    shown = printing.json_text({"body": [text]}, indent=2)
+    shown = foreign_text.json_text({"body": [text]}, indent=2)
     assert json.loads(shown) == {"body": [text]}
     assert not [character for character in shown if is_dangerous(character) and character != "\n"]
 

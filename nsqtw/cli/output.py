@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from nsqtw.cluster.texts import brief_duration_text, size_text
-from nsqtw.printing import is_stdout_terminal, json_text, one_line, printable, write_line, write_lines
+from nsqtw.foreign_text import json_text, one_line, printable
+from nsqtw.printing import is_stdout_terminal, write_line, write_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from nsqtw.cli.output import make_console
-from nsqtw.printing import is_stderr_terminal, one_line
+from nsqtw.foreign_text import one_line
+from nsqtw.printing import is_stderr_terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress

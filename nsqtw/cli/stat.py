@@ -18,7 +18,8 @@ from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import ClusterStats, TopicStats
 from nsqtw.cluster.rates import RateMeter, Rates, Subject
 from nsqtw.errors import NsqtwError
-from nsqtw.printing import is_stdout_terminal, json_text, write_line
+from nsqtw.foreign_text import json_text
+from nsqtw.printing import is_stdout_terminal, write_line
 
 Row = dict[str, Any]
 

@@ -24,8 +24,9 @@ from nsqtw.cli.stdin import delimiter_of
 from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
 from nsqtw.errors import NotFound, NsqtwError
+from nsqtw.foreign_text import json_text
 from nsqtw.names import EPHEMERAL
-from nsqtw.printing import cannot_write, is_stderr_terminal, is_stdout_terminal, json_text, write_message
+from nsqtw.printing import cannot_write, is_stderr_terminal, is_stdout_terminal, write_message
 from nsqtw.runtime.reactor import Reactor
 
 _MAX_IN_FLIGHT = 200

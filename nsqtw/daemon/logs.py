@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 from twisted.logger import LogEvent, LogLevel, formatEvent
 
+from nsqtw.foreign_text import one_line, printable
 from nsqtw.options.types import LEVELS
-from nsqtw.printing import one_line, printable
 
 Format = Callable[[LogEvent], "str | None"]
 

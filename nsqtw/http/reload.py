@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from nsqtw.daemon.reload import Reload
 from nsqtw.errors import OptionError
+from nsqtw.foreign_text import one_line
 from nsqtw.http.endpoints import JSON, Section, endpoint
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, failure
-from nsqtw.printing import one_line
 
 _CHANGES = {
     "type": "array",

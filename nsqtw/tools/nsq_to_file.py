@@ -26,9 +26,10 @@ from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import Timeouts
 from nsqtw.daemon.logs import log_line
 from nsqtw.errors import NsqtwError, OptionError
+from nsqtw.foreign_text import one_line
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, LEVELS, TEXT, TEXTS
-from nsqtw.printing import complain_lines, one_line
+from nsqtw.printing import complain_lines
 from nsqtw.tools.abandoned_files import recover
 from nsqtw.tools.file_names import FileNames, host_identifier
 from nsqtw.tools.output_file import FileRules

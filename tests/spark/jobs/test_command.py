@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -204,3 +205,31 @@ def assert_one_line(text: str, part: str) -> None:
     assert text.count("\n") == 1
     assert part in text
     assert text.startswith("nsqtw-spark")
+
+
+@pytest.mark.parametrize("word", ["--help", "program"])
+def test_a_stdout_that_cannot_be_written_is_one_line(word: str) -> None:
+    done = on_full_disk("-m", "pyspark_nsq.jobs", word)
+    assert (done.returncode, done.stderr) == (1, "nsqtw-spark: stdout cannot be written: no space left on device\n")
+
+
+def test_a_line_that_is_written_at_the_end_is_lost_with_one_line() -> None:
+    """As those of a job that prints a table."""
+    code = "from pyspark_nsq.jobs import main; main.run = lambda words: print('x') or 0; main.main()"
+    done = on_full_disk("-c", code)
+    assert (done.returncode, done.stderr) == (1, "nsqtw-spark: stdout cannot be written: no space left on device\n")
+
+
+def on_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with a stdout that takes nothing."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "wb") as full:
+        return subprocess.run(
+            [sys.executable, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, env=environ
+        )
+
+
+def test_foreign_text_in_an_error_is_escaped(failing: list[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.append(ReadError("a\x1b[2Jb\u202ec"))
+    assert command.run(["program"]) == command.FAILED
+    assert capsys.readouterr().err == "nsqtw-spark: a\\x1b[2Jb\\u202ec\n"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import click
 
 from pyspark_nsq.errors import DataLossError
+from pyspark_nsq.foreign_text import one_line
 from pyspark_nsq.jobs.compaction_options import CompactionChoice, compaction_options
 from pyspark_nsq.jobs.connection import Connection, connection_options
 from pyspark_nsq.jobs.failures import explained
@@ -146,7 +147,7 @@ def _named_options() -> Iterator[None]:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(one_line(line), file=sys.stderr, flush=True)
 
 
 def _quiet(line: str) -> None:

@@ -6,6 +6,7 @@ command runs, so that ``nsqtw-spark --help`` starts without Spark.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from importlib import import_module
 import click
 
 from pyspark_nsq.errors import NsqSparkError
+from pyspark_nsq.foreign_text import one_line, printable
 from pyspark_nsq.jobs import PROGRAM
 from pyspark_nsq.jobs.failures import explained
 
@@ -68,7 +70,8 @@ def root(debug: bool) -> None:
 
 def main() -> None:
     """Run the command line and exit."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    sys.exit(FAILED if _cannot_write() else code)
 
 
 def run(words: Sequence[str]) -> int:
@@ -76,7 +79,7 @@ def run(words: Sequence[str]) -> int:
     try:
         return int(root.main(list(words), PROGRAM, standalone_mode=False) or DONE)
     except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
+        print(printable(error.format_message()), file=sys.stderr)
         return WRONG_USAGE
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
@@ -86,11 +89,24 @@ def run(words: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:
+        if _cannot_write():
+            return FAILED
         if "--debug" in words:
             traceback.print_exc()
         _complain(PROGRAM, explained(error))
         return WRONG_USAGE if isinstance(error, NsqSparkError) and error.is_usage else FAILED
 
 
+def _cannot_write() -> bool:
+    """Say when stdout cannot be written, and let it lead nowhere: Python flushes once more at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _complain(PROGRAM, f"stdout cannot be written: {(error.strerror or str(error)).lower()}")
+        return True
+    return False
+
+
 def _complain(path: str, text: str) -> None:
-    print(f"{path}: {' '.join(text.split())}", file=sys.stderr)
+    print(one_line(f"{path}: {' '.join(text.split())}"), file=sys.stderr)

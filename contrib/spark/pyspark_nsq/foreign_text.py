@@ -1,0 +1,1 @@
+../../../nsqtw/foreign_text.py
