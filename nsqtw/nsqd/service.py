@@ -237,7 +237,6 @@ class BrokerService(DaemonService):
         self._drain = Drain(parts.broker, parts.pump, self._leave_lookups, partial(stop_once, self._reactor))
         parts.pump.wake()  # what became due meanwhile does not wait for a client
         parts.clients.tls = self._tls
-        self._follow_options()
         _log.info("NSQ: {protection}", protection=protection(self._options))
         self._listen("TCP", tcp, self._tcp_clients())
         if http is not None or https is not None:
@@ -247,6 +246,8 @@ class BrokerService(DaemonService):
 
             self._statsd = Statsd(self._reactor, parts.broker, parts.pump.now)
             self._statsd.start()
+        # The last one: the time for a connection to an nsqlookupd runs from here, and the imports above take long.
+        self._follow_options()
 
     def _add_checks(self) -> None:
         """Name what makes this broker unready."""
