@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,6 +142,16 @@ def test_a_refusal_ends_with_exit_code_5(
     done = nsqtw(*words, option, address, *flags)
     assert complaint in done.err
     assert (done.code, done.out, done.err.count("\n")) == (5, "", 1)
+
+
+def test_a_node_that_hangs(nsqtw: Nsqtw) -> None:
+    """It takes connections and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        done = nsqtw("--nsqd-http-address", address, "topic", "list")
+    assert (done.code, done.out) == (4, "")
+    hangs = "no answer within 5s: it hangs, or is no HTTP server"
+    assert done.err == f"nsqtw: cannot connect to nsqd: {address}: {hangs}\n"
 
 
 def test_a_tcp_port_given_as_http(nsqd: Broker, nsqtw: Nsqtw) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -139,6 +140,18 @@ def test_nsq_tail_ends_when_nobody_reads_it(nsqd: Broker, topic: str) -> None:
     assert done.stdout.startswith(b"line 0.")
     assert b"failed to write to os.Stdout" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_nsq_stat_prints_nothing_but_its_table(nsqd: Broker, topic: str) -> None:
+    """The original's has lines of its client library, with DBG, in the table."""
+    publish(nsqd, topic, [b"x"])
+    with urllib.request.urlopen(f"http://{nsqd.http_address}/channel/create?topic={topic}&channel=c", b""):
+        pass
+    flags = (f"-nsqd-http-address={nsqd.http_address}", f"-topic={topic}", "-interval=10ms", "-count=2")
+    done = run_tool("nsq_stat", *flags, "-channel=c")
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode().splitlines()
+    assert lines and not [line for line in lines if re.search("DBG|INF|WRN", line)]
 
 
 def test_nsq_stat_shows_rates(nsqd: Broker, topic: str) -> None:
