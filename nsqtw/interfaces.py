@@ -51,6 +51,9 @@ BytesLike = bytes | bytearray | memoryview
 Range = tuple[int, int]
 """Messages with consecutive ids: the first id as a number, and how many there are."""
 
+MAX_CLIENT_TEXT = 255
+"""Characters of a text that a client says about itself: /stats shows all of them for as long as it is connected."""
+
 
 class Failed(NamedTuple):
     """The messages for which a command failed; the others of the command were done."""

@@ -8,9 +8,6 @@ from attrs import define, field
 
 from nsqtw.core.publish_counts import PublishCounts
 
-MAX_TEXT = 255
-"""Characters of a text that a client says about itself: /stats shows all of them for as long as it is connected."""
-
 
 @define(eq=False)
 class Client:

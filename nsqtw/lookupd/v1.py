@@ -30,7 +30,7 @@ import attrs
 from nsqtw.errors import CapReached, ClientError
 from nsqtw.gocompat.json import read_object
 from nsqtw.gocompat.time import duration_text
-from nsqtw.interfaces import OperatorLog
+from nsqtw.interfaces import MAX_CLIENT_TEXT, OperatorLog
 from nsqtw.lookupd.model import CLIENT, Key, Producer
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.names import is_valid_name
@@ -54,8 +54,6 @@ _FIELDS: dict[str, Any] = {
     "secret": "",
 }
 _TEXTS = ("broadcast_address", "hostname", "version", "topology_zone", "topology_region")
-MAX_TEXT = 255
-"""Characters of each: /debug has all of them for each registration."""
 _REQUIRED = ("broadcast_address", "tcp_port", "http_port", "version")
 _REGISTERED = "DB: client({client}) REGISTER category:{category} key:{topic} subkey:{channel}"
 _UNREGISTERED = "DB: client({client}) UNREGISTER category:{category} key:{topic} subkey:{channel}"
@@ -218,8 +216,8 @@ class V1Session:
         if not all(fields[name] for name in _REQUIRED):
             raise ClientError("E_BAD_BODY", "IDENTIFY missing fields")
         for name in _TEXTS:
-            if len(fields[name]) > MAX_TEXT:
-                raise ClientError("E_BAD_BODY", f"IDENTIFY {name} is longer than {MAX_TEXT} characters")
+            if len(fields[name]) > MAX_CLIENT_TEXT:
+                raise ClientError("E_BAD_BODY", f"IDENTIFY {name} is longer than {MAX_CLIENT_TEXT} characters")
         if not is_host(fields["broadcast_address"]):
             raise ClientError("E_BAD_BODY", "IDENTIFY broadcast_address is no host name and no IP address")
         if not (is_port(fields["tcp_port"]) and is_port(fields["http_port"])):

@@ -11,10 +11,11 @@ from typing import Any
 from attrs import define, frozen
 
 from nsqtw import NSQ_VERSION
-from nsqtw.core.client import MAX_TEXT, Client
+from nsqtw.core.client import Client
 from nsqtw.errors import ClientError
 from nsqtw.gocompat.json import read_object
 from nsqtw.gocompat.text import json_text
+from nsqtw.interfaces import MAX_CLIENT_TEXT
 from nsqtw.options.broker import Options
 
 DEFAULT_HEARTBEAT_SECONDS = 30.0
@@ -78,8 +79,8 @@ def decode(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ClientError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from None
     for name in _TEXTS:
-        if len(fields[name]) > MAX_TEXT:
-            raise ClientError("E_BAD_BODY", f"IDENTIFY {name} is longer than {MAX_TEXT} characters")
+        if len(fields[name]) > MAX_CLIENT_TEXT:
+            raise ClientError("E_BAD_BODY", f"IDENTIFY {name} is longer than {MAX_CLIENT_TEXT} characters")
     return fields
 
 

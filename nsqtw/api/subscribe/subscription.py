@@ -21,13 +21,14 @@ from attrs import frozen
 from nsqtw.api.message_document import readable
 from nsqtw.api.subscribe.tokens import MAX_ATTEMPTS, Token, Tokens
 from nsqtw.core.broker import Broker
-from nsqtw.core.client import MAX_TEXT, Client
+from nsqtw.core.client import Client
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import BODY_AT
 from nsqtw.errors import ClientError
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, failure
+from nsqtw.interfaces import MAX_CLIENT_TEXT
 from nsqtw.message_headers import decode_headers
 from nsqtw.protocols.access import ClientAccess, MessageAccess
 
@@ -265,7 +266,7 @@ class Subscription:
 
 def user_agent(request: HttpRequest) -> str:
     """Return what a request says of its program. Browsers may say much."""
-    return request.fields.get(b"User-Agent", b"")[:MAX_TEXT].decode("latin-1")
+    return request.fields.get(b"User-Agent", b"")[:MAX_CLIENT_TEXT].decode("latin-1")
 
 
 def http_client(request: HttpRequest, connected: int) -> Client:

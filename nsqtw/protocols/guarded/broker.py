@@ -14,10 +14,10 @@ from zope.interface import classImplements
 
 from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
-from nsqtw.core.client import MAX_TEXT, Client
+from nsqtw.core.client import Client
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError
-from nsqtw.interfaces import Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
+from nsqtw.interfaces import MAX_CLIENT_TEXT, Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
 from nsqtw.protocols.access import ClientAccess
 from nsqtw.protocols.guarded.commands import Asking, Call, CommandQueue
 from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
@@ -193,9 +193,9 @@ class ClientBroker(SessionBroker):
     def introduce(self, client_id: str, hostname: str, user_agent: str) -> None:
         """IBroker API."""
         client = self._client
-        client.client_id = client_id[:MAX_TEXT] or client.client_id
-        client.hostname = hostname[:MAX_TEXT] or client.hostname
-        client.user_agent = user_agent[:MAX_TEXT]
+        client.client_id = client_id[:MAX_CLIENT_TEXT] or client.client_id
+        client.hostname = hostname[:MAX_CLIENT_TEXT] or client.hostname
+        client.user_agent = user_agent[:MAX_CLIENT_TEXT]
 
     def refused(self, error: ClientError) -> None:
         """IBroker API."""

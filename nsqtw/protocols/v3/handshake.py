@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from nsqtw.core.client import MAX_TEXT
 from nsqtw.errors import ClientError
-from nsqtw.interfaces import IBroker
+from nsqtw.interfaces import MAX_CLIENT_TEXT, IBroker
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import Frame
 
@@ -78,8 +77,8 @@ def _text(fields: dict[str, Any], key: str) -> str:
     value = fields.get(key, "")
     if not isinstance(value, str):
         raise ClientError("E_BAD_BODY", f"HELLO {key} is invalid")
-    if len(value) > MAX_TEXT:
-        raise ClientError("E_BAD_BODY", f"HELLO {key} is longer than {MAX_TEXT} characters")
+    if len(value) > MAX_CLIENT_TEXT:
+        raise ClientError("E_BAD_BODY", f"HELLO {key} is longer than {MAX_CLIENT_TEXT} characters")
     return value.encode("utf-8", "replace").decode()
 
 
