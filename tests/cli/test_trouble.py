@@ -13,6 +13,7 @@ import pytest
 
 from nsqtw.cli.failures import readable
 from nsqtw.testing import Broker, broker
+from tests.certificates import Certificates
 from tests.cli.conftest import Nsqtw
 from tests.cli.serving import serving
 from tests.cli.terminal import NSQTW, Terminal
@@ -152,6 +153,27 @@ def test_a_node_that_hangs(nsqtw: Nsqtw) -> None:
     assert (done.code, done.out) == (4, "")
     hangs = "no answer within 5s: it hangs, or is no HTTP server"
     assert done.err == f"nsqtw: cannot connect to nsqd: {address}: {hangs}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["topic", "list"], "name the authority's file with --tls-ca-file in a context"),
+        (["pub", "t", "x"], "give an https:// address, and the TLS files in a context"),
+    ],
+)
+def test_tls_without_the_file_of_the_authority(
+    nsqtw: Nsqtw, certificates: Certificates, tmp_path: Path, words: list[str], remedy: str
+) -> None:
+    nsqd = NsqdProcess(tmp_path, *certificates.server.flags(), "--tls-required=true", f"--https-address={HOST}:0")
+    try:
+        nsqd.start()
+        done = nsqtw("--nsqd-http-address", f"{HOST}:{nsqd.http_port}", *words)
+    finally:
+        nsqd.close()
+    assert (done.out, done.err.count("\n")) == ("", 1)
+    assert done.code
+    assert remedy in done.err
 
 
 def test_a_tcp_port_given_as_http(nsqd: Broker, nsqtw: Nsqtw) -> None:
