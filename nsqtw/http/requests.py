@@ -15,16 +15,17 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
 from zope.interface import implementer
 
+_ACCEPT_ENCODING = b"Accept-Encoding"
 _URL_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
 
 
 class Requests:
-    """Sends requests by an agent, each with the field Accept-Encoding, if it is not empty. Bodies are not unpacked."""
+    """Sends requests by an agent."""
 
-    def __init__(self, agent: IAgent, accept_encoding: str = "") -> None:
+    def __init__(self, agent: IAgent) -> None:
         from treq.client import HTTPClient  # a broker without auth servers does not need it
 
-        self._client = HTTPClient(_PlainAgent(agent, accept_encoding))
+        self._client = HTTPClient(_PlainAgent(agent))
 
     def send(self, method: str, url: str, headers: Headers, body: Any = None) -> Deferred[Any]:
         """
@@ -84,16 +85,17 @@ class _PlainAgent:
     cookies of one answer with later requests.
     """
 
-    def __init__(self, agent: IAgent, accept_encoding: str) -> None:
+    def __init__(self, agent: IAgent) -> None:
         self._agent = agent
-        self._encodings = [accept_encoding] if accept_encoding else []
 
     def request(self, method: bytes, uri: bytes, headers: Headers | None = None, bodyProducer: Any = None) -> Any:
         """IAgent API."""
         headers = Headers() if headers is None else headers.copy()
-        headers.removeHeader(b"Accept-Encoding")
-        for encoding in self._encodings:
-            headers.addRawHeader(b"Accept-Encoding", encoding.encode())
+        *own, _ = headers.getRawHeaders(_ACCEPT_ENCODING, [b""])  # the last one is treq's
+        if own:
+            headers.setRawHeaders(_ACCEPT_ENCODING, own)
+        else:
+            headers.removeHeader(_ACCEPT_ENCODING)
         return self._agent.request(method, uri, headers, bodyProducer).addCallback(_plain)
 
 

@@ -167,9 +167,9 @@ class Sender:
         agent = Agent(  # type: ignore[no-untyped-call]
             run.reactor, connectTimeout=options.http_client_connect_timeout, pool=self._connections
         )
-        self._requests = Requests(agent, accept_encoding="gzip")
+        self._requests = Requests(agent)
         self._url_parts = {address: url_parts(address) for address in options.get}
-        self._headers = {"User-Agent": f"{run.name} v{NSQ_VERSION}"}
+        self._headers = {"User-Agent": f"{run.name} v{NSQ_VERSION}", "Accept-Encoding": "gzip"}
         if options.post:
             self._headers["Content-Type"] = options.content_type
         self._own_headers = headers_of(options.header) or {}
