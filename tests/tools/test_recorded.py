@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nsqtw.foreign_text import printable
 from nsqtw.testing import Broker
 from tests.tools.command_lines import COMMAND_LINES, played
 from tests.tools.record import RECORDED
@@ -23,6 +24,7 @@ _HINT = re.compile(r"(; must be |, did you mean )[^\n]*")
 ANSWER_AFTER_REDIRECT = "a POST that is answered with 301 or 302 was not taken: its message is not given up"
 EARLY_CHECK = "a mistake is told before anything is connected to"
 ESCAPES = "Go writes \\b and \\f since 1.22, as we do; the recorded tool was built with an older one"
+ESCAPED_IN_LOG = "control characters of a message are escaped in the log"
 LONGER_REASON = "the line says why"
 ONE_WARNING = "a warning is written once, not for each destination"
 OWN_UNIT = "our durations have the unit d"
@@ -84,6 +86,10 @@ SCENARIO_ROWS: dict[str, tuple[str, Callable[[Any], Any]]] = {
         lambda outcome: {
             "published": [text.replace("\\u0008\\u000c", "\\b\\f") for text in outcome["published"]],
         },
+    ),
+    **dict.fromkeys(
+        ("nsq_both", "nsq_field", "nsq_kept", "nsq_number", "nsq_number_hex", "nsq_word"),
+        (ESCAPED_IN_LOG, lambda outcome: {"log": [*map(printable, outcome["log"])]}),
     ),
     "stat_no_topic": (
         LONGER_REASON,
