@@ -100,7 +100,7 @@ class Inspection(Section):
         "Topics, channels and clients",
         optional=(
             *(_FORMAT, TOPIC, CHANNEL, _flag("include_clients"), _flag("include_mem"), _flag("include_limits")),
-            *(_flag("include_version"), _flag("include_ages"), _flag("include_disk")),
+            *(_flag("include_version"), _flag("include_ages"), _flag("include_deferred"), _flag("include_disk")),
         ),
         success=_STATS,
         errors=BAD_QUERY,
@@ -122,6 +122,7 @@ class Inspection(Section):
             include_clients=params.get("include_clients") not in _OFF,
             memory=memory() if params.get("include_mem") not in _OFF else None,
             ages=self._view.oldest.ages() if params.get("include_ages") in _ON else None,
+            include_deferred=params.get("include_deferred") in _ON,
         )
         if params.get("include_disk") in _ON:
             document_["disk"] = self._disk_document()

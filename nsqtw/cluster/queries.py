@@ -49,7 +49,7 @@ V = TypeVar("V")
 
 _MANY_TOPICS = 500
 _SHOWN_CHARACTERS = 100
-_JSON = {"format": "json", "include_ages": "true", "include_disk": "true"}
+_JSON = {"format": "json", "include_ages": "true", "include_deferred": "true", "include_disk": "true"}
 _WITHOUT_CLIENTS = {**_JSON, "include_clients": "false"}
 _TOPIC_NOT_FOUND = "TOPIC_NOT_FOUND"
 _NAMES_ONLY = {"format": "json", "include_clients": "false", "include_mem": "false"}

@@ -32,18 +32,21 @@ def document(
     include_clients: bool = True,
     memory: dict[str, int] | None = None,
     ages: Ages | None = None,
+    include_deferred: bool = False,
 ) -> dict[str, Any]:
     """
     Return the document of /stats at the time `now`. `topic` and `channel` select entries of exactly that name; ""
     selects all. `memory` is inserted as it is; None leaves its key out. With `ages` each channel has the age of its
-    oldest waiting message.
+    oldest waiting message, and with `include_deferred` each topic says how many of its messages are deferred.
     """
     is_known_topic = topic == "" or topic in broker.topics
     stats: dict[str, Any] = {
         "version": version,
         "health": str(broker.health),
         "start_time": broker.start_time,
-        "topics": _topics(broker, topic, channel, _Shown(include_clients, ages), now) if is_known_topic else None,
+        "topics": _topics(broker, topic, channel, _Shown(include_clients, ages, include_deferred), now)
+        if is_known_topic
+        else None,
     }
     damage = broker.damage.shown()
     if damage is not None:
@@ -55,10 +58,11 @@ def document(
 
 
 class _Shown(NamedTuple):
-    """The parts of a channel that are shown beside its numbers."""
+    """The parts of a topic and its channels that are shown beside their numbers."""
 
     clients: bool
     ages: Ages | None = None
+    deferred: bool = False
 
 
 _NUMBERS_ONLY = _Shown(clients=False)
@@ -102,7 +106,10 @@ def _topics(broker: Broker, topic: str, channel: str, shown: _Shown, now: float)
 def _topic(topic: Topic, channel: str, shown: _Shown, counted_topic: str, now: float) -> dict[str, Any]:
     channels = _named(topic.channels.values(), channel)
     documents = [_channel(channel_, shown, counted_topic, now) for channel_ in channels]
-    return _topic_numbers(topic, documents, _latency(topic.context.measure, topic.channels.values(), now))
+    numbers = _topic_numbers(topic, documents, _latency(topic.context.measure, topic.channels.values(), now))
+    if shown.deferred:
+        numbers["deferred_count"] = topic.shown_deferred_count
+    return numbers
 
 
 def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,6 @@ TOPIC_METRICS: tuple[Metric[Topic], ...] = (
     Metric("backend_depth", GAUGE, attrgetter("shown_backend_depth"), label="be-depth", width=5),
     Metric("message_count", COUNTER, attrgetter("message_count"), label="msgs", width=8),
     Metric("message_bytes", COUNTER, attrgetter("message_bytes")),
-    Metric("deferred_count", GAUGE, _positive("shown_deferred_count"), label="def", is_extra=True, is_pushed=False),
     Metric(
         "rejected_count",
         COUNTER,

@@ -64,6 +64,7 @@ At nsqd's default options: better or stricter than nsqd (docs/reference/compatib
 SAFER = (
     Row("identify_json/large_document", "a body of IDENTIFY has at most 64 KiB"),
     Row("http_routes/body_ends_early", "a body that is cut off is answered with 400"),
+    Row("lookupd_more/negative_port", "an nsqd whose port is none is refused"),
     Row("http_routes/bad_chunks", "a body whose chunks are none is answered with 400"),
 )
 """At any options: what nsqd takes and we refuse, see docs/how-to/security.md."""
