@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -139,6 +140,7 @@ def test_a_refusal_ends_with_exit_code_5(
     option: str,
 ) -> None:
     address = guarded.http_address if "http" in option else guarded.tcp_address
+    assert nsqtw("pub", "t", "x", option, address, "--secret-file", str(secrets["publish"])).code == 0
     flags = ["--secret-file", str(secrets[secret])] if secret else []
     done = nsqtw(*words, option, address, *flags)
     assert complaint in done.err
@@ -250,6 +252,7 @@ def test_a_pause_is_told_to_a_tail(nsqd: Broker, on_nsqd: Nsqtw, tmp_path: Path,
 def test_a_tail_on_a_terminal_says_what_happens_to_the_messages(
     nsqd: Broker, own_config: Path, words: tuple[str, ...], text: str
 ) -> None:
+    urlopen(f"http://{nsqd.http_address}/topic/create?topic=t", b"").close()
     with Terminal("--nsqd-http-address", nsqd.http_address, "tail", *words) as terminal:
         terminal.wait_for(text)
         terminal.interrupt()
