@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from nsqtw.printing import complain, complain_lines, discard_stdout
 def main() -> None:
     """The console script."""
     os.umask(0o077)  # what it copies holds messages
-    sys.exit(run_nsqtw(sys.argv[1:]))
+    code = run_nsqtw(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python's own end would print a traceback
+    sys.exit(code)
 
 
 def run_nsqtw(words: Sequence[str]) -> int:

@@ -48,7 +48,7 @@ def lookupd() -> Iterator[str]:
         ("nsqtw", ["tail", "orders"], "no host and port"),
         ("nsqtw", ["tail", "orders", "--debug"], "no host and port"),
         ("nsqtw", ["sub", "orders", "c", "-n", "1"], "no host and port"),
-        ("nsqtw", ["pub", "orders", "x"], "no host and port"),
+        ("nsqtw", ["pub", "orders", "x"], ""),
         ("nsqtw", ["nodes"], ""),
         ("nsqtw", ["nodes", "-o", "json"], ""),
         ("nsqtw", ["stat", "-n", "1"], ""),

@@ -6,6 +6,8 @@ from enum import Enum
 
 import attrs
 
+from nsqtw.foreign_text import one_line
+
 
 class Level(Enum):
     """How bad a finding is. An error ends `nsqtw doctor` with exit code 1."""
@@ -17,12 +19,12 @@ class Level(Enum):
 
 @attrs.frozen
 class Finding:
-    """What a check found: `what` it looked at, the `text`, and for a problem what to do."""
+    """What a check found: `what` it looked at, the `text`, and for a problem what to do. Servers name both."""
 
     level: Level
     check: str
-    what: str
-    text: str
+    what: str = attrs.field(converter=one_line)
+    text: str = attrs.field(converter=one_line)
     remedy: str = ""
 
 
