@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nsqtw.core.checkpoint import CursorState, PendingRow
+from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow
 from nsqtw.core.pending import Pages, PendingStore
 from nsqtw.core.redelivery_queue import RedeliveryQueue
 from nsqtw.core.topic_log import TopicLog
@@ -28,6 +28,9 @@ class SavedRows:
         if self.fails:
             raise BackendError("no positions")
         return [row for row in self.rows if (row.due_ms, row.sequence) > after][:limit]
+
+    def held(self, topic: str, channel: str) -> list[HeldRow]:
+        return []
 
     def count_pending(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         found = self.pending(topic, channel, after, len(self.rows))
