@@ -8,13 +8,13 @@ client has no answer.
 
 from __future__ import annotations
 
-import select
 import socket
 import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from typing import Any, BinaryIO
 
 from tests.wire import ANSWER_SECONDS, HOST
@@ -69,7 +69,7 @@ class Peer:
 
     def is_idle(self) -> bool:
         """Wait a moment for another request; whether there is none."""
-        return not select.select([self._connection], [], [], _IDLE_SECONDS)[0]
+        return not wait([self._connection], _IDLE_SECONDS)
 
     def reset(self) -> None:
         """Let the end of the connection be a reset."""

@@ -53,6 +53,8 @@ class Context:
         """Whether the broker stops, and ends all connections: no delivery fails because of that."""
         self.is_taking_publishes = True
         """Whether publishes are taken; not while the broker drains or stops."""
+        self.is_draining = False
+        """Whether a drain has begun; it stays so when the drained broker stops."""
         self.drain_listeners: dict[int, Callable[[], None]] = {}
         """Connections that are told of the beginning of a drain, by a number of their own."""
         self.wall_offset_ns = 0
@@ -84,6 +86,7 @@ class Context:
     def begin_drain(self) -> None:
         """Refuse publishes and new topics from now on, and go on with all else."""
         self.is_taking_publishes = False
+        self.is_draining = True
         for told in list(self.drain_listeners.values()):
             told()
 

@@ -5,9 +5,10 @@ Unicode; no redirects, no compressed bodies, no cookies.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import lru_cache
 from typing import Any, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from hyperlink import EncodedURL
 from twisted.internet.defer import Deferred
@@ -33,9 +34,10 @@ class Requests:
         none. ValueError for an invalid URL; any error of the connection.
         """
         prepared = _prepared(url)
-        if prepared.host_field:
-            headers = headers.copy()
-            headers.setRawHeaders(b"Host", [prepared.host_field])
+        for name, value in prepared.fields.items():
+            if not headers.hasHeader(name):
+                headers = headers.copy()
+                headers.setRawHeaders(name, [value])
         return self._client.request(
             method,
             prepared,
@@ -54,8 +56,11 @@ class _PreparedUrl(EncodedURL):
     """
 
     wire: str
-    host_field: str
-    """The field Host that the URL needs; empty for the usual one. A zone has a meaning on this machine only."""
+    fields: dict[str, str]
+    """
+    The fields that the URL needs: Host without a zone, which has a meaning on this machine only, and Authorization for
+    a name and password, which are no part of the URL on the wire, nor of an error.
+    """
 
     def to_uri(self) -> EncodedURL:
         return self
@@ -67,14 +72,20 @@ class _PreparedUrl(EncodedURL):
 @lru_cache(maxsize=1024)
 def _prepared(url: str) -> _PreparedUrl:
     parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if at:
+        parts = parts._replace(netloc=host)
+        url = parts.geturl()
     if not url.isascii() or " " in url:
         parts = parts._replace(netloc=parts.netloc.encode("idna").decode())
         url = quote(parts.geturl(), _URL_CHARACTERS)
     address, percent, _ = (parts.hostname or "").partition("%")
     prepared = _PreparedUrl(scheme=parts.scheme, host=address)
-    prepared.wire, prepared.host_field = url, ""
+    prepared.wire, prepared.fields = url, {}
     if percent and ":" in address:
-        prepared.host_field = f"[{address}]{f':{parts.port}' if parts.port else ''}"
+        prepared.fields["Host"] = f"[{address}]{f':{parts.port}' if parts.port else ''}"
+    if at:
+        prepared.fields["Authorization"] = f"Basic {b64encode(unquote(user).encode()).decode()}"
     return prepared
 
 

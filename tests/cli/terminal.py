@@ -6,13 +6,13 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+from multiprocessing.connection import wait
 
 NSQTW = os.path.join(os.path.dirname(sys.executable), "nsqtw")
 _SECONDS = 60.0
@@ -81,7 +81,7 @@ class Terminal:
 
     def _read(self, deadline: float) -> bool:
         """Read some output. False at its end."""
-        ready, _, _ = select.select([self._fd], [], [], max(0.0, deadline - time.monotonic()))
+        ready = wait([self._fd], max(0.0, deadline - time.monotonic()))  # select knows no descriptor above 1023
         assert ready, f"not in time; so far {self.text!r}"
         try:
             data = os.read(self._fd, 65536)

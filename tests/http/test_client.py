@@ -13,11 +13,13 @@ from twisted.internet.testing import MemoryReactorClock, StringTransportWithDisc
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
+from twisted.web.http_headers import Headers
 from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer
 
 from nsqtw.errors import AuthError
 from nsqtw.http.client import make_client, read_body
+from nsqtw.http.requests import Requests
 
 
 @implementer(IPolicyForHTTPS)
@@ -115,3 +117,15 @@ def test_one_that_nobody_waits_for_any_more_ends_the_connection() -> None:
     body.cancel()
     assert not response.transport.connected
     assert len(outcomes) == 1
+
+
+def test_name_and_password_of_a_url_are_a_field_and_not_on_the_wire() -> None:
+    sent: list[tuple[bytes, Any]] = []
+
+    class Agent:
+        def request(self, method: bytes, uri: bytes, headers: Any, body: Any) -> Deferred[None]:
+            sent.append((uri, headers.getRawHeaders(b"Authorization")))
+            return Deferred()
+
+    Requests(Agent()).send("GET", "http://user:word@127.0.0.1:1/a?b", Headers())  # type: ignore[arg-type]
+    assert sent == [(b"http://127.0.0.1:1/a?b", [b"Basic dXNlcjp3b3Jk"])]

@@ -129,11 +129,11 @@ class Subscription:
 
     @property
     def state(self) -> State:
-        """`paused`: an operator paused the channel or its topic. `draining`: the broker takes no publishes."""
+        """`paused`: an operator paused the channel or its topic. `draining`: a drain has begun."""
         if self._messages is None:
             return USUAL
         channel = self._messages.channel
-        return {"paused": channel.paused or channel.topic.paused, "draining": not self._broker.is_taking_publishes}
+        return {"paused": channel.paused or channel.topic.paused, "draining": self._broker.is_draining}
 
     @property
     def in_flight_count(self) -> int:
