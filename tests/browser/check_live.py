@@ -50,7 +50,7 @@ def test_a_node_that_dies_is_marked_and_comes_back(shown: Window, cluster: Brows
     shown.go("/")
     shown.await_live()
     row = shown.page.locator("#nodes tbody tr", has_text=name)
-    expect(row).to_contain_text("answers")
+    expect(row).to_contain_text("up")
     cluster.nsqds[1].kill()
     try:
         expect(row).to_contain_text("gone for")
@@ -59,7 +59,7 @@ def test_a_node_that_dies_is_marked_and_comes_back(shown: Window, cluster: Brows
         assert shown.serious() == []
     finally:
         cluster.nsqds[1].start()
-    expect(row).to_contain_text("answers")
+    expect(row).to_contain_text("up")
     expect(shown.page.locator("#figures")).not_to_contain_text("1 of 2")
 
 
