@@ -131,7 +131,8 @@ def odd_documents(draw: Callable[[Any], Any], sound: dict[str, Any]) -> bytes:
     if draw(st.integers(0, 9)) == 0:
         return cast(bytes, draw(st.binary(max_size=20) | JSON.map(lambda value: json.dumps(value).encode())))
     document = copy.deepcopy(sound)
-    for place in draw(st.lists(st.sampled_from(list(_places(sound))), min_size=1, max_size=3)):
+    places = list(_places(sound))
+    for place in draw(st.lists(st.sampled_from(places), min_size=1, max_size=3)) if places else ():
         holder: Any = document
         try:
             for key in place[:-1]:
