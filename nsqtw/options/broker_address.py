@@ -55,7 +55,10 @@ def _lookupd_complaint(values: tuple[str, ...]) -> str:
 
 _HOST_PATTERN = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 PORT = Limit(f"0 to {MAX_PORT}", lambda value: 0 <= value <= MAX_PORT, is_ours=True)
-BROADCAST_ADDRESS = Limit("a host name or an IP address, without a port", is_host, is_ours=True)
+# Empty as in nsqd: nsqlookupd refuses such a broker, a broker without nsqlookupd needs no address.
+BROADCAST_ADDRESS = Limit(
+    "a host name or an IP address, without a port, or empty", lambda value: not value or is_host(value), is_ours=True
+)
 _LISTEN_TEXT = "host:port, or the path of a unix socket, which has a /"
 LISTEN_ADDRESS = Limit(_LISTEN_TEXT, is_listen_address, complaint=not_an_address)
 OPTIONAL_LISTEN_ADDRESS = attrs.evolve(

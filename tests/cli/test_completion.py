@@ -76,5 +76,7 @@ def test_bash_loads_the_script_and_uses_it(own_config: Path, tmp_path: Path) -> 
 
 
 def test_the_address_of_a_node_may_be_one_of_ipv6() -> None:
-    with serving("/nodes", b'{"producers": [{"broadcast_address": "::1", "http_port": 4151}]}') as lookupd:
+    with serving(
+        "/nodes", b'{"producers": [{"broadcast_address": "::1", "tcp_port": 4150, "http_port": 4151}]}'
+    ) as lookupd:
         assert list(ClusterNames(ClusterAccess(lookupd_http_addresses=(lookupd,))).nodes()) == ["[::1]:4151"]

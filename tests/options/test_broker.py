@@ -210,8 +210,14 @@ ALLOWED = "--e2e-processing-latency-percentile must be above 0 and at most 1"
     [
         ({"max_deflate_level": 0}, "--max-deflate-level must be [1,9]"),
         ({"max_deflate_level": 10}, "--max-deflate-level must be [1,9]"),
-        ({"broadcast_address": "a b"}, "--broadcast-address must be a host name or an IP address, without a port"),
-        ({"broadcast_address": "h:4150"}, "--broadcast-address must be a host name or an IP address, without a port"),
+        (
+            {"broadcast_address": "a b"},
+            "--broadcast-address must be a host name or an IP address, without a port, or empty",
+        ),
+        (
+            {"broadcast_address": "h:4150"},
+            "--broadcast-address must be a host name or an IP address, without a port, or empty",
+        ),
         ({"node_id": -1}, "--node-id must be [0,1024)"),
         ({"node_id": 1024}, "--node-id must be [0,1024)"),
         ({"auth_http_request_method": "POST"}, "--auth-http-request-method must be post or get"),
