@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.java import ensure_java
@@ -15,30 +17,42 @@ _LOOPBACK = "127.0.0.1"
 
 
 def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return a session with `threads` task slots, without web pages and progress bars, bound to the loopback.
+    """Return a session with the settings of `local_settings`. Raises JavaNotFoundError when no Java is found."""
+    conf = SparkConf().setAll(list(local_settings(name, threads, settings).items()))
+    with local_environment():
+        return SparkSession.builder.config(conf=conf).getOrCreate()
 
-    Filters of a query are pushed down to data sources in Python.
 
-    `settings` are more settings of Spark by their names. Raises JavaNotFoundError when no Java is found.
+def local_settings(name: str, threads: int = 2, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the settings of a session with `threads` task slots, without web pages, bound to the loopback.
+
+    Filters of a query are pushed down to data sources in Python. `settings` are more settings of Spark by their names.
     """
-    ensure_java()
-    # Otherwise Spark warns that the machine's name resolves to a loopback address.
-    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    # Applies from the first line on: Spark's settings apply only after it has logged two lines.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={log4j}")
-    quiet = {
+    return {
+        "spark.app.name": name,
+        "spark.master": f"local[{threads}]",
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log4j()}",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(threads),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.appName(name).master(f"local[{threads}]")
-    for key, value in (quiet | dict(settings or {})).items():
-        builder = builder.config(key, value)
+    } | dict(settings or {})
+
+
+@contextmanager
+def local_environment() -> Iterator[None]:
+    """Set the environment in which a local Spark starts. Raises JavaNotFoundError when no Java is found."""
+    ensure_java()
+    # Otherwise Spark warns that the machine's name resolves to a loopback address.
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    # Applies from the first line on: Spark's settings apply only after it has logged two lines.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={_log4j()}")
     with python_of_a_session():
-        return builder.getOrCreate()
+        yield
+
+
+def _log4j() -> str:
+    return Path(__file__).with_name("log4j2.properties").as_uri()

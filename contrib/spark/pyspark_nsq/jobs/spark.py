@@ -44,9 +44,8 @@ class SparkChoice:
         from pyspark_nsq.monitoring import listen
 
         try:
-            with held(), ThreadPoolExecutor(1) as starting:
-                # In the main thread Spark would install its own handler of SIGINT.
-                session = starting.submit(self._start).result()
+            with held():
+                session = self._start()
         except Py4JJavaError as error:
             raise SessionError(
                 f"Spark does not start: {error.java_exception.getMessage()}; check --master and --conf, and that the "
@@ -65,20 +64,29 @@ class SparkChoice:
             session.stop()
 
     def _start(self) -> SparkSession:
-        from pyspark.sql import SparkSession
+        from pyspark_nsq.session import local_environment, local_settings
 
-        from pyspark_nsq.session import local_session
-
+        settings = {"spark.master": self.master} if self.master else {}
         is_here = not self.master or _LOCAL.fullmatch(self.master) is not None
         if not is_here or _is_submitted():
-            builder = SparkSession.builder.appName(self.name)
-            if self.master:
-                builder = builder.master(self.master)
-            for key, value in self.settings.items():
-                builder = builder.config(key, value)
-            return builder.getOrCreate()
-        master = {"spark.master": self.master} if self.master else {}
-        return local_session(self.name, threads=os.cpu_count() or 1, settings=master | self.settings)
+            return _start({"spark.app.name": self.name} | settings | self.settings)
+        with local_environment():
+            return _start(local_settings(self.name, os.cpu_count() or 1, settings | self.settings))
+
+
+def _start(settings: dict[str, str]) -> SparkSession:
+    """Start a context in another thread, and a session in this one.
+
+    In the main thread a context would install its own handler of SIGINT. Spark has an active session for each thread,
+    and writes to a data source in Python only in a thread that has one.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf().setAll(list(settings.items()))
+    with ThreadPoolExecutor(1) as starting:
+        starting.submit(SparkContext.getOrCreate, conf).result()
+    return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def spark_options(function: F) -> F:
