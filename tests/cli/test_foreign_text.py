@@ -83,7 +83,7 @@ def test_a_message_is_only_text(nsqd: Broker, on_nsqd: Nsqtw, topic: str, own_co
     on_nsqd("pub", topic, f"body {EVIL}")
     for verb in (["peek", topic, "c"], ["tail", topic, "c", "-n", "1", *(["--json"] if words else [])]):
         own = words if verb[0] == "peek" else []
-        with Terminal("--nsqd-http-address", nsqd.http_address, *verb, *own) as terminal:
+        with Terminal("--nsqd-http-address", nsqd.http_address, *verb, *own, columns=400) as terminal:
             assert terminal.end() == 0
             assert "body a" in terminal.text
             assert_harmless(terminal)
