@@ -20,6 +20,7 @@ import nsqtw.client.asyncio
 import nsqtw.client.twisted
 from nsqtw.client.event_loop import EventLoop
 from nsqtw.client.twisted import TwistedLoop
+from tests.reactors import close_reactor
 
 TEST_SECONDS = 30.0
 """Time after which a test of an event loop fails."""
@@ -134,6 +135,7 @@ class OnTwisted(Loop):
         if failures:
             failures[0].raiseException()  # type: ignore[no-untyped-call]
         gc.collect()  # reports the errors of Deferreds that nobody looked at
+        close_reactor(self.reactor)
         assert self.left == [], "a timer or connection was left"
 
     def sleep(self, seconds: float) -> Awaitable[object]:

@@ -10,6 +10,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.epollreactor import EPollReactor
 from twisted.python.failure import Failure
 
+from tests.reactors import close_reactor
+
 TEST_SECONDS = 60.0
 """Time after which a test fails."""
 
@@ -32,6 +34,7 @@ def run(test: Callable[[Any], Coroutine[Any, Any, V]]) -> V:
     # TLS of Twisted has timers in the reactor of the process.
     with patch("twisted.protocols.tls._get_default_clock", return_value=reactor):
         reactor.run(installSignalHandlers=False)
+    close_reactor(reactor)
     (result,) = outcome
     if isinstance(result, Failure):
         result.raiseException()

@@ -16,6 +16,7 @@ from twisted.logger import LogEvent
 from nsqtw.runtime import epoll as reactor_module
 from nsqtw.runtime.epoll import TurnReactor
 from nsqtw.runtime.turns import end_of_turn
+from tests.reactors import close_reactor
 from tests.wire import ANSWER_SECONDS
 
 
@@ -71,7 +72,7 @@ class Harness:
         for end in (self.one, self.two):
             end.socket.close()
             end.other.close()
-        self.reactor._poller.close()
+        close_reactor(self.reactor)
 
 
 @pytest.fixture
