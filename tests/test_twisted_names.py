@@ -49,13 +49,12 @@ def imported(tree: ast.Module) -> set[str]:
     return found
 
 
-def reached(path: str, trees: dict[str, ast.Module]) -> set[str]:
+def reached(path: str, imports: dict[str, set[str]]) -> set[str]:
     """Return the modules of the package that a module imports from, also by others: base classes are inherited so."""
     found = set[str]()
     waiting = [path]
     while waiting:
-        tree = trees.get(waiting.pop())
-        new = set() if tree is None else imported(tree) - found
+        new = imports.get(waiting.pop(), set()) - found
         found |= new
         waiting += new
     return found
@@ -65,9 +64,10 @@ def used_names() -> set[tuple[str, str]]:
     """Return the private names of Twisted, each with the module of the package that uses it."""
     trees = modules()
     own = {path: own_names(tree) for path, tree in trees.items()}
+    imports = {path: imported(tree) for path, tree in trees.items()}
     found = set[tuple[str, str]]()
     for path, tree in trees.items():
-        known = own[path].union(_STANDARD_LIBRARY, *(own.get(other, set()) for other in reached(path, trees)))
+        known = own[path].union(_STANDARD_LIBRARY, *(own.get(other, set()) for other in reached(path, imports)))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("twisted."):
                 for alias in node.names:
