@@ -3,7 +3,7 @@ The escapes that make foreign text safe in a terminal and in logs.
 
 Names, addresses, error texts and messages of other programs may hold control characters, which move the cursor, change
 the terminal or forge a line of a log, and bidirectional controls, which show text in another order. The Spark package
-has a link to this module, which imports nothing of nsqtw.
+has a copy of this module, which imports nothing of nsqtw.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Frames of NSQ's V2 protocol as a client reads them.
     message   timestamp i64 ns | attempts u16 | id 16 bytes | body, before which type 3 has size u16 | headers
 
 This module and `commands` import nothing of nsqtw: the connector for Spark, which is installed without the broker, has
-links to them (pyspark_nsq/channel/v2_frames.py and v2_commands.py), so the tree has one codec for clients.
+copies of them (contrib/spark/copies.py), so the tree has one codec for clients.
 
 Performance: called once for each chunk that is read; a step for each message in it.
 """

@@ -46,7 +46,7 @@ for options in (
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
     source = directory / "source"
-    # A build leaves files beside the source. Modules that are the broker's are links to them.
+    # A build leaves files beside the source.
     shutil.copytree(ROOT / "contrib/spark", source, ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
     words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory)]
     subprocess.run([sys.executable, *words, str(source)], check=True)
