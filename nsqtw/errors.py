@@ -238,7 +238,7 @@ class NotConnected(ClientLibraryError):
 
 
 class Refused(ClientLibraryError):
-    """nsqd answered with an error frame. `code` is its first word, for example `E_BAD_TOPIC`; the text is all of it."""
+    """nsqd answered with an error frame. `code` is its first word, for example E_BAD_TOPIC; the text is all of it."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -3,7 +3,7 @@ Interfaces of the replaceable parts: protocols, storage, and authorization.
 
 Each kind of part has a *factory*, found as a Twisted plugin (`twisted/plugins/*.py` of any installed
 distribution), that carries a name, one line of help and makes the part. The factories' modules are
-imported by every `twistd` start, so they import nothing heavy: `nsqtw.plugins` has descriptors that
+imported by every start of twistd, so they import nothing heavy: `nsqtw.plugins` has descriptors that
 name the real code by a dotted path.
 
 Time is always an argument: `now` is seconds of a monotonic clock, as a float.
@@ -35,10 +35,10 @@ is told None.
 
 Report = Callable[[str, str, int, int, str], None]
 """
-`report(topic, where, first, last, why)`: stored messages of a topic, the sequences `first` to `last`, cannot
-be read. `where` is a place an operator can look at (file and offset), `why` one short sentence. An empty range (`last`
-below `first`): nothing that was stored is lost, or it is not known what; `why` then says what was done. An empty
-`topic`: it cannot be told, or all are concerned.
+`report(topic, where, first, last, why)`: stored messages of a topic, the sequences "first" to "last", cannot
+be read. "where" is a place an operator can look at (file and offset), "why" one short sentence. An empty range ("last"
+below "first"): nothing that was stored is lost, or it is not known what; "why" then says what was done. An empty
+"topic": it cannot be told, or all are concerned.
 """
 
 
@@ -78,7 +78,7 @@ class OperatorLog(Protocol):
 class IProtocolFactory(Interface):
     """
     Makes the protocol for connections that start with `magic`. A plugin. The factory that a descriptor names has the
-    attribute `broker_api`, too: the version of IBroker that its sessions are written for, 1 or 2. What version 2 added
+    attribute broker_api, too: the version of IBroker that its sessions are written for, 1 or 2. What version 2 added
     is marked; sessions for version 1 are served as before.
     """
 
@@ -89,8 +89,8 @@ class IProtocolFactory(Interface):
     def session(broker: IBroker, remote_address: str, changed: Callable[[], None], now: float) -> IProtocol:
         """
         A session for a new connection, whose magic is already taken off. `broker` belongs to this connection.
-        `changed` may be called from any method of the session, and by the core in between: it asks that `data_to_send`
-        is called at the end of this turn. After `receive_data` it is called unasked.
+        `changed` may be called from any method of the session, and by the core in between: it asks that
+        `IProtocol.data_to_send` is called at the end of this turn. After `IProtocol.receive_data` it is called unasked.
         """
 
 
@@ -207,8 +207,8 @@ class IBroker(Interface):
 
     def schedule(due: float, call: Callable[[float], None]) -> Callable[[], None]:
         """
-        Call `call(now)` once, at the time `due` in the clock of `now`, and then `data_to_send`. Returns a function that
-        cancels the call. Nothing is called after the end of the connection. Version 2.
+        Call `call(now)` once, at the time `due` of the monotonic clock, and then `IProtocol.data_to_send`. Returns a
+        function that cancels the call. Nothing is called after the end of the connection. Version 2.
         """
 
     def on_drain(told: Callable[[], None]) -> None:
@@ -264,9 +264,9 @@ class IBroker(Interface):
     ) -> IConsumer:
         """
         Become a consumer of a channel, which is made when there is none; once for a connection. Until `answered` has
-        None, `ready` raises. `deliver` is given messages (`nsqtw.protocols.guarded.Message`: id, timestamp_ns,
-        attempts, body); `ended` is called when the channel is deleted or the right to it was withdrawn: close the
-        connection. `msg_timeout` is in seconds.
+        None, `IConsumer.ready` raises. `deliver` is given messages (`nsqtw.protocols.guarded.Message`: id,
+        timestamp_ns, attempts, body); `ended` is called when the channel is deleted or the right to it was withdrawn:
+        close the connection. `msg_timeout` is in seconds.
         """
 
     def consume(
@@ -285,13 +285,13 @@ class IReceiver(Interface):
     """What a protocol does with one subscription. Version 2."""
 
     def subscribed(error: ClientError | None) -> None:
-        """The outcome of `consume`, perhaps before it returns. After an error nothing more is called."""
+        """The outcome of `IBroker.consume`, perhaps before it returns. After an error nothing more is called."""
 
     def deliver(batch: Batch) -> None:
         """
-        Messages for the client (`nsqtw.protocols.guarded.Batch`): `frames` are bytes that can be sent as they are, in
-        the form that docs/protocol-v3.md draws, `encoded_headers` the headers of each message or None; `messages()` and
-        `headers()` decode them.
+        Messages for the client (`nsqtw.protocols.guarded.Batch`): `Batch.frames` are bytes that can be sent as they
+        are, in the form that docs/protocol-v3.md draws, `Batch.encoded_headers` the headers of each message or None;
+        `Batch.messages()` and `Batch.headers()` decode them.
         """
 
     def paused(is_paused: bool) -> None:
@@ -503,7 +503,7 @@ class IDirectedQueue(Interface):
         Look through a part of the log, for about a millisecond, from the sequence `start` on. Return the first
         sequence, one past the last, and the channel of each segment in it that has a channel; and the end of this part,
         which is `start` at the end of the log, and where the caller has to read, because of damage. Called in the
-        reactor thread, as `read` is. BackendError.
+        reactor thread, as `IBackendQueue.read` is. BackendError.
         """
 
 
@@ -527,8 +527,8 @@ class IStoppingQueue(Interface):
 
     def begin_stop() -> bool:
         """
-        The broker stops, and nothing is committed any more. Returns whether the last `trim` could free something that
-        is left while the broker runs. Called in the reactor thread.
+        The broker stops, and nothing is committed any more. Returns whether the last `IBackendQueue.trim` could free
+        something that is left while the broker runs. Called in the reactor thread.
         """
 
 
@@ -539,8 +539,8 @@ class IDamagedBackend(Interface):
 
     def expect(ends: dict[str, int]) -> None:
         """
-        Called before the first `queue`: for each topic one past the highest sequence that was ever saved as stored.
-        What lies below is set aside rather than removed when it cannot be read.
+        Called before the first `IBackend.queue`: for each topic one past the highest sequence that was ever saved as
+        stored. What lies below is set aside rather than removed when it cannot be read.
         """
 
 
@@ -587,4 +587,4 @@ class IAuthorizer(Interface):
         """
 
     def close() -> None:
-        """The broker stops. `answer` may still be called, and is not heard."""
+        """The broker stops. Answers may still arrive, and are ignored."""

@@ -2,7 +2,7 @@
 Installed plugins: storage backends, protocols and authorizers, found by Twisted.
 
 A plugin is an object in some `twisted/plugins/*.py` that provides `twisted.plugin.IPlugin` and one of the factory
-interfaces of `nsqtw.interfaces`. Every `twistd` start imports those files, whatever it runs, so they contain
+interfaces of `nsqtw.interfaces`. Every start of twistd imports those files, whatever it runs, so they contain
 descriptors: a name, a line of help, and the dotted name of the class, which is imported when it is chosen. Our own
 plugins use the same mechanism.
 

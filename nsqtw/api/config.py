@@ -35,7 +35,7 @@ class Configuration(Section):
         self._options = context.broker.options
         self._changed = context.reconfigured
         self._nulls: set[str] = set()
-        """Lists that were set to `null`, which nsqd shows as that and not as `[]`."""
+        """Lists that were set to null, which nsqd shows as null and not as `[]`."""
 
     @endpoint(
         "GET",

@@ -25,7 +25,7 @@ The body of an answer is a sequence of sections without space between them:
             "NSQL"  kind   first   count   length  delay ms   due ms   CRC of frames  CRC of the 44 bytes before
             4       u32    u64     u32     u32     u64        u64      u32            u32            frames ...
 
-    kind 1  `count` messages with the sequences from `first` on, as `length` bytes of frames, as a consumer gets them:
+    kind 1  `count` messages with the sequences from `first` on, as length bytes of frames, as a consumer gets them:
             int32 size | int32 2 | int64 timestamp (ns) | uint16 attempts, 1 | 16-byte id | body, size counting what
             follows it. Those that were published deferred have `delay`, and `due`, when they may be delivered, in ms of
             Unix time; for all others both are 0.

@@ -2,7 +2,7 @@
 The headers of messages that are published over HTTP.
 
     POST /pub?topic=orders&ttl=60s&id=o-17 HTTP/1.1
-    X-NSQ-Tenant: acme                  header `tenant`; every X-NSQ-<name> is one, with a lower-case name
+    X-NSQ-Tenant: acme                  header "tenant"; every X-NSQ-<name> is one, with a lower-case name
     traceparent: 00-0af7...-01          header `traceparent`, and `tracestate` likewise, with --trace-headers
 
 The headers of a request are those of each of its messages. With `headers=true`, each message of an /mpub has others
@@ -198,7 +198,7 @@ def _checked(raw: bytes, common: Mapping[str, str], index: int) -> bytes:
 
 
 def _ttl_ms(params: Mapping[str, str]) -> int:
-    """The parameter `ttl`: a duration, or digits as milliseconds. Refused."""
+    """Return the parameter `TTL` in milliseconds: a duration, or digits as milliseconds. Refused."""
     if params[TTL].isdigit():
         return whole_number(params, TTL, 0, lowest=1)
     return round(duration(params, TTL, 0.0) * 1000)

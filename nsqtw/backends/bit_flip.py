@@ -48,7 +48,7 @@ def flipped_bit(difference: int, size: int) -> int | None:
 
 
 def _near_bit(difference: int, size: int) -> int | None:
-    """Like `locate`, for a size that the table covers."""
+    """Return the position of a bit, from the end, when the table covers it."""
     marks = _marks()
     state = difference
     for moved in range(_STEP):
@@ -76,7 +76,7 @@ def _marks() -> dict[int, tuple[int, int]]:
 
 
 def _moved_on(difference: int, zeros: bytes) -> int:
-    """Return the difference with `count` zero bytes behind it."""
+    """Return the difference with the bytes `zeros` behind it."""
     return crc32(zeros, difference ^ _ORDER) ^ _ORDER
 
 

@@ -26,6 +26,6 @@ class TrimPace:
         return True
 
     def looked_at(self, wanted_count: int, kept_count: int) -> None:
-        """A trim has read `count` needed messages, and so many files are kept for them."""
+        """Record that a trim read `wanted_count` needed messages, and that `kept_count` files are kept for them."""
         self._passes = wanted_count // _AT_EACH_CALL
         self._kept_count = kept_count

@@ -22,8 +22,8 @@ Change = Callable[[Cluster], Awaitable[Done]]
 class Action:
     """
     A verb that changes a topic or channel: the past tense of its name, the change, and the questions before it is made
-    to a topic and to a channel, with `loss` for the messages that are lost: of a topic the messages of its channels,
-    too, if `is_all`.
+    to a topic and to a channel. {loss} in a question is replaced by the number of messages that are lost; with
+    `is_all` the number for a topic includes the messages of its channels.
     """
 
     past: str

@@ -1,4 +1,4 @@
-"""Verbs about policies: `nsqtw policy show`, `set` and `unset`."""
+"""Verbs about policies: `nsqtw policy show`, `nsqtw policy set` and `nsqtw policy unset`."""
 
 from __future__ import annotations
 

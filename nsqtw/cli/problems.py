@@ -14,8 +14,8 @@ _NO_TOPIC = "TOPIC_NOT_FOUND"
 
 class Problems:
     """
-    The problems that a consumer tells of. Nothing is written before `show`: `start` raises the problems of a consumer
-    that cannot start. `stop` stops the consumer when a node refuses the credentials.
+    The problems that a consumer reports. Nothing is written before `show`, because the start of a consumer raises the
+    problems that prevent it. `stop` stops the consumer when a node refuses the credentials.
     """
 
     def __init__(self, session: Session, stop: Callable[[], object]) -> None:
@@ -28,7 +28,7 @@ class Problems:
         """The refusal that ends the command."""
 
     def add(self, server: str, error: ClientLibraryError) -> None:
-        """Take a problem: the `on_problem` of a consumer."""
+        """Show a problem that a consumer passes to its parameter on_problem."""
         shown = explained(error)
         if isinstance(shown, PermissionRefused):
             self.refusal = self.refusal or PermissionRefused(f"{server}: {shown}")

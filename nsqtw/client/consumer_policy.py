@@ -39,19 +39,19 @@ _OK = b"OK"
 
 
 class Connect(NamedTuple):
-    """Open a connection to an nsqd; then call `connected` or `connect_failed`."""
+    """Open a connection to an nsqd; then call `ConsumerPolicy.connected` or `ConsumerPolicy.connect_failed`."""
 
     address: str
 
 
 class Disconnect(NamedTuple):
-    """Write what is buffered and close a connection; then call `lost`."""
+    """Write what is buffered and close a connection; then call `ConsumerPolicy.lost`."""
 
     connection: ConsumerConnection
 
 
 class Query(NamedTuple):
-    """Ask an nsqlookupd; then call `found` or `query_failed`."""
+    """Ask an nsqlookupd; then call `ConsumerPolicy.found` or `ConsumerPolicy.query_failed`."""
 
     url: str
 

@@ -80,7 +80,7 @@ class Message:
     def requeue(self, delay: float | None = None, *, backoff: bool = True, reason: str = "") -> Done:
         """
         Send REQ: deliver the message again after `delay` seconds; None, or a negative number as in the Go client, for
-        `default_requeue_delay` times the attempts. With `backoff` the consumer slows down.
+        `ClientOptions.default_requeue_delay` times the attempts. With `backoff` the consumer slows down.
 
         `reason` says why the message could not be handled. Over V3 the broker logs it, and puts it into the dead letter
         if this was the last delivery; V2 has no place for it.

@@ -4,7 +4,7 @@ The two protocols of the client library, behind one interface: V2 and V3 (`Clien
     WireCommands     encodes the commands of consumers and producers
     WireConnection   one connection without IO: bytes in, messages and frames out
 
-The policies know these only. What V3 answers becomes the frames of V2: `OK`, `CLOSE_WAIT`, and errors.
+The policies know these only. What V3 answers becomes the frames of V2: OK, CLOSE_WAIT, and errors.
 """
 
 from __future__ import annotations

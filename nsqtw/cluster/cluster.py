@@ -113,8 +113,8 @@ class Cluster(Changes, Maintenance):
         self, topic: str, channel: str, to: str, *, is_dry_run: bool = False, node: str = ""
     ) -> Partial[tuple[Seek, ...]]:
         """
-        Move a channel in its topic's log: to `earliest`, `latest`, a time or the id of a message. A dry run only
-        returns what would happen; it is not sent to a node that would ignore `dry_run` and move the channel.
+        Move a channel in its topic's log: to "earliest", "latest", a time or the id of a message. A dry run only
+        returns what would happen; it is not sent to a node that would ignore dry_run and move the channel.
         Unsupported.
         """
         parameters = {"topic": topic, "channel": channel, "to": to}
@@ -143,8 +143,8 @@ class Cluster(Changes, Maintenance):
         self, topic: str, channel: str, parameters: Mapping[str, str], *, node: str = ""
     ) -> Partial[tuple[RedriveProgress, ...]]:
         """
-        Put the dead letters of a channel back; `parameters` are `rate`, `max`, `dry_run`, `stop` and `id` of the nodes.
-        Unsupported, also for a node that would ignore `id` and put all back.
+        Put the dead letters of a channel back; `parameters` are rate, max, dry_run, stop and id of the nodes.
+        Unsupported, also for a node that would ignore id and put all back.
         """
 
         async def ask(target: Node) -> RedriveProgress:
@@ -201,7 +201,7 @@ class Cluster(Changes, Maintenance):
     ) -> str:
         """
         Publish messages that have headers, all or none, as `publish` does. `parameters` are further ones of /mpub:
-        `defer`, `deliver_at`, `channel`. Unsupported for a node that does not know headers, ClusterError for headers
+        defer, deliver_at, channel. Unsupported for a node that does not know headers, ClusterError for headers
         that cannot be sent.
         """
         try:
@@ -217,12 +217,12 @@ class Cluster(Changes, Maintenance):
         return target.http_address
 
     async def set_durability(self, topic: str, durability: str) -> Done:
-        """Set the durability of a topic: os, fsync, memory, or `default` for that of the nodes. Unsupported."""
+        """Set the durability of a topic: os, fsync, memory, or "default" for that of the nodes. Unsupported."""
         return await self._set(topic, "/v2/topic/durability", {"class": durability})
 
     async def set_retention(self, topic: str, *, time: str | None = None, size: str | None = None) -> Done:
         """
-        Set what a topic keeps of finished messages: a duration such as `24h`, a number of bytes, each or `default` for
+        Set what a topic keeps of finished messages: a duration such as `24h`, a number of bytes, each or "default" for
         that of the nodes; None leaves a limit as it is. Unsupported.
         """
         limits = {"time": time, "bytes": size}

@@ -456,7 +456,7 @@ class Seek:
 @attrs.frozen(kw_only=True)
 class NodePolicy:
     """
-    The policy of a topic or channel on one node. `settings` has of each setting a `value` and its `source`, `given`
+    The policy of a topic or channel on one node. `settings` has the value and the source of each setting, `given`
     what was set; `unused` is a line about each source that contradicts another.
     """
 

@@ -272,7 +272,7 @@ class Channel(PolicyChannel):
     def look_from(self, sequence: int, before: ForOthers | None, *, skips_all: bool) -> ForOthers:
         """
         Return what must be known of the log for a move to `sequence`: perhaps what was returned `before`. It is
-        complete when its `look` returns True.
+        complete when `ForOthers.look` returns True.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         skips = skips_all or self._is_forwards(sequence)

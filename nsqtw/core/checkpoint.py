@@ -108,8 +108,8 @@ class CursorState:
 @define(frozen=True)
 class Waiting:
     """
-    A run of deferred messages above `released`: their delay starts when they are released. With a delay of 0 also one
-    of messages that are for one channel only.
+    A run of deferred messages above `TopicState.released`: their delay starts when they are released. With a delay of 0
+    also one of messages that are for one channel only.
     """
 
     first: int

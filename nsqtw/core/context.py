@@ -58,7 +58,7 @@ class Context:
         self.drain_listeners: dict[int, Callable[[], None]] = {}
         """Connections that are told of the beginning of a drain, by a number of their own."""
         self.wall_offset_ns = 0
-        """Wall clock minus the clock of `now`; the server keeps it right with `follow_wall`."""
+        """Wall clock minus the monotonic clock; the server keeps it right with `follow_wall`."""
         self.publish_ack = Histogram(COMMIT_BOUNDS)
         """Seconds from the end of the turn that read a publish to its answer."""
         self.fsync = Histogram(COMMIT_BOUNDS)

@@ -502,7 +502,7 @@ class Cursor:
         return self._pending.some(self._clock.ms_at(now), deferred=deferred, limit=limit, after=after)
 
     def due_at(self, row: PendingRow) -> float:
-        """Return when a deferred row is due, in the clock of `now`."""
+        """Return when a deferred row is due, in the monotonic clock."""
         return self._clock.moment(row.due_ms)
 
     @property
@@ -544,8 +544,7 @@ class Cursor:
 
     def restore(self, state: CursorState) -> list[HeldRow]:
         """
-        Restore a saved state. Messages that were in flight are delivered first. `emptied`: the saved pending rows are
-        void. Returns what is held. BackendError.
+        Restore a saved state. Messages that were in flight are delivered first. Returns what is held. BackendError.
         """
         self.next, self.taken_total, self._replays = state.next, state.taken_total, state.replays
         self._uncounted = (0, 0) if state.counted_to is None else (state.counted_to, state.replays)
@@ -639,4 +638,4 @@ class Cursor:
 
 
 def _schedule_nothing(due: float) -> None:
-    """The `look_at` of a detached cursor."""
+    """Schedule nothing: the cursor is detached."""

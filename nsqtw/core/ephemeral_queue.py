@@ -160,7 +160,7 @@ class EphemeralQueue:
 
 
 def _no_room() -> int:
-    """The `room` of a detached queue."""
+    """Return the room of a detached queue, which has none."""
     return 0
 
 

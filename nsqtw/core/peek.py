@@ -43,7 +43,7 @@ _PLACE = re.compile(r"(?:([0-9]{1,15})-)?([0-9]{1,16})")
 
 @define
 class Peeked:
-    """One message. Moments are in the clock of `now`."""
+    """One message. Moments are in the monotonic clock."""
 
     frame: bytes
     attempts: int

@@ -17,14 +17,15 @@ _DIGITS = 3
 
 
 class PendingClock:
-    """Moments are seconds in the clock of `now`."""
+    """The wall clock in milliseconds, and its conversion to moments, which are seconds in the monotonic clock."""
 
     def __init__(self) -> None:
         self._base_ms = 0
         self._saved_shift_ms = 0
 
     def start(self, wall_offset_ns: int, shift_ms: int) -> None:
-        """Go on from what was saved: the wall clock is `shift_ms` ahead, and `wall_offset_ns` ahead of `now`."""
+        """Go on from what was saved: the wall clock is `shift_ms` ahead, and `wall_offset_ns` ahead of the
+        monotonic clock."""
         self._base_ms = wall_offset_ns // 10**6 - shift_ms
         self._saved_shift_ms = shift_ms
 

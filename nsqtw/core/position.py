@@ -3,7 +3,7 @@ Position of a channel in the log of its topic: the interface of the two kinds, a
 
 A durable channel has a `cursor.Cursor`, an ephemeral one an `ephemeral_queue.EphemeralQueue`. A channel asks either
 for the next unread run (`peek`, `advance`) and for messages that are due for another delivery (`next_redelivery`), and
-tells it what became of those it handed out.
+reports the outcome of those it was given.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class IPositions(Interface):
     def load() -> SavedState:
         """
         Return the last saved state, without the pending rows of its cursors. Called once, first. Must not take longer
-        when there are more pending rows. Invalid state is left out or repaired, and reported in `SavedState.odd`.
+        when there are more pending rows. Invalid state is left out or repaired, and reported in `SavedState.invalid`.
         """
 
     def pending(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
@@ -75,9 +75,9 @@ class IPositions(Interface):
 
     def unfinished(topic: str) -> tuple[int, Iterable[int]] | None:
         """
-        Return, as of the last checkpoint, the lowest `next` of the topic's cursors (`released` without any), or the
-        retention floor if that is lower, and the unfinished sequences below it, ascending. None for an unknown topic.
-        The iterable may be lazy and must be used up before the next call.
+        Return, as of the last checkpoint, the lowest `next` of the topic's cursors (`TopicState.released` without any),
+        or the retention floor if that is lower, and the unfinished sequences below it, ascending. None for an unknown
+        topic. The iterable may be lazy and must be used up before the next call.
         """
 
     def close(clean: bool) -> None:

@@ -33,8 +33,9 @@ class TopicLog:
         self.message_count = 0
         """Accepted since the process started."""
         self.rejected_count = 0
-        self.cancelled_count = 0
         """Publishes that the bound of a channel refused, since the process started."""
+        self.cancelled_count = 0
+        """Deferred messages that were cancelled, since the process started."""
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
         self.dropped = DroppedRanges()
@@ -51,7 +52,7 @@ class TopicLog:
 
     @property
     def shown_depth(self) -> int:
-        """The depth without the messages of a new topic that count in its channels already (`awaited_by`)."""
+        """The depth without the messages of a new topic that count in its channels already (`Topic.awaited_by`)."""
         return 0 if self.is_promised else self.depth
 
     @property

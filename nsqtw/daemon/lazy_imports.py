@@ -34,8 +34,8 @@ def load_later(name: str) -> None:
 @contextmanager
 def without_tls(is_needed: bool = True) -> Iterator[None]:
     """
-    Twisted's transports that are imported in here cannot turn to TLS (`startTLS`). Later imports are as usual, so
-    clients and servers that are TLS from their start still can be made.
+    Import Twisted's transports without OpenSSL: those imported in this context have no startTLS. Later imports are as
+    usual: clients and servers that use TLS from their start can still be made.
     """
     if not is_needed or _TLS in sys.modules:
         yield

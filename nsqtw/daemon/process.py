@@ -47,7 +47,7 @@ class Daemon(Signalled, Protocol):
 
 
 class DaemonService(Service):
-    """A daemon as a Twisted service, without a drain. A subclass has `status`, `startService`, and `_stop`."""
+    """A daemon as a Twisted service, without a drain. A subclass has startService and `_stop`."""
 
     reloading: Reload
     """The reload, on SIGHUP and over HTTP."""

@@ -67,11 +67,11 @@ class Program:
 
     @property
     def name(self) -> str:
-        """Run as the console script."""
+        """The name of the program."""
         return self.reader.table.program
 
     def main(self) -> None:
-        """The console script."""
+        """Run as the console script."""
         # Until there is a daemon that can stop, an interrupt ends the process without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         sys.exit(self.run(sys.argv[1:]))

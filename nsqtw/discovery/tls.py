@@ -46,7 +46,7 @@ def check_lookupd(options: Options) -> list[str]:
 
 
 def endpoint_to(reactor: Reactor, options: Options, lookupd: LookupdAddress, timeout: float) -> Any:
-    """Return an endpoint that connects within `seconds`. Any error when the files or the name are invalid."""
+    """Return an endpoint that connects within `timeout` seconds. Any error when the files or the name are invalid."""
     endpoint: Any = HostnameEndpoint(reactor, lookupd.host, lookupd.port, timeout)
     return wrapClientTLS(_tls_to(lookupd.name, options), endpoint) if options.lookupd_tls else endpoint
 

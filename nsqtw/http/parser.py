@@ -15,7 +15,7 @@ connections can serve others in between. Complete lines are read as they arrive,
 
 Two readers must not understand the same bytes in different ways, since one of them may be a proxy that controls access
 (request smuggling). The parser therefore refuses what RFC 9112 leaves to the reader: two lengths, other transfer
-codings than `chunked`, chunks in HTTP/1.0, trailers that are no header fields, and a mix of line ends. Lines may end
+codings than "chunked", chunks in HTTP/1.0, trailers that are no header fields, and a mix of line ends. Lines may end
 with a bare LF, as hand-written health checks send them, if all lines of the head do; such a request has no chunks, and
 `RequestHead.has_bare_lines` tells the caller to close the connection behind it.
 

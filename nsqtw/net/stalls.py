@@ -22,7 +22,7 @@ from twisted.internet.tcp import Connection as SocketConnection
 
 _COUNT = struct.Struct("i")
 _ACKNOWLEDGED = struct.Struct("=120xQ")
-"""`tcpi_bytes_acked` in Linux's struct tcp_info."""
+"""The field tcpi_bytes_acked in Linux's struct tcp_info."""
 
 
 class StallDetector:

@@ -93,9 +93,9 @@ class BrokerConnection(Flushable):
         self._is_plain = False
         """Whether the transport is Twisted's socket transport, without TLS or compression."""
         self._send: Any = None
-        """The socket's `send`, while it is plain,"""
+        """The method send of the socket, while the transport is plain."""
         self._send_pieces: Any = None
-        """and its `sendmsg`."""
+        """The method sendmsg of the socket, while the transport is plain."""
         self._may_lag = False
         """Whether the transport may still have output."""
         self._compression: Compression | None = None
@@ -479,7 +479,7 @@ class BrokerConnection(Flushable):
             self._wait_for(wants)
 
     def _wait_for(self, mark: int) -> None:
-        """Have the kernel wake the process when `count` bytes have arrived; at once if they have."""
+        """Have the kernel wake the process when `mark` bytes have arrived; at once if they have."""
         if mark != self._mark:
             self._mark = mark
             self.transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)

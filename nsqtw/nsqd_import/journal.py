@@ -71,12 +71,12 @@ class Journal:
         self.entries[topic] = evolve(self.entries[topic], written=end, files=files)
 
     def finish(self, topic: str) -> None:
-        """Nothing is left to do for a topic."""
+        """Remove the entry of a topic, for which nothing is left to do."""
         self._connection.execute("DELETE FROM begun WHERE topic = ?", (topic,))
         del self.entries[topic]
 
     def close(self) -> None:
-        """Let go of it. It stays for the next start when something is left to do."""
+        """Close the file, and remove it unless a topic has an entry."""
         self._connection.close()
         if not self.entries:
             for suffix in ("", "-journal"):

@@ -5,7 +5,7 @@ The setting `ordered_by`: which part of a message is its key.
     json:PATH      a value in a body that is a JSON object
 
 A path has the names of members, separated by dots, and indexes of arrays in brackets, counted from 0:
-`customer.id`, `lines[0].article`. A name is any text without `.`, `[`, `]` and control characters.
+"customer.id", "lines[0].article". A name is any text without `.`, `[`, `]` and control characters.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Rate of a body that is only partly received.
 
 A body may be large and the link slow, so no time is long enough for every body; and one that comes a byte at a time
-must not be waited for. What counts is what came since the last look.
+must not be waited for. The bytes since the last check count.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class BodyRate:
 
     def goes_on(self, started: float, received: int, now: float, timeout: float) -> bool:
         """
-        Return whether enough of what has begun at `started` came since the last look; if so, look again `patience`
-        seconds later. `received` is what came of it in all.
+        Return whether enough bytes of a body that began at `started` arrived since the last check; if so, the next
+        check is `timeout` seconds later. `received` is the number of its bytes that have arrived.
         """
         if started != self._started_at:
             self._started_at = self._looked_at = started

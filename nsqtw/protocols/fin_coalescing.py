@@ -21,15 +21,15 @@ from typing import Final
 
 from nsqtw.core.segment import ID_BYTES
 
-MUCH: Final = 256
-"""Messages in flight. With fewer, each FIN is read at once."""
+MIN_IN_FLIGHT: Final = 256
+"""With fewer messages in flight, each FIN is read at once."""
 SHARE_BITS: Final = 6
 """The share of a number with that many bits is 1; of the messages in flight it is a 64th to a 32nd."""
-READS: Final = 8
-"""So many in a row show how fast they come."""
+RATE_READS: Final = 8
+"""The number of reads in a row that measure the rate of FINs."""
 FLUSH_SECONDS: Final = 0.001
-MIN_IN_FLIGHT: Final = 8
-"""A smaller share is not worth it."""
+MIN_SHARE: Final = 8
+"""A smaller share does not pay, and coalescing pauses."""
 WINDOW_GROWTH: Final = 1 / 128
 """The growth of the share after each full one: a stall costs as much time as some hundred of them."""
 MAX_REST_SECONDS: Final = 1.0
@@ -71,8 +71,8 @@ class FinCoalescing:
         """The time of the first such read; while FINs are coalesced, of the last read."""
 
     def record(self, answers: int, in_flight: int, now: float) -> None:
-        """A read had `count` FINs (or REQs), and `in_flight` messages are still in flight."""
-        if in_flight < MUCH:
+        """Record a read of `answers` FINs (or REQs), after which `in_flight` messages are in flight."""
+        if in_flight < MIN_IN_FLIGHT:
             self._stop()
             return
         share = min(1 << (in_flight.bit_length() - SHARE_BITS), int(self._max_share))
@@ -90,22 +90,22 @@ class FinCoalescing:
             self._account_memory(answers, share, now)
 
     def _account_memory(self, answers: int, share: int, now: float) -> None:
-        """One more read with few FINs. Returns whether a share arrives within half a moment at this rate."""
+        """Count a read with few FINs. Coalesce when a share arrives within half of FLUSH_SECONDS at this rate."""
         if not self._reads:
             self._since, self._answers = now, 0
         else:
             self._answers += answers
         self._reads += 1
-        if self._reads > READS:
+        if self._reads > RATE_READS:
             self._reads = 0
             if share * (now - self._since) <= self._answers * FLUSH_SECONDS / 2:
                 self._gather(share, now)
 
     def _shrink(self, answers: int, now: float) -> None:
-        """Only `count` FINs came, less than a share."""
+        """Restart with half of `answers`, which are fewer FINs than a share; or pause."""
         self._stop()
         self._max_share = answers / 2
-        if self._max_share < MIN_IN_FLIGHT:
+        if self._max_share < MIN_SHARE:
             self._max_share = _UNLIMITED
             self._rests_until = now + self._rest
             self._rest = min(2 * self._rest, MAX_REST_SECONDS)

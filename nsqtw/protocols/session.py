@@ -30,7 +30,7 @@ STEP_BYTES: Final = 16 * 1024
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PublishAnswer:
     """
-    What may be given as `answered` of a publish in place of a function, one for each publish: compiled code calls it
+    An answer of a publish, in place of a function, one for each publish: compiled code calls it
     directly, and the broker notes in it what it has to know of the publish, so that no other object is made.
     """
 

@@ -433,7 +433,7 @@ def _none_expected(limit: int, separator: bytes) -> bytes:
 
 
 def _unchecked(verb: bytes, params: Sequence[bytes]) -> None:
-    """The `check` of a closed codec."""
+    """Accept every command: the codec is closed."""
 
 
 def _all_plain(run: bytes, count: int) -> bool:

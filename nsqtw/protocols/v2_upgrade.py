@@ -95,11 +95,11 @@ class Upgrades:
 
 
 def _do_nothing() -> None:
-    """The `secured` of an ended session."""
+    """Ignore the end of a handshake: the session has ended."""
 
 
 def _say_nothing(error: ClientError) -> bytes:
-    """The `refuse` of an ended session."""
+    """Return no error frame: the session has ended."""
     return b""
 
 

@@ -53,7 +53,7 @@ class Phase(Enum):
 
     RUNNING = auto()
     STOPPING = auto()
-    """`stop` was called; a group commit is in the thread."""
+    """`Pump.stop` was called; a group commit is in the thread."""
     LAST_CHECKPOINT = auto()
     STOPPED = auto()
 

@@ -50,7 +50,7 @@ _MIN_SHARE = 0.5
 
 class Backoff:
     """
-    Delays that double after each failure, from `first` up to `longest` seconds, less up to half of it by chance:
+    Delays that double after each failure, from `first` up to `max_seconds` seconds, less up to half of it by chance:
     clients that failed together do not all retry together. `random` returns numbers from 0 up to 1.
     """
 

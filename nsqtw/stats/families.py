@@ -41,7 +41,7 @@ class Samples:
 @frozen
 class Family(Generic[Source]):
     """
-    One metric, or several with the same name and other label values. The name of a COUNTER ends with `_total`.
+    One metric, or several with the same name and other label values. The name of a COUNTER ends with "_total".
 
     `value` returns a number; or a mapping from label values, a text where there is one label, to numbers; or None for
     no sample.

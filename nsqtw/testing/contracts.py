@@ -153,7 +153,7 @@ class BackendContract(OfBackend):
         assert queue.end == far + 2
 
     def test_a_read_is_bounded_but_never_empty(self, backend: IBackend, queue: IBackendQueue) -> None:
-        """`read` returns about `limit` bytes, and one segment whatever its size."""
+        """`read` returns about as many bytes as its limit says, and one segment whatever its size."""
         segments = [make_segment(number, 1, size=100) for number in range(50)]
         backend.commit([(queue, segments)], False)
         size = len(segments[0].frames)

@@ -96,7 +96,7 @@ class FaultyFiles(Files):
         chance: Random | None = None,
     ) -> None:
         """
-        Make `directory`, which is new, what the watched one was after `count` steps. With `torn` the next step, a
+        Make `directory`, which is new, what the watched one was after `steps` steps. With `torn` the next step, a
         write, was done up to that byte. With `chance` a power loss leaves some of what was not synced.
         """
         image = deepcopy(self._at_start)

@@ -6,7 +6,7 @@ A real broker for tests: a process on free ports, with its data in a temporary f
     with broker() as nsqd:
         ...  # nsqd.tcp_address, nsqd.http_address
 
-The pytest fixture `nsq_broker` is the same for one test.
+The pytest fixture nsq_broker is the same for one test.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class TestAuthorizations:
 
 
 class SessionHarness:
-    """A broker without an edge, for sessions of one protocol. A `turn` commits, delivers and writes."""
+    """A broker without an edge, for sessions of one protocol. A turn commits, delivers and writes."""
 
     def __init__(self) -> None:
         self.now = 1000.0

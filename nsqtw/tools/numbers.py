@@ -13,7 +13,7 @@ _IS_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
 
 def parse_float(text: str) -> float:
-    """Read a number: decimal, hexadecimal, with `_` between digits, infinite or none (`nan`). ValueError."""
+    """Read a number: decimal, hexadecimal, with `_` between digits, infinite or none (NaN). ValueError."""
     try:
         if not text.isascii() or text != text.strip():
             raise ValueError

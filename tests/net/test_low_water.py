@@ -12,13 +12,13 @@ from twisted.logger import LogEvent
 
 from nsqtw.net.low_water import LowWater
 from nsqtw.protocols.compression import Snappy
-from nsqtw.protocols.fin_coalescing import FLUSH_SECONDS, MUCH, READS
+from nsqtw.protocols.fin_coalescing import FLUSH_SECONDS, MIN_IN_FLIGHT, RATE_READS
 from nsqtw.upgrades import Compress
 from tests.net.test_tcp_socket import Pair
 from tests.process import Counts, NsqdProcess
 from tests.wire import Client
 
-MARK = MUCH // 32 * len(b"FIN 0123456789abcdef\n")
+MARK = MIN_IN_FLIGHT // 32 * len(b"FIN 0123456789abcdef\n")
 
 
 class Guest:
@@ -68,13 +68,13 @@ def test_one_that_fails_keeps_nobody_waiting(logged_failures: list[LogEvent]) ->
 
 
 class Consumer(Pair):
-    """A client with 2 * MUCH in flight, whose FINs the test reads one by one."""
+    """A client with 2 * MIN_IN_FLIGHT in flight, whose FINs the test reads one by one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.publish(b"  V2SUB t c\nRDY 2500\n")
         topic = self.core.topic()
-        topic.put([b"x"] * 2 * MUCH, 0, lambda error: None)
+        topic.put([b"x"] * 2 * MIN_IN_FLIGHT, 0, lambda error: None)
         self.pump.wake()
         self.settle()
         [channel] = topic.channels.values()
@@ -93,7 +93,7 @@ class Consumer(Pair):
 
     def gather(self) -> None:
         """Finish until FINs are let gather."""
-        self.finish(READS + 1)
+        self.finish(RATE_READS + 1)
         assert self.mark == MARK
 
 
@@ -105,7 +105,7 @@ def consumer() -> Iterator[Consumer]:
 
 
 def test_the_kernel_is_told_how_many_bytes_are_worth_it(consumer: Consumer) -> None:
-    consumer.finish(READS)
+    consumer.finish(RATE_READS)
     assert consumer.mark == 1
     consumer.finish(1)
     assert consumer.mark == MARK
@@ -212,7 +212,7 @@ def test_who_is_gone_does_not_wait(consumer: Consumer) -> None:
 
 
 def test_of_a_real_broker_every_fin_is_read_however_few_come(tmp_path: Path) -> None:
-    count = 5 * MUCH
+    count = 5 * MIN_IN_FLIGHT
     nsqd = NsqdProcess(tmp_path)
     try:
         nsqd.start()
@@ -221,7 +221,7 @@ def test_of_a_real_broker_every_fin_is_read_however_few_come(tmp_path: Path) -> 
             client.mpub("t", [b"x"] * count)
             messages = client.take(count)
             while messages:
-                some, messages = messages[: MUCH // 2 + 1], messages[MUCH // 2 + 1 :]
+                some, messages = messages[: MIN_IN_FLIGHT // 2 + 1], messages[MIN_IN_FLIGHT // 2 + 1 :]
                 for one in some:
                     client.fin([one])
                 nsqd.await_counts("t", "c", Counts(0, len(messages), 0))

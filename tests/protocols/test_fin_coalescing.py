@@ -9,8 +9,8 @@ from nsqtw.protocols.fin_coalescing import (
     FLUSH_SECONDS,
     MAX_REST_SECONDS,
     MIN_IN_FLIGHT,
-    MUCH,
-    READS,
+    MIN_SHARE,
+    RATE_READS,
     WINDOW_GROWTH,
     FinCoalescing,
 )
@@ -44,50 +44,50 @@ class Reads:
 
 def test_fins_that_come_fast_and_one_by_one_gather_up_to_a_share() -> None:
     reads = Reads()
-    assert reads.single(READS) == [1] * READS
+    assert reads.single(RATE_READS) == [1] * RATE_READS
     assert reads.single(2) == [SHARE * len(FIN)] * 2
 
 
 def test_those_that_come_slowly_do_not() -> None:
-    assert Reads().single(10 * READS, 1.1 * FAST) == [1] * 10 * READS
+    assert Reads().single(10 * RATE_READS, 1.1 * FAST) == [1] * 10 * RATE_READS
 
 
 def test_those_that_come_together_do_not() -> None:
     reads = Reads()
-    assert {reads.bring(SHARE) for _ in range(10 * READS)} == {1}
+    assert {reads.bring(SHARE) for _ in range(10 * RATE_READS)} == {1}
 
 
 def test_a_read_of_many_begins_anew() -> None:
     reads = Reads()
-    reads.single(READS)
+    reads.single(RATE_READS)
     reads.bring(SHARE)
-    assert reads.single(READS + 1) == [1] * READS + [SHARE * len(FIN)]
+    assert reads.single(RATE_READS + 1) == [1] * RATE_READS + [SHARE * len(FIN)]
 
 
 def test_a_read_without_fins_says_nothing() -> None:
     reads = Reads()
-    reads.single(READS)
+    reads.single(RATE_READS)
     reads.bring(0, 0)
     assert reads.single(1) == [SHARE * len(FIN)]
 
 
 def test_the_share_follows_what_is_in_flight() -> None:
     reads = Reads()
-    reads.single(READS + 1)
+    reads.single(RATE_READS + 1)
     reads.in_flight = 2 * IN_FLIGHT
     assert reads.bring(SHARE) == 2 * SHARE * len(FIN)
-    reads.in_flight = MUCH
-    assert reads.bring(2 * SHARE) == SHARE * MUCH // IN_FLIGHT * len(FIN)
-    reads.in_flight = MUCH - 1
+    reads.in_flight = MIN_IN_FLIGHT
+    assert reads.bring(2 * SHARE) == SHARE * MIN_IN_FLIGHT // IN_FLIGHT * len(FIN)
+    reads.in_flight = MIN_IN_FLIGHT - 1
     assert reads.bring(SHARE) == 1
 
 
 def test_where_less_came_in_a_moment_half_of_it_is_a_share() -> None:
     reads = Reads()
-    reads.single(READS + 1)
+    reads.single(RATE_READS + 1)
     assert reads.bring(SHARE - 2, 2 * FLUSH_SECONDS) == 1
     half = SHARE // 2 - 1
-    assert reads.single(READS + 1) == [1] * READS + [half * len(FIN)]
+    assert reads.single(RATE_READS + 1) == [1] * RATE_READS + [half * len(FIN)]
     for _ in range(round(1 / WINDOW_GROWTH)):
         assert reads.bring(half) >= half * len(FIN)
     assert reads.bring(half) == (half + 1) * len(FIN)
@@ -96,30 +96,30 @@ def test_where_less_came_in_a_moment_half_of_it_is_a_share() -> None:
 def test_where_few_came_in_a_moment_it_is_tried_again_later_and_later() -> None:
     reads, rest = Reads(), FLUSH_SECONDS
     for _ in range(12):
-        assert reads.single(READS + 1)[-1] == SHARE * len(FIN)
-        assert reads.bring(2 * MIN_IN_FLIGHT - 1, 2 * FLUSH_SECONDS) == 1
-        reads.now += rest - 2 * READS * FAST
-        assert set(reads.single(READS + 1)) == {1}
-        reads.now += READS * FAST
+        assert reads.single(RATE_READS + 1)[-1] == SHARE * len(FIN)
+        assert reads.bring(2 * MIN_SHARE - 1, 2 * FLUSH_SECONDS) == 1
+        reads.now += rest - 2 * RATE_READS * FAST
+        assert set(reads.single(RATE_READS + 1)) == {1}
+        reads.now += RATE_READS * FAST
         rest = min(2 * rest, MAX_REST_SECONDS)
 
 
 def test_once_a_share_has_come_it_is_tried_again_soon() -> None:
     reads = Reads()
     for _ in range(5):
-        reads.single(READS + 1)
+        reads.single(RATE_READS + 1)
         reads.bring(0, 2 * FLUSH_SECONDS)
         reads.now += MAX_REST_SECONDS
-    reads.single(READS + 1)
+    reads.single(RATE_READS + 1)
     reads.bring(SHARE)
     reads.bring(0, 2 * FLUSH_SECONDS)
     reads.now += FLUSH_SECONDS
-    assert reads.single(READS + 1)[-1] == SHARE * len(FIN)
+    assert reads.single(RATE_READS + 1)[-1] == SHARE * len(FIN)
 
 
 def test_a_share_may_take_longer_and_less_may_be_read_sooner() -> None:
     reads = Reads()
-    reads.single(READS + 1)
+    reads.single(RATE_READS + 1)
     assert reads.bring(SHARE, 10 * FLUSH_SECONDS) == SHARE * len(FIN)
     assert reads.bring(1) == SHARE * len(FIN)
 
@@ -143,23 +143,23 @@ def busy(stage: V2Harness, count: int) -> tuple[Peer, list[bytes]]:
 
 
 def test_a_consumer_with_much_in_flight_is_read_from_for_several_fins() -> None:
-    client, fins = busy(V2Harness(), 2 * MUCH)
-    client.send(*fins[:READS])
+    client, fins = busy(V2Harness(), 2 * MIN_IN_FLIGHT)
+    client.send(*fins[:RATE_READS])
     assert client.session.wants_data == 1
-    client.send(fins[READS])
-    assert client.session.wants_data == MUCH // 32 * len(FIN)
+    client.send(fins[RATE_READS])
+    assert client.session.wants_data == MIN_IN_FLIGHT // 32 * len(FIN)
 
 
 def test_one_with_little_in_flight_for_each() -> None:
-    client, fins = busy(V2Harness(), MUCH)
+    client, fins = busy(V2Harness(), MIN_IN_FLIGHT)
     client.send(*fins)
     assert client.session.wants_data == 1
 
 
 def test_one_whose_messages_are_gone_is_read_from_for_each_again() -> None:
     stage = V2Harness()
-    client, fins = busy(stage, 2 * MUCH)
-    client.send(*fins[: READS + 1])
+    client, fins = busy(stage, 2 * MIN_IN_FLIGHT)
+    client.send(*fins[: RATE_READS + 1])
     stage.broker.topics["t"].channels["c"].empty()
     client.send(pub(b"y"))
     client.expect(OK, message(b"y"))

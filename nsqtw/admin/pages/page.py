@@ -22,7 +22,7 @@ NAVIGATION = tuple(zip(SECTIONS, ("", "topics", "nodes", "connections", "lookup"
 
 @attrs.frozen
 class Page:
-    """A page. `path` is a pattern below the base path. The content needs `title`."""
+    """A page. `path` is a pattern below the base path. The content has a "title"."""
 
     path: str
     template: str

@@ -2,7 +2,7 @@
 A consumer of a channel for clients of HTTP.
 
 Theory of operation. `Subscription` does for a poll, a stream or a WebSocket the work of a V2 session: it joins
-the channel, has a `core.Consumer` with its credit, makes documents of the frames that it is given, and leaves. Its
+the channel, has a `Consumer` with its credit, makes documents of the frames that it is given, and leaves. Its
 `reader` is whichever of the three it serves. The consumer is given nothing before the channel is durable, and nothing
 after the end.
 
@@ -71,7 +71,7 @@ class Reader(Protocol):
         """Messages have left flight."""
 
     def state_changed(self) -> None:
-        """The `state` of the subscription is another one."""
+        """`Subscription.state` changed."""
 
     def end(self, answer: Answer) -> None:
         """The channel is deleted: leave the subscription at the end of the turn. `answer` is for the client."""

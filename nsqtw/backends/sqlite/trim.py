@@ -45,8 +45,8 @@ class Trim:
         self, connection: sqlite3.Connection, below: int, keep: Iterable[int], most_rows: int = ROWS_AT_ONCE
     ) -> int:
         """
-        See `IBackendQueue.trim`; in a transaction, for at most `limit` rows. Returns how many bytes of frames were
-        freed.
+        See `IBackendQueue.trim`; in a transaction, for at most `most_rows` rows. Returns how many bytes of frames
+        were freed.
         """
         if not self._pace.is_due(0):
             return 0

@@ -12,7 +12,7 @@ If the process dies before *saved*, the checkpoint has the message in flight on 
 more. If the process dies before *stored*, the message is held again from the start on, with its reason. If it dies
 later, the row may be in positions.db still, and the letter is in the log of its topic: beyond the end
 that was saved of this topic, because the checkpoint that has the new end also has the row removed
-(`TopicLog.saved_with`). `core.policy.moves` finds it there at the start, and removes the row before anything is
+(`Topic.saved_with`). `core.policy.moves` finds it there at the start, and removes the row before anything is
 delivered. It needs a row for that, and so the row is saved first.
 
 If a step fails, the messages are held and the step is tried again, RETRY_SECONDS later. A batch that a bound of the
@@ -374,8 +374,8 @@ class DeadLetters(Timer):
 
 
 def _do_nothing() -> None:
-    """The `on_room` of a detached object."""
+    """Ignore the room: the object is detached."""
 
 
 def _look_at_nothing(due: float) -> None:
-    """The `look_at` of a detached object."""
+    """Schedule nothing: the object is detached."""

@@ -89,8 +89,8 @@ class Sizes:
 
 class Scan:
     """
-    The sizes of `log` from `start` to its end, in steps. `stride`: the messages of a step, at least. `count` returns
-    how many messages are between two sequences; `counts` whether a segment counts.
+    The sizes of `log` from `start` to its end, in steps. `count` returns how many messages are between two
+    sequences, `counts` whether a segment counts.
     """
 
     def __init__(

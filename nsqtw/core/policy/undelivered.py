@@ -160,8 +160,8 @@ class Undelivered:
 
 
 def _do_nothing() -> None:
-    """The `on_room` of a detached object."""
+    """Ignore the room: the object is detached."""
 
 
 def _look_at_nothing(due: float) -> None:
-    """The `look_at` of a detached object."""
+    """Schedule nothing: the object is detached."""
