@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from enum import IntEnum
 
 from attrs import define, field
 
 from nsqtw.core.publish_counts import PublishCounts
+
+
+class ClientState(IntEnum):
+    """The states of a client, with nsqd's numbers, which /stats shows."""
+
+    INIT = 0
+    SUBSCRIBED = 3
+    CLOSING = 4
+    """It wants nothing more to be delivered."""
 
 
 @define(eq=False)
@@ -24,8 +34,7 @@ class Client:
     hostname: str = ""
     user_agent: str = ""
     version: str = "V2"
-    state: int = 0
-    """0 connected, 3 subscribed, 4 closing."""
+    state: ClientState = ClientState.INIT
     ready_count: int = 0
     message_count: int = 0
     finish_count: int = 0

@@ -10,6 +10,8 @@ Performance: called once per command or run of commands.
 
 from __future__ import annotations
 
+from typing import Final
+
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client
@@ -18,6 +20,9 @@ from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting
 from nsqtw.options.broker import Options
 from nsqtw.protocols.parameters import shown_id, text_of
+
+MIN_MSG_TIMEOUT: Final = 1.0
+"""Seconds."""
 
 
 class ClientAccess:
@@ -104,6 +109,11 @@ class MessageAccess:
         """TOUCH: restart the timeout of a message."""
         why = self.channel.touch(self.consumer, message_id, now)
         return None if why is None else _failure("TOUCH", message_id, why)
+
+
+def is_msg_timeout(seconds: float, options: Options) -> bool:
+    """Return whether a client may ask for a message timeout, whatever it asks with."""
+    return MIN_MSG_TIMEOUT <= seconds <= options.max_msg_timeout
 
 
 def _failure(command: str, message_id: bytes, why: str) -> ClientError:

@@ -17,11 +17,12 @@ from nsqtw.gocompat.json import read_object
 from nsqtw.gocompat.text import json_text
 from nsqtw.interfaces import MAX_CLIENT_TEXT
 from nsqtw.options.broker import Options
+from nsqtw.protocols.access import is_msg_timeout
 
 DEFAULT_HEARTBEAT_SECONDS = 30.0
 DEFAULT_OUTPUT_BUFFER_BYTES = 16384
 MAX_SAMPLE_RATE = 99
-_MIN_TIMEOUT_MS = 1000
+_MIN_HEARTBEAT_MS = 1000
 _MIN_OUTPUT_BUFFER_BYTES = 64
 _DEFAULT_DEFLATE_LEVEL = 6
 _OFF = -1
@@ -89,7 +90,7 @@ def apply(fields: dict[str, Any], settings: Settings, options: Options) -> None:
     interval = _bounded(
         "heartbeat interval",
         fields["heartbeat_interval"],
-        _MIN_TIMEOUT_MS,
+        _MIN_HEARTBEAT_MS,
         _ms(options.max_heartbeat_interval),
         or_else=_OFF,
     )
@@ -108,7 +109,9 @@ def apply(fields: dict[str, Any], settings: Settings, options: Options) -> None:
         or_else=_OFF,
     )
     sample_rate = _bounded("sample rate", fields["sample_rate"], 0, MAX_SAMPLE_RATE)
-    msg_timeout = _bounded("msg timeout", fields["msg_timeout"], _MIN_TIMEOUT_MS, _ms(options.max_msg_timeout))
+    msg_timeout = fields["msg_timeout"]
+    if msg_timeout and not is_msg_timeout(msg_timeout / 1000, options):
+        raise _out_of_bounds("msg timeout", msg_timeout)
     if interval:
         settings.heartbeat_interval = 0.0 if interval == _OFF else interval / 1000
     if buffer_timeout:
@@ -169,8 +172,12 @@ def answer(
 
 def _bounded(what: str, value: int, low: int, high: int, *, or_else: int = 0) -> int:
     if value not in (0, or_else) and not low <= value <= high:
-        raise ClientError("E_BAD_BODY", f"IDENTIFY {what} ({value}) is invalid")
+        raise _out_of_bounds(what, value)
     return value
+
+
+def _out_of_bounds(what: str, value: int) -> ClientError:
+    return ClientError("E_BAD_BODY", f"IDENTIFY {what} ({value}) is invalid")
 
 
 def _ms(seconds: float) -> int:

@@ -19,29 +19,30 @@ See docs/reference/protocol.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from zope.interface import provider
 
+from nsqtw.core.client import ClientState
 from nsqtw.interfaces import IProtocolFactory
 from nsqtw.protocols.parameters import shown_id, shown_name, shown_number
 from nsqtw.protocols.v2_command import (
     ANY_STATE,
     CONSUMING,
     DOCUMENT,
-    INIT,
     MESSAGE,
     MESSAGES,
-    SUBSCRIBED,
     CommandSpec,
 )
 from nsqtw.protocols.v2_session import V2Session
 from nsqtw.protocols.v2_subscription import Subscriber
 
+IN_INIT: Final = frozenset({ClientState.INIT})
+
 COMMANDS: dict[bytes, CommandSpec] = {
-    b"IDENTIFY": CommandSpec(frozenset({INIT}), V2Session.on_identify, body=DOCUMENT, before_tls=True),
-    b"AUTH": CommandSpec(frozenset({INIT}), V2Session.on_auth, body=DOCUMENT),
-    b"SUB": CommandSpec(frozenset({INIT}), V2Session.on_sub, shown=(shown_name, shown_name)),
+    b"IDENTIFY": CommandSpec(IN_INIT, V2Session.on_identify, body=DOCUMENT, before_tls=True),
+    b"AUTH": CommandSpec(IN_INIT, V2Session.on_auth, body=DOCUMENT),
+    b"SUB": CommandSpec(IN_INIT, V2Session.on_sub, shown=(shown_name, shown_name)),
     b"PUB": CommandSpec(ANY_STATE, V2Session.on_pub, body=MESSAGE, shown=(shown_name,)),
     b"MPUB": CommandSpec(ANY_STATE, V2Session.on_pub, body=MESSAGES, shown=(shown_name,)),
     b"DPUB": CommandSpec(ANY_STATE, V2Session.on_pub, body=MESSAGE, shown=(shown_name, shown_number)),
@@ -49,7 +50,7 @@ COMMANDS: dict[bytes, CommandSpec] = {
     b"FIN": CommandSpec(CONSUMING, consume=Subscriber.finish, shown=(shown_id,)),
     b"REQ": CommandSpec(CONSUMING, consume=Subscriber.requeue, shown=(shown_id, shown_number)),
     b"TOUCH": CommandSpec(CONSUMING, consume=Subscriber.touch, shown=(shown_id,)),
-    b"CLS": CommandSpec(frozenset({SUBSCRIBED}), V2Session.on_cls),
+    b"CLS": CommandSpec(frozenset({ClientState.SUBSCRIBED}), V2Session.on_cls),
     b"NOP": CommandSpec(ANY_STATE, V2Session.on_nop),
 }
 """All commands. A new command is one entry here and a method."""

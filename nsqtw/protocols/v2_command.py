@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from nsqtw.core.client import ClientState
+
 if TYPE_CHECKING:
     from nsqtw.protocols.v2_session import V2Session
     from nsqtw.protocols.v2_subscription import Subscriber
 
-# States, with the numbers that /stats shows.
-INIT: Final = 0
-SUBSCRIBED: Final = 3
-CLOSING: Final = 4
-ANY_STATE: Final = frozenset({INIT, SUBSCRIBED, CLOSING})
-CONSUMING: Final = frozenset({SUBSCRIBED, CLOSING})
+ANY_STATE: Final = frozenset(ClientState)
+CONSUMING: Final = frozenset({ClientState.SUBSCRIBED, ClientState.CLOSING})
 
 # Bodies.
 NO_BODY: Final = 0
@@ -43,7 +41,7 @@ class CommandSpec:
 
     def __init__(
         self,
-        states: frozenset[int],
+        states: frozenset[ClientState],
         handle: Callable[[V2Session, bytes, Sequence[bytes], list[bytes], float], None] | None = None,
         *,
         consume: Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None] | None = None,

@@ -21,7 +21,7 @@ from typing import Final
 from zope.interface import classImplements
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.client import Client
+from nsqtw.core.client import Client, ClientState
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, LineTooLong
 from nsqtw.interfaces import ICountedProtocol
@@ -34,7 +34,7 @@ from nsqtw.protocols.replies import Replies, ReplySlot
 from nsqtw.protocols.session import Session
 from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.protocols.v2_codec import V2Codec
-from nsqtw.protocols.v2_command import ANY_STATE, CLOSING, DOCUMENT, INIT, SUBSCRIBED, Commands, CommandSpec
+from nsqtw.protocols.v2_command import ANY_STATE, DOCUMENT, Commands, CommandSpec
 from nsqtw.protocols.v2_identity import Identity
 from nsqtw.protocols.v2_publish import Publish, check_publish, delay_ms_of
 from nsqtw.protocols.v2_subscription import Subscriber, subscribed_names
@@ -78,7 +78,7 @@ class V2Session(Session):
         self._identity = Identity(self.client, broker.options, broker.log)
         self._command_timeout = CommandTimeout(self._codec, self._identity.settings, broker.options)
         self._has_no_heartbeat = False
-        self._state = INIT
+        self._state = ClientState.INIT
         self._subscriber: Subscriber | None = None
         self._replies = Replies(changed, self._end)
         self._ending = False
@@ -387,7 +387,7 @@ class V2Session(Session):
         joined = self._access.join(topic, channel, consumer, now)
         self._subscriber = Subscriber(consumer, joined, self._options, self._refuse, self._log)
         self._codec.expected_fins = consumer.in_flight.next_ids
-        self._set_state(SUBSCRIBED)
+        self._set_state(ClientState.SUBSCRIBED)
         if joined.is_saved:
             self._replies.add(OK)
         else:
@@ -427,7 +427,7 @@ class V2Session(Session):
     def on_cls(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         assert self._subscriber is not None, "the table lets only subscribed sessions here"
         self._subscriber.close()
-        self._set_state(CLOSING)
+        self._set_state(ClientState.CLOSING)
         self._replies.add(CLOSE_WAIT)
 
     def on_nop(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
@@ -467,7 +467,7 @@ class V2Session(Session):
             text += " (TLS required)"
         return ClientError("E_INVALID", text.format(text_of(verb)), logged=text.format(shown))
 
-    def _set_state(self, state: int) -> None:
+    def _set_state(self, state: ClientState) -> None:
         self._state = self.client.state = state
 
     def _topic(self, verb: bytes, name: bytes) -> Topic:

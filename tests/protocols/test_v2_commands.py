@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from nsqtw.core.client import ClientState
 from nsqtw.options.types import LEVELS
 from nsqtw.protocols.frames import RESPONSE, frame
 from nsqtw.protocols.parameters import shown_name
 from nsqtw.protocols.v2 import COMMANDS
-from nsqtw.protocols.v2_command import INIT, MESSAGE, CommandSpec
+from nsqtw.protocols.v2_command import MESSAGE, CommandSpec
 from nsqtw.protocols.v2_session import V2Session
 from tests.protocols.dialogue import V2Harness, error, response, sized
 
@@ -23,7 +24,7 @@ def echo(session: V2Session, verb: bytes, params: Sequence[bytes], payload: list
 @pytest.mark.plain  # a handler of a test is a function of Python
 def test_one_declaration_makes_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its states, its body, what the log shows of it, and what carries it out come from there."""
-    spec = CommandSpec(frozenset({INIT}), echo, body=MESSAGE, shown=(shown_name,))
+    spec = CommandSpec(frozenset({ClientState.INIT}), echo, body=MESSAGE, shown=(shown_name,))
     monkeypatch.setitem(COMMANDS, b"ECHO", spec)
     stage = V2Harness(log_level=LEVELS["debug"])
     client = stage.connect()

@@ -28,6 +28,7 @@ from nsqtw.http.names import names
 from nsqtw.http.query import duration, parameters, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, Answer, Refused, document, failure
+from nsqtw.protocols.access import is_msg_timeout
 from nsqtw.rights import SUBSCRIBE
 
 MAX = 10
@@ -35,8 +36,6 @@ MOST = 1000
 """Messages of one answer to a poll."""
 WAIT_SECONDS = 20.0
 MAX_WAIT_SECONDS = 60.0
-MIN_MSG_TIMEOUT = 1.0
-"""The bound of V2's IDENTIFY."""
 MAX_TOKEN_BYTES = 64 * 1024
 
 _INVALID_MAX = failure(400, "INVALID_MAX")
@@ -241,7 +240,7 @@ class Subscribing(Section):
     def _wanted(self, params: Mapping[str, str]) -> Wanted:
         topic, channel = names(params)
         seconds = duration(params, _MSG_TIMEOUT.name, self._options.msg_timeout)
-        if _MSG_TIMEOUT.name in params and not MIN_MSG_TIMEOUT <= seconds <= self._options.max_msg_timeout:
+        if _MSG_TIMEOUT.name in params and not is_msg_timeout(seconds, self._options):
             raise Refused(_INVALID_MSG_TIMEOUT)
         return Wanted(topic, channel, seconds)
 

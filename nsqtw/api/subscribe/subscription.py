@@ -21,7 +21,7 @@ from attrs import frozen
 from nsqtw.api.message_document import readable
 from nsqtw.api.subscribe.tokens import MAX_ATTEMPTS, Token, Tokens
 from nsqtw.core.broker import Broker
-from nsqtw.core.client import Client
+from nsqtw.core.client import Client, ClientState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.segment import BODY_AT
@@ -34,8 +34,6 @@ from nsqtw.protocols.access import ClientAccess, MessageAccess
 
 PROTOCOL = "HTTP"
 """The protocol version of these clients in /stats."""
-SUBSCRIBED, CLOSING = 3, 4
-"""`Client.state`."""
 
 CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 SUBSCRIBE_DISABLED = failure(403, "SUBSCRIBE_DISABLED")
@@ -115,7 +113,7 @@ class Subscription:
             access.leave()
             raise
         self._access = access
-        self.client.state = SUBSCRIBED
+        self.client.state = ClientState.SUBSCRIBED
         self._messages = MessageAccess(self._consumer, channel, self._broker.options)
         self._consumer.on_timeout = self._time_out
         self._consumer.on_pause = self._pause_changed
@@ -166,7 +164,7 @@ class Subscription:
         self._broker.drain_listeners.pop(id(self), None)
         self._consumer.on_pause = None
         self._left(self)
-        self.client.state = CLOSING
+        self.client.state = ClientState.CLOSING
         self._consumer.is_blocked = True
         channel = messages.channel
         if not (channel.exiting or self._broker.stopping):

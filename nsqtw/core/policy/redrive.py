@@ -31,7 +31,7 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from nsqtw.core.channel import Channel
-from nsqtw.core.client import Client
+from nsqtw.core.client import Client, ClientState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.policy.letter import is_letter_of, redriven_headers
 from nsqtw.core.segment import BODY_AT, ID_AT, sequence_of
@@ -54,7 +54,6 @@ _SEARCH_SECONDS: Final = 10.0
 """Time in which one message must be found."""
 _MSG_TIMEOUT = 10.0 * 365 * 86_400
 """A batch may wait long for room in its channel."""
-_SUBSCRIBED: Final = 3
 _NOT_REACHED: Final = (
     "the message was not reached in 10 seconds: its channel is paused, is slowed down by a max_rate, or cannot be read"
 )
@@ -126,7 +125,9 @@ class Redrive(Timer):
         self._batch: list[_Letter] = []
         self._part_size = BATCH
         """Letters of the batch that are stored together."""
-        client = Client("127.0.0.1:0", self._started_at, "redrive", "nsqd", "nsqd/redrive", state=_SUBSCRIBED)
+        client = Client(
+            "127.0.0.1:0", self._started_at, "redrive", "nsqd", "nsqd/redrive", state=ClientState.SUBSCRIBED
+        )
         timers = topic.context.timers
         self._consumer = Consumer(client, timers, self._on_frames, self._on_disconnect, _MSG_TIMEOUT)
         self._consumer.deliver_with_headers = self._on_letters

@@ -14,7 +14,7 @@ from zope.interface import classImplements
 
 from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
-from nsqtw.core.client import Client
+from nsqtw.core.client import Client, ClientState
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import MAX_CLIENT_TEXT, Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
@@ -49,7 +49,6 @@ MAX_SUBSCRIPTIONS: Final = 1000
 MAX_UNSTORED_BYTES: Final = 8 * 1024 * 1024
 """Publishes without an answer, in bytes. With more, nothing is read from the connection."""
 _NO_DELAY: Final = (0,)
-_SUBSCRIBED: Final = 3
 
 
 class ClientBroker(SessionBroker):
@@ -446,7 +445,7 @@ class ClientBroker(SessionBroker):
         self._rest_if_full()
         self._has_subscribed = True
         self._consumers[consumer] = (subscribe.topic, subscribe.channel)
-        consumer.inner.client.state = _SUBSCRIBED
+        consumer.inner.client.state = ClientState.SUBSCRIBED
         consumer.joined(joined)
 
         def saved(error: Exception | None) -> None:
@@ -471,7 +470,7 @@ class ClientBroker(SessionBroker):
         seconds = options.msg_timeout if msg_timeout is None else msg_timeout
         consumer = ClientConsumer(self._broker, self._new_client(), receiver, seconds, self._access.log_refusal)
         try:
-            check_subscription(topic, channel, msg_timeout, options.max_msg_timeout)
+            check_subscription(topic, channel, msg_timeout, options)
             self._commands.take(Subscribe(self, topic, channel, consumer, once=once), now)
         except ClientError as error:
             self.refused(error)

@@ -6,12 +6,14 @@ A subscription of a guarded connection: its checks, the command that waits for r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zope.interface import classImplements
 
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, IReceiver
+from nsqtw.options.broker import Options
+from nsqtw.protocols.access import is_msg_timeout
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.guarded.consumer import ClientConsumer
 from nsqtw.protocols.guarded.messages import Batch, Message
@@ -19,9 +21,6 @@ from nsqtw.protocols.parameters import checked_name
 
 if TYPE_CHECKING:
     from nsqtw.protocols.guarded.broker import ClientBroker
-
-MIN_MSG_TIMEOUT: Final = 1.0
-"""Seconds; the bound of IDENTIFY's msg_timeout."""
 
 
 class Subscribe(Command):
@@ -68,11 +67,11 @@ class Callbacks:
         self._ended()
 
 
-def check_subscription(topic: str, channel: str, msg_timeout: float | None, max_msg_timeout: float) -> None:
+def check_subscription(topic: str, channel: str, msg_timeout: float | None, options: Options) -> None:
     """Check the names of a subscription, and its message timeout in seconds if it has one. ClientError."""
     checked_name(topic.encode("utf-8", "replace"), "E_BAD_TOPIC", "SUB topic name")
     checked_name(channel.encode("utf-8", "replace"), "E_BAD_CHANNEL", "SUB channel name")
-    if msg_timeout is not None and not MIN_MSG_TIMEOUT <= msg_timeout <= max_msg_timeout:
+    if msg_timeout is not None and not is_msg_timeout(msg_timeout, options):
         raise ClientError("E_BAD_BODY", f"SUB msg timeout ({msg_timeout * 1000:.0f}) is invalid")
 
 
