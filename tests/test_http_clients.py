@@ -19,7 +19,6 @@ from pyspark_nsq.http.connections import shared_connections
 from pyspark_nsq.options.security import Security
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.task import deferLater
-from twisted.web.client import Agent, HTTPConnectionPool
 
 from nsqtw.auth.http import HttpAuthorizer
 from nsqtw.cli import stdlib_http
@@ -137,9 +136,8 @@ def channel_query(reactor: Any, address: str) -> Client:
 
 @kind("auth servers", body=b'{"ttl": 1, "authorizations": [{"topic": ".*"}]}')
 def auth_servers(reactor: Any, address: str) -> Client:
-    agent = Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False))  # type: ignore[no-untyped-call]
     options = Options(http_client_request_timeout=ANSWER_SECONDS)
-    authorizer = HttpAuthorizer(reactor, [address], options, agent)
+    authorizer = HttpAuthorizer(reactor, [address], options, make_client(reactor, ANSWER_SECONDS))
     return Client(lambda name: authorizer.authorize(Credentials(name.encode()), lambda *_: None))
 
 

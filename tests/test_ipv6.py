@@ -20,10 +20,9 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.web.http_headers import Headers
 
 from nsqtw.client.http import request_bytes
-from nsqtw.http.requests import Requests
+from nsqtw.http.client import HttpClient
 from tests.process import wait_until
 from tests.wire import ANSWER_SECONDS
 
@@ -226,7 +225,7 @@ def test_the_zone_of_an_address_is_not_sent(url: str, wire: bytes, host: bytes) 
             sent.append((uri, headers.getRawHeaders(b"Host", [b""])[0]))
             return Deferred()
 
-    Requests(Agent()).send("GET", url, Headers())  # type: ignore[arg-type]
+    HttpClient(Agent()).request("GET", url)  # type: ignore[arg-type]
     assert sent == [(wire, host)]
     if url.isascii():
         request = request_bytes(urlsplit(url), "GET", {}, b"").decode()

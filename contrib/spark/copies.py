@@ -14,8 +14,9 @@ COPIES = {
     "channel/v2_commands.py": "client/commands.py",
     "channel/v2_frames.py": "client/frames.py",
     "foreign_text.py": "foreign_text.py",
+    "http/client.py": "http/client.py",
+    "http/failures.py": "http/failures.py",
     "http/kept_connections.py": "http/kept_connections.py",
-    "http/requests.py": "http/requests.py",
     "options/addresses.py": "options/addresses.py",
 }
 """The copies, as paths in `PACKAGE`, and their originals, as paths in `BROKER`."""

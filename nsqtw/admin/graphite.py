@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit
 
-import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -17,8 +16,8 @@ from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.http import Timeouts
 from nsqtw.errors import ApiError, ServerFailed
 from nsqtw.http.client import make_client, read_body
+from nsqtw.http.failures import reason_of
 from nsqtw.options.admin import AdminOptions
-from nsqtw.options.redaction import without_password
 from nsqtw.runtime.waiting import in_time
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -26,26 +25,6 @@ _PASSED_ON = ("Accept", "Accept-Language", "If-Modified-Since", "If-None-Match")
 _PASSED_BACK = ("Content-Type", "Cache-Control", "Last-Modified", "ETag", "Expires")
 
 _log = Logger()
-
-
-@attrs.frozen
-class _Server:
-    """The parts of a URL of graphite: without user and password, without the path, and user and password."""
-
-    url: str
-    root: str
-    credentials: tuple[str, str] | None
-
-    @classmethod
-    def at(cls, url: str) -> _Server:
-        parts = urlsplit(url)
-        user, at, host = parts.netloc.rpartition("@")
-        name, _, password = user.partition(":")
-        return cls(
-            urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/"),
-            urlunsplit((parts.scheme, host, "", "", "")),
-            (unquote(name), unquote(password)) if at else None,
-        )
 
 
 class Graphite:
@@ -67,16 +46,16 @@ class Graphite:
             raise ApiError(400, "INVALID_ARG_TARGET")
         interval = int(self._options.statsd_interval)
         query = {"format": "json", "from": f"-{2 * interval}sec", "target": target, "until": f"-{interval}sec"}
-        server = _Server.at(self._options.graphite_url)
-        url = f"{server.url}/render?{urlencode(query)}"
-        _log.info("GRAPHITE: {url}", url=url)
+        parts = urlsplit(self._options.graphite_url)
+        parts = parts._replace(path=f"{parts.path.rstrip('/')}/render", query=urlencode(query), fragment="")
+        _log.info("GRAPHITE: {url}", url=parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
         try:
-            status, _, body = await self._get(server, url, {})
+            status, _, body = await self._get(parts.geturl(), {})
             if status != 200:
                 raise ServerFailed(f"got response {status}")
             value = float(json.loads(body)[0]["datapoints"][0][0])
         except Exception as error:  # any failure of the connection, and any document that is another one
-            _log.error("graphite request failed - {error}", error=without_password(str(error) or type(error).__name__))
+            _log.error("graphite request failed - {error}", error=reason_of(error, parts.geturl()))
             raise ApiError(500, "INTERNAL_ERROR") from error
         return {"rate": "N/A" if value < 0 else f"{value / interval:.2f}"}
 
@@ -84,11 +63,11 @@ class Graphite:
         """Pass a request for /render on, and the answer back."""
         query = request.uri.partition(b"?")[2].decode("latin-1")
         headers = {name: value for name in _PASSED_ON if (value := request.getHeader(name))}
-        server = _Server.at(self._options.graphite_url)
+        url = urlsplit(self._options.graphite_url)._replace(path="/render", query=query, fragment="").geturl()
         try:
-            status, found, body = await self._get(server, f"{server.root}/render?{query}", headers)
+            status, found, body = await self._get(url, headers)
         except Exception as error:  # any failure of the connection
-            _log.error("graphite request failed - {error}", error=str(error) or type(error).__name__)
+            _log.error("graphite request failed - {error}", error=reason_of(error, url))
             raise ApiError(502, "UPSTREAM_ERROR: graphite does not answer") from error
         request.setResponseCode(status)
         for name in _PASSED_BACK:
@@ -96,11 +75,11 @@ class Graphite:
                 request.setHeader(name, value)
         return body
 
-    async def _get(self, server: _Server, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
+    async def _get(self, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
         """Return status, headers and body of an answer that is there in time."""
-        asking = Deferred.fromCoroutine(self._exchange(server, url, headers))
+        asking = Deferred.fromCoroutine(self._exchange(url, headers))
         return await in_time(asking, self._timeout, self._reactor)
 
-    async def _exchange(self, server: _Server, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
-        response = await self._client.request("GET", url, headers, credentials=server.credentials)
+    async def _exchange(self, url: str, headers: dict[str, str]) -> tuple[int, Any, bytes]:
+        response = await self._client.request("GET", url, headers)
         return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, ServerFailed)

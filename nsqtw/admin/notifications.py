@@ -22,6 +22,7 @@ from nsqtw.cluster.http import Timeouts
 from nsqtw.errors import ServerFailed
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.client import make_client, read_body
+from nsqtw.http.failures import reason_of
 from nsqtw.options.addresses import join_host_port
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.broker_address import hostname
@@ -77,7 +78,7 @@ class Notifications:
         try:
             await in_time(Deferred.fromCoroutine(self._exchange(endpoint, body)), self._timeout, self._reactor)
         except Exception as error:  # any failure of the connection
-            _log.error("failed to POST notification - {error}", error=str(error) or type(error).__name__)
+            _log.error("failed to POST notification - {error}", error=reason_of(error, endpoint))
 
     async def _exchange(self, endpoint: str, body: bytes) -> None:
         """Post a notification, and read the answer to its end."""

@@ -23,18 +23,18 @@ import json
 import random
 from collections.abc import Iterable
 from typing import Any, cast
-from urllib.parse import SplitResult, quote_plus, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote_plus, urljoin, urlsplit
 
 import attrs
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
-from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.http_headers import Headers
-from twisted.web.iweb import IAgent, IPolicyForHTTPS
+from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer, provider
 
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
-from nsqtw.http.client import HttpClient, read_body
+from nsqtw.http.client import HttpClient, make_client, read_body
+from nsqtw.http.failures import reason_of
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.net.certificates import certificates_in
 from nsqtw.options.addresses import MAX_PORT, join_host_port
@@ -52,8 +52,6 @@ _MAX_REDIRECTS = 10
 _AS_IT_WAS = (307, 308)
 _AS_GET = (301, 302, 303)
 _REFUSALS = (401, 403)
-_TELLING = ("twisted.internet", "OpenSSL", "service_identity")
-"""Modules of connection errors, whose text is about names and certificates."""
 
 
 @attrs.frozen
@@ -67,14 +65,14 @@ class Request:
 
 @implementer(IAuthorizer)
 class HttpAuthorizer:
-    """Asks one of `addresses` of the auth servers. `agent` connects to them."""
+    """Asks one of `addresses` of the auth servers. `client` sends the requests."""
 
-    def __init__(self, reactor: Reactor, addresses: Iterable[str], options: Any, agent: IAgent) -> None:
+    def __init__(self, reactor: Reactor, addresses: Iterable[str], options: Any, client: HttpClient) -> None:
         self._reactor = reactor
         self._addresses = list(addresses)
         self._method = options.auth_http_request_method
         self._timeout = options.http_client_request_timeout
-        self._client = HttpClient(agent)
+        self._client = client
         self._turns = DeferredSemaphore(MAX_REQUESTS)
         self._random = random.SystemRandom()
 
@@ -109,14 +107,15 @@ class HttpAuthorizer:
 
     async def _ask(self, address: str, credentials: Credentials) -> Grants:
         """Return the answer of one server. AuthError."""
-        asking = Deferred.fromCoroutine(self._exchange(first_request(address, self._method, credentials)))
+        request = first_request(address, self._method, credentials)
+        asking = Deferred.fromCoroutine(self._exchange(request))
         asking.addTimeout(self._timeout, self._reactor, _on_timeout)
         try:
             return grants_in(await asking)
         except (AuthError, CancelledError):
             raise
         except Exception as failure:  # any failure of the connection
-            raise AuthError(reason_of(failure)) from None
+            raise AuthError(reason_of(failure, request.url)) from None
 
     async def _exchange(self, request: Request) -> bytes:
         """The body of the answer, which is a good one."""
@@ -137,8 +136,7 @@ class HttpAuthorizer:
         headers = {"Accept": _ACCEPT}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
-        url, credentials = _without_credentials(request.url)
-        response = await self._client.request(request.method, url, headers, request.body, credentials)
+        response = await self._client.request(request.method, request.url, headers, request.body)
         return response.code, response.headers, await read_body(response, MAX_ANSWER_BYTES, AuthError)
 
 
@@ -181,17 +179,6 @@ def over_https(request: Request, port: int) -> Request:
     return attrs.evolve(request, url=parts._replace(scheme="https", netloc=netloc).geturl())
 
 
-def reason_of(failure: Exception) -> str:
-    """Why there is no answer, in words that repeat nothing of what was asked."""
-    reasons = getattr(failure, "reasons", None)
-    if reasons:
-        return reason_of(reasons[0].value)
-    kind = type(failure)
-    if isinstance(failure, OSError) or kind.__module__.startswith(_TELLING):
-        return str(failure) or kind.__name__
-    return kind.__name__
-
-
 def _on_timeout(outcome: object, seconds: float) -> None:
     """Whatever a connection says when it is given up."""
     raise AuthError(f"no answer in {seconds:g} s")
@@ -204,16 +191,6 @@ def _split(url: str) -> SplitResult:
     except ValueError:
         raise AuthError("is no URL") from None
     return parts
-
-
-def _without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
-    """A URL, and apart from it the user and password it had."""
-    parts = _split(url)
-    user, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url, None
-    name, _, password = user.partition(":")
-    return parts._replace(netloc=host).geturl(), (unquote(name), unquote(password))
 
 
 @provider(IAuthorizerFactory)
@@ -236,13 +213,9 @@ class HttpFactory:
             parts = _split(first_request(address, "post", Credentials(b"")).url)
             if parts.scheme not in _SCHEMES or not parts.hostname:
                 raise AuthError(f"{without_password(address)!r} is no address of an auth server")
-        agent = Agent(  # type: ignore[no-untyped-call]
-            reactor,
-            TrustedServers(options.tls_root_ca_file, options.tls_min_version),
-            connectTimeout=options.http_client_connect_timeout,
-            pool=HTTPConnectionPool(reactor, persistent=False),  # type: ignore[no-untyped-call]
-        )
-        return HttpAuthorizer(cast(Reactor, reactor), addresses, options, agent)
+        policy = TrustedServers(options.tls_root_ca_file, options.tls_min_version)
+        client = make_client(reactor, options.http_client_connect_timeout, policy)
+        return HttpAuthorizer(cast(Reactor, reactor), addresses, options, client)
 
 
 MAX_ANSWER_BYTES = 256 * 1024

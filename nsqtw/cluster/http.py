@@ -9,7 +9,6 @@ time for it and the number of simultaneous requests are limited; the wait for a 
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,8 +17,6 @@ from urllib.parse import urlencode, urlsplit
 
 import attrs
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock, DeferredSemaphore, FirstError, gatherResults
-from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
-from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -32,6 +29,7 @@ from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.trust import NOT_NAMED, WITHHELD, Trust
 from nsqtw.errors import NoServerAnswered, NsqtwError, OutcomeUnknown, ServerFailed, Unsupported
 from nsqtw.http.client import BodyBudget, HttpClient, make_client, read_body
+from nsqtw.http.failures import is_unsent, reason_of
 from nsqtw.http.kept_connections import IDEMPOTENT, KeptConnections
 from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.rights import authorization
@@ -53,8 +51,6 @@ _LARGE_BYTES = 256 * 1024
 _MAX_SILENT = 10_000
 _LATEST_TURN = 0.9
 """The part of the time for an answer after which a request is not made any more."""
-_OF_HTTP = "twisted.web."
-"""Modules of errors about HTTP; those of the client have private names."""
 _NO_ENDPOINT = "NOT_FOUND"
 _DETAIL_FIELD = "X-Nsqtw-Detail"
 _MAX_FIELD_BYTES = 1000
@@ -282,8 +278,8 @@ class ServerRequests:
             except Exception as error:  # any failure of the connection
                 self._endpoints.pop((program, address), None)
                 self._note_silence((program, address))
-                failure = ServerFailed if method == "GET" or _is_unsent(error) else OutcomeUnknown
-                raise failure(f'{method.capitalize()} "{url}": {_reason(error, endpoint.base)}') from error
+                failure = ServerFailed if method == "GET" or is_unsent(error) else OutcomeUnknown
+                raise failure(f'{method.capitalize()} "{url}": {reason_of(error, endpoint.base)}') from error
             self._silent_since = None
             self._silent.discard((program, address))
             if status == 200:
@@ -437,28 +433,3 @@ def _cancellable(running: Deferred[V]) -> Deferred[V]:
     outcome: Deferred[V] = Deferred(cancel)
     running.addBoth(pass_on)
     return outcome
-
-
-def _is_unsent(error: Exception) -> bool:
-    """Return whether there was no connection to send a request on."""
-    return isinstance(error, ConnectError | DNSLookupError)
-
-
-def _reason(error: Exception, base: str) -> str:
-    """Return why there is no answer, for a connection that was refused or timed out in Go's words."""
-    reasons = getattr(error, "reasons", None)
-    if reasons:
-        return _reason(reasons[0].value, base)
-    parts = urlsplit(base)
-    dial = f"dial tcp {parts.netloc}"
-    if isinstance(error, ConnectTimeout):
-        return f"{dial}: i/o timeout"
-    if isinstance(error, DNSLookupError):
-        return f"{dial}: lookup {parts.hostname}: no such host"
-    if isinstance(error, ConnectError) and isinstance(error.osError, int):
-        return f"{dial}: connect: {os.strerror(error.osError).lower()}"
-    if isinstance(error, ConnectionClosed):
-        return "the connection was closed before the end of the answer"
-    if type(error).__module__.startswith(_OF_HTTP):
-        return "the answer is no HTTP"
-    return str(error) or type(error).__name__

@@ -11,18 +11,17 @@ from typing import Any
 from urllib.parse import quote
 
 from twisted.logger import Logger
-from twisted.web._newclient import ParseError
-from twisted.web.client import Agent, HTTPConnectionPool, RequestTransmissionFailed, ResponseFailed
-from twisted.web.http_headers import Headers
+from twisted.web.client import Agent, HTTPConnectionPool
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
 from nsqtw.discovery.addresses import LookupdAddress
 from nsqtw.discovery.tls import endpoint_to
 from nsqtw.gocompat.json import read_object
-from nsqtw.http.client import read_body
+from nsqtw.http.client import HttpClient, read_body
 from nsqtw.names import is_ephemeral, is_valid_name
 from nsqtw.options.broker import Options
+from nsqtw.rights import authorization
 from nsqtw.runtime.reactor import Reactor
 
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -47,20 +46,14 @@ class ChannelQuery:
         scheme = "https" if self._options.lookupd_tls else "http"
         url = f"{scheme}://{http_address}/channels?topic={quote(topic, safe='')}"
         _log.info("CI: querying nsqlookupd {url}", url=url)
-        headers = Headers({"Accept": [_ACCEPT]})
+        headers = {"Accept": _ACCEPT}
         if secret:
-            headers.setRawHeaders("Authorization", [f"Bearer {secret}"])
+            headers["Authorization"] = authorization(secret)
         agent = Agent.usingEndpointFactory(  # type: ignore[no-untyped-call]
             self._reactor, _Endpoints(self._reactor, self._options, name), self._pool
         )
-        try:
-            response = await agent.request(b"GET", url.encode("ascii"), headers)
-            body = await read_body(response, MAX_ANSWER_BYTES, ValueError)
-        except (RequestTransmissionFailed, ResponseFailed) as failure:
-            cause = failure.reasons[0].value
-            if isinstance(cause, ParseError):  # whose text is what was received: that may be what was sent
-                raise ValueError("the answer is no HTTP") from None
-            raise cause from None
+        response = await HttpClient(agent).request("GET", url, headers)
+        body = await read_body(response, MAX_ANSWER_BYTES, ValueError)
         if response.code != 200:
             raise ValueError(f"got response {response.code}")
         return durable_channels(body)

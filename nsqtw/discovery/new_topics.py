@@ -28,6 +28,7 @@ from nsqtw.core.topic import Topic
 from nsqtw.discovery.addresses import LookupdAddress
 from nsqtw.discovery.peer import LookupdPeer
 from nsqtw.errors import BackendError, CapReached, Exiting
+from nsqtw.http.failures import cause_of, reason_of
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.waiting import in_time
@@ -116,8 +117,8 @@ class NewTopics:
         ]
         answers: list[tuple[bool, Any]] = await DeferredList(asking, consumeErrors=True)
         for lookupd, (went_well, failure) in zip(links, answers, strict=True):
-            if not went_well and not isinstance(failure.value, _GIVEN_UP):
-                failures.append(f"{lookupd}: {failure.getErrorMessage()}")
+            if not went_well and not isinstance(cause_of(failure.value), _GIVEN_UP):
+                failures.append(f"{lookupd}: {reason_of(failure.value)}")
         if not asked:
             text = "no available nsqlookupd to query for channels to pre-create for topic {topic}"
             _log.error(text, topic=topic)

@@ -10,32 +10,21 @@ from __future__ import annotations
 import random
 import re
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import quote_plus, urljoin, urlsplit
 
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
-from twisted.internet.protocol import Protocol, connectionDone
-from twisted.python.failure import Failure
-from twisted.web.client import (
-    Agent,
-    RequestTransmissionFailed,
-    ResponseDone,
-    ResponseFailed,
-    ResponseNeverReceived,
-)
+from twisted.web.client import RequestTransmissionFailed, ResponseFailed, ResponseNeverReceived
 from twisted.web.error import SchemeNotSupported
-from twisted.web.http import PotentialDataLoss
-from twisted.web.http_headers import Headers
 
 from nsqtw import NSQ_VERSION
 from nsqtw.client.message import Message
 from nsqtw.errors import NsqtwError
-from nsqtw.http.client import BytesBody
+from nsqtw.http.client import make_client, skip_body
+from nsqtw.http.failures import reason_of
 from nsqtw.http.kept_connections import AT_LEAST_ONCE, KeptConnections
-from nsqtw.http.requests import Requests
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, TEXT, TEXTS, Kind
 from nsqtw.tools.host_pool import EPSILON_GREEDY, HOSTPOOL, ROUND_ROBIN, make_pool
@@ -164,10 +153,7 @@ class Sender:
         self._sends_to_all = options.mode not in _MODES
         self._status = Status(options.status_every, list(self._addresses), run.say)
         self._connections = KeptConnections(run.reactor, options.n, _IDLE_SECONDS, AT_LEAST_ONCE)
-        agent = Agent(  # type: ignore[no-untyped-call]
-            run.reactor, connectTimeout=options.http_client_connect_timeout, pool=self._connections
-        )
-        self._requests = Requests(agent)
+        self._client = make_client(run.reactor, options.http_client_connect_timeout, pool=self._connections)
         self._url_parts = {address: url_parts(address) for address in options.get}
         self._headers = {"User-Agent": f"{run.name} v{NSQ_VERSION}", "Accept-Encoding": "gzip"}
         if options.post:
@@ -209,7 +195,7 @@ class Sender:
         try:
             status = await done
         except _REQUEST_FAILURES as error:
-            raise RequestFailed(f"{url}: {_reason_of(error)}") from error
+            raise RequestFailed(f"{url}: {reason_of(error)}") from error
         if (method == "POST" and not 200 <= status < 300) or (method == "GET" and status != 200):
             raise RequestFailed(f"got status code {status}")
 
@@ -218,10 +204,8 @@ class Sender:
         headers = dict(self._headers)
         host = urlsplit(url).netloc
         for _ in range(_MOST_REQUESTS):
-            producer = BytesBody(body) if body is not None else None
-            fields = Headers({name: [value] for name, value in headers.items()})
-            response = await self._requests.send(method, url, fields, producer)
-            await _read_and_forget(response)
+            response = await self._client.request(method, url, headers, body)
+            await skip_body(response)
             status = int(response.code)
             location = response.headers.getRawHeaders("Location")
             if self._options.no_redirect or not location or status not in (*_REPEATED, *_SEEN):
@@ -238,35 +222,6 @@ class Sender:
     async def close(self) -> None:
         """Close the connections."""
         await self._connections.closeCachedConnections()  # type: ignore[no-untyped-call]
-
-
-class _Forget(Protocol):
-    """Reads a body and forgets it."""
-
-    def __init__(self, done: Deferred[None]) -> None:
-        self._done = done
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Protocol API."""
-        if self._done.called:
-            return
-        if isinstance(reason.value, ResponseDone | PotentialDataLoss):
-            self._done.callback(None)
-        else:
-            self._done.errback(reason)
-
-
-def _read_and_forget(response: Any) -> Deferred[None]:
-    """Read the body of an answer, which may have any size. The result comes at its end."""
-    done: Deferred[None] = Deferred(lambda _: protocol.transport.abortConnection())  # type: ignore[union-attr]
-    protocol = _Forget(done)
-    response.deliverBody(protocol)
-    return done
-
-
-def _reason_of(error: Exception) -> str:
-    reasons = getattr(error, "reasons", None)
-    return str(reasons[0].value if reasons else error)
 
 
 def _timed_out(result: object, timeout: float) -> object:

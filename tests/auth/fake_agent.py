@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
@@ -16,6 +17,7 @@ from twisted.web.iweb import IAgent, IResponse
 from zope.interface import implementer
 
 from nsqtw.auth.http import HttpAuthorizer
+from nsqtw.http.client import HttpClient
 from nsqtw.options.broker import Options
 
 
@@ -77,7 +79,9 @@ class FakeAgent:
     def request(self, method: bytes, uri: bytes, headers: Any = None, bodyProducer: Any = None) -> Deferred[Any]:
         body = b""
         if bodyProducer is not None:
-            body = bodyProducer._data
+            written: list[bytes] = []
+            bodyProducer.startProducing(SimpleNamespace(write=written.append))
+            body = b"".join(written)
         self.sent.append(Sent(method, uri, headers or Headers(), body))
         served = self._serve(self.sent[-1])
         if isinstance(served, Exception):
@@ -90,7 +94,7 @@ async def _raise(failure: Exception) -> None:
 
 
 def authorizer_with(agent: FakeAgent, *addresses: str, clock: Clock | None = None, **options: Any) -> HttpAuthorizer:
-    return HttpAuthorizer(clock or Clock(), addresses or ("auth:80",), Options(**options), agent)
+    return HttpAuthorizer(clock or Clock(), addresses or ("auth:80",), Options(**options), HttpClient(agent))
 
 
 def rights_document(**fields: Any) -> dict[str, Any]:

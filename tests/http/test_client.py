@@ -13,13 +13,11 @@ from twisted.internet.testing import MemoryReactorClock, StringTransportWithDisc
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
-from twisted.web.http_headers import Headers
 from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer
 
 from nsqtw.errors import AuthError
-from nsqtw.http.client import make_client, read_body
-from nsqtw.http.requests import Requests
+from nsqtw.http.client import HttpClient, make_client, read_body
 
 
 @implementer(IPolicyForHTTPS)
@@ -127,5 +125,5 @@ def test_name_and_password_of_a_url_are_a_field_and_not_on_the_wire() -> None:
             sent.append((uri, headers.getRawHeaders(b"Authorization")))
             return Deferred()
 
-    Requests(Agent()).send("GET", "http://user:word@127.0.0.1:1/a?b", Headers())  # type: ignore[arg-type]
+    HttpClient(Agent()).request("GET", "http://user:word@127.0.0.1:1/a?b")  # type: ignore[arg-type]
     assert sent == [(b"http://127.0.0.1:1/a?b", [b"Basic dXNlcjp3b3Jk"])]

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twisted.internet import error
-from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
-from twisted.web.client import (
-    Agent,
-    RequestTransmissionFailed,
-    ResponseDone,
-    ResponseFailed,
-)
-from twisted.web.http import PotentialDataLoss
+from twisted.web.client import Agent, RequestTransmissionFailed, ResponseFailed
 from twisted.web.http_headers import Headers
-from twisted.web.iweb import IBodyProducer
-from zope.interface import implementer
 
 from pyspark_nsq.http.causes import Cause
-from pyspark_nsq.http.connections import Endpoints, Part, shared_connections
-from pyspark_nsq.http.requests import Requests
+from pyspark_nsq.http.client import HttpClient, Part, read_body
+from pyspark_nsq.http.connections import Endpoints, shared_connections
+from pyspark_nsq.http.failures import cause_of
 from pyspark_nsq.http.servers import GIVE, NSQD, has_no_path, no_answer, page_of, server_of
 from pyspark_nsq.http.tls import NOT_TRUSTED
 from pyspark_nsq.options.security import Security
@@ -98,15 +91,15 @@ class Requester:
         self._reactor = reactor
         self.wanted = wanted
         self._timeout_ms = timeout_ms
-        self._headers = Headers({b"Content-Type": [b"application/octet-stream"]})
+        self._headers = {"Content-Type": "application/octet-stream"}
         secret = security.secret()
         if secret is not None:
-            self._headers.setRawHeaders(b"Authorization", [b"Bearer " + secret.encode("ascii")])
+            self._headers["Authorization"] = f"Bearer {secret}"
         pool, policy = shared_connections(reactor, security)
         pool.maxPersistentPerHost = max(pool.maxPersistentPerHost, max_in_flight)
         endpoints = Endpoints(reactor, policy, connect_seconds=timeout_ms / 1000)
         agent = Agent.usingEndpointFactory(reactor, endpoints, pool)  # type: ignore[no-untyped-call]
-        self._requests = Requests(agent)
+        self._client = HttpClient(agent)
 
     def post(self, url: str, *body: Part) -> Deferred[Answered]:
         """Send the parts of a body. Fires when nsqd has accepted it. Fails with AttemptFailed.
@@ -134,19 +127,16 @@ class Requester:
         if body is not None and url.startswith("https:"):
             body = [b"".join(body)]  # Twisted's TLS takes no views
         try:
-            producer = None if body is None else _WholeBody(body)
-            code, headers, answer = await self._send(method, url, producer)
+            code, headers, answer = await self._send(method, url, body)
         except _NETWORK_FAILURES as failure:
-            raise AttemptFailed(no_answer(_first(failure), self.wanted), _cause(failure)) from failure
+            raise AttemptFailed(no_answer(cause_of(failure), self.wanted), _cause(failure)) from failure
         if code // 100 != 2:
             raise await self._refusal(url, code, answer)
         return Answered(headers, answer)
 
-    async def _send(self, method: str, url: str, producer: _WholeBody | None) -> tuple[int, Headers, bytes]:
-        response = await self._requests.send(method, url, self._headers, producer)
-        reader = _BodyReader()
-        response.deliverBody(reader)
-        return response.code, response.headers, await reader.body
+    async def _send(self, method: str, url: str, body: Sequence[Part] | None) -> tuple[int, Headers, bytes]:
+        response = await self._client.request(method, url, self._headers, body)
+        return response.code, response.headers, await read_body(response, inf, ValueError)
 
     async def _refusal(self, url: str, code: int, answer: bytes) -> AttemptFailed:
         """Return the failure for an answer that is not good."""
@@ -195,58 +185,8 @@ def _one_line(answer: bytes) -> str:
     return " ".join(answer.decode("utf-8", "replace").split())[:_SHOWN_CHARACTERS]
 
 
-@implementer(IBodyProducer)
-class _WholeBody:
-    """A request's body at once. treq's own producer takes a turn of the reactor for every 64 KiB."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.length = sum(map(len, parts))
-        self._parts = parts
-
-    def startProducing(self, consumer: Any) -> Deferred[None]:
-        for part in self._parts:
-            consumer.write(part)
-        return succeed(None)
-
-    def pauseProducing(self) -> None:
-        """Do nothing: the transport has the whole body already."""
-
-    resumeProducing = stopProducing = pauseProducing
-
-
-class _BodyReader(Protocol):
-    """Collects an answer's body. Cancelling `body` closes the connection; Twisted's readBody does not."""
-
-    def __init__(self) -> None:
-        self.body: Deferred[bytes] = Deferred(self._cancel)
-        self._parts: list[bytes] = []
-
-    def dataReceived(self, data: bytes) -> None:
-        self._parts.append(data)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        if self.body.called:
-            return
-        # PotentialDataLoss: no Content-Length, the connection's end is the body's end.
-        if isinstance(reason.value, (ResponseDone, PotentialDataLoss)):
-            self.body.callback(b"".join(self._parts))
-        else:
-            self.body.errback(reason)
-
-    def _cancel(self, _body: Deferred[bytes]) -> None:
-        if self.transport is not None:
-            self.transport.loseConnection()
-
-
-def _first(failure: BaseException) -> BaseException:
-    """Return the first of the failures that Twisted has wrapped in lists."""
-    while isinstance(failure, (RequestTransmissionFailed, ResponseFailed)) and failure.reasons:
-        failure = failure.reasons[0].value
-    return failure
-
-
 def _cause(failure: BaseException) -> Cause:
-    return Cause.REFUSED if isinstance(_first(failure), _NOT_CONNECTED) else Cause.LOST
+    return Cause.REFUSED if isinstance(cause_of(failure), _NOT_CONNECTED) else Cause.LOST
 
 
 def _status_cause(status: int) -> Cause | None:

@@ -22,15 +22,13 @@ from twisted.web.client import URI
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
+from pyspark_nsq.http.client import Part
 from pyspark_nsq.http.kept_connections import AT_LEAST_ONCE, KeptConnections
 from pyspark_nsq.http.tls import HttpsPolicy
 from pyspark_nsq.options.security import Security
 
 if TYPE_CHECKING:
     from twisted.internet.base import ReactorBase
-
-#: A part of a request's body.
-Part = bytes | memoryview
 
 #: Servers commonly close connections that were idle for 60 s.
 _IDLE_SECONDS = 30

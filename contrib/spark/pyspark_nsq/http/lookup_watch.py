@@ -14,10 +14,9 @@ from urllib.parse import quote
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import Agent
-from twisted.web.http_headers import Headers
 from twisted.web.iweb import IResponse
 
+from pyspark_nsq.http.client import make_client
 from pyspark_nsq.http.tls import HttpsPolicy
 from pyspark_nsq.options.security import Security
 
@@ -45,8 +44,8 @@ class LookupWatch:
     ) -> None:
         """Raises OptionError when a file of `security` cannot be used."""
         self._reactor = reactor
-        self._agent = Agent(reactor, HttpsPolicy(security), connectTimeout=_CONNECT_SECONDS)  # type: ignore[no-untyped-call]
-        self._url = f"{lookupd}/v2/watch?topic={quote(topic)}".encode("ascii")
+        self._client = make_client(reactor, _CONNECT_SECONDS, HttpsPolicy(security))
+        self._url = f"{lookupd}/v2/watch?topic={quote(topic)}"
         self._again_seconds = again_seconds
         self._changed = changed
         self._asking: Deferred[None] | None = None
@@ -74,8 +73,7 @@ class LookupWatch:
             self._asking.cancel()
 
     async def _listen(self) -> None:
-        accepted = Headers({b"Accept": [b"text/event-stream"]})
-        response: IResponse = await self._agent.request(b"GET", self._url, accepted)
+        response: IResponse = await self._client.request("GET", self._url, {"Accept": "text/event-stream"})
         can_tell = response.code == _OK
         self._events = events = _Events(self._hear if can_tell else _ignore)
         response.deliverBody(events)  # type: ignore[no-untyped-call]

@@ -12,6 +12,7 @@ from twisted.web.iweb import IPolicyForHTTPS
 from zope.interface import implementer
 
 from pyspark_nsq.errors import OptionError
+from pyspark_nsq.http.failures import reason_of
 from pyspark_nsq.options.files import read_file
 from pyspark_nsq.options.security import Security
 
@@ -21,12 +22,7 @@ NOT_TRUSTED = (SSL.Error, VerificationError)
 
 def told(error: BaseException | None) -> str:
     """Return the error of a connection, with TLS or without, in one line."""
-    if isinstance(error, SSL.Error):
-        reasons = [str(entry[-1]) for entry in error.args[0]] if error.args and error.args[0] else []
-        return f"TLS: {'; '.join(reasons) or 'the handshake failed'}"
-    if isinstance(error, VerificationError):
-        return "TLS: its certificate is for another host"
-    return f"{type(error).__name__}: {error}"
+    return reason_of(error) if isinstance(error, NOT_TRUSTED) else f"{type(error).__name__}: {error}"
 
 
 @implementer(IPolicyForHTTPS)
