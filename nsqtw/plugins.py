@@ -168,17 +168,14 @@ def find_authorizer(description: str, candidates: Iterable[Any] | None = None) -
 
 
 def help_backend() -> str:
-    """Return the text of --help-backend."""
     return _help("Storage backends, for --backend=NAME or --backend=NAME:ARGUMENT", backends())
 
 
 def help_auth() -> str:
-    """Return the text of --help-auth."""
     return _help("Authorizers, for --auth=NAME or --auth=NAME:ARGUMENT", authorizers())
 
 
 def help_protocol() -> str:
-    """Return the text of --help-protocol."""
     lines = ["Protocols, for --protocol=NAME,NAME, and the first four bytes that a client of each sends"]
     for magic, protocol in sorted(protocols().items()):
         lines.append(f"  {protocol.name}  {magic.decode('latin-1')!r}\n    \t{protocol.summary}")

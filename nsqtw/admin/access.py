@@ -236,7 +236,6 @@ def peer_ip(request: WebRequest) -> str:
 
 
 def is_ip(address: str) -> bool:
-    """Return whether a text is an IP address."""
     try:
         ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -245,7 +244,6 @@ def is_ip(address: str) -> bool:
 
 
 def is_in(network: Network, address: str) -> bool:
-    """Return whether an address is in a network."""
     return is_ip(address) and ipaddress.ip_address(address.partition("%")[0]) in network
 
 

@@ -69,7 +69,6 @@ class Api:
 
     @route("GET", "/api/nodes")
     async def nodes(self, request: WebRequest) -> object:
-        """Return all nodes."""
         found = await self._cluster.nodes()
         nodes = [node_document(node) for node in found.value]
         return {"nodes": nodes or None, "message": message_of(found.warnings)}
@@ -119,14 +118,12 @@ class Api:
 
     @route("DELETE", "/api/topics/<topic>")
     async def delete_topic(self, request: WebRequest, topic: str) -> object:
-        """Delete a topic."""
         target = Target(topic=topic)
         self._performer.check(request, "delete_topic", target)
         return await self._act(request, "delete_topic", target)
 
     @route("DELETE", "/api/topics/<topic>/<channel>")
     async def delete_channel(self, request: WebRequest, topic: str, channel: str) -> object:
-        """Delete a channel."""
         target = Target(topic=topic, channel=channel)
         self._performer.check(request, "delete_channel", target)
         return await self._act(request, "delete_channel", target)
@@ -160,7 +157,6 @@ def _now() -> int:
 
 
 def _action(request: WebRequest) -> str:
-    """Return the action in the body of a request."""
     action: str = _fields(request, action="")["action"]
     if action not in _WORDS:
         raise ApiError(400, "INVALID_ACTION")

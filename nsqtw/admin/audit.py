@@ -40,8 +40,6 @@ class Target:
 
 
 class Audit:
-    """The audit lines."""
-
     def __init__(self, access: Access) -> None:
         self._access = access
 

@@ -85,7 +85,6 @@ def channel_document(channel: ChannelStats, now: int, *, has_clients: bool) -> d
 
 
 def node_document(node: Node) -> dict[str, Any]:
-    """Return a node of the list of nodes."""
     topology = {name: getattr(node, name) for name in ("topology_zone", "topology_region")}
     return {
         "remote_addresses": list(node.remote_addresses) or None,

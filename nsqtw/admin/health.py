@@ -90,7 +90,6 @@ class HealthPages:
 
     @route("GET", "/metrics")
     async def metrics(self, request: WebRequest) -> object:
-        """Return the metrics of this process."""
         return self._page(request, "/metrics")
 
     def _page(self, request: WebRequest, path: str) -> bytes:

@@ -29,7 +29,6 @@ class Login:
 
     @route("GET", "/login")
     async def show(self, request: WebRequest) -> object:
-        """Show the login page."""
         self._check_has_login()
         return self._html(request, "", argument(request, "next") or "")
 

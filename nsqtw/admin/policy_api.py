@@ -47,22 +47,18 @@ class PolicyApi:
 
     @route("GET", "/api/policies/<topic>")
     async def topic(self, request: WebRequest, topic: str) -> object:
-        """Return the policy of a topic."""
         return await self._shown(Target(topic=topic))
 
     @route("GET", "/api/policies/<topic>/<channel>")
     async def channel(self, request: WebRequest, topic: str, channel: str) -> object:
-        """Return the policy of a channel."""
         return await self._shown(Target(topic=topic, channel=channel))
 
     @route("PUT", "/api/policies/<topic>")
     async def change_topic(self, request: WebRequest, topic: str) -> object:
-        """Change the policy of a topic."""
         return await self._change(request, "set_policy_topic", Target(topic=topic))
 
     @route("PUT", "/api/policies/<topic>/<channel>")
     async def change_channel(self, request: WebRequest, topic: str, channel: str) -> object:
-        """Change the policy of a channel."""
         return await self._change(request, "set_policy_channel", Target(topic=topic, channel=channel))
 
     # -- inside

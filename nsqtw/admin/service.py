@@ -135,7 +135,6 @@ class AdminService(DaemonService):
         return {"http": len(self._factory.protocols)}
 
     def _file_readers(self) -> list[FileReader]:
-        """Return the readers of the files in use."""
         users = FileReader("users", self._check_users, _USER_OPTIONS)
         return [*file_readers(self._cluster, self._certificate, self._authorizations), users]
 

@@ -54,11 +54,9 @@ class Sessions:
         return session.viewer
 
     def end(self, token: str) -> None:
-        """End a session."""
         self._by_digest.pop(_digest(token), None)
 
     def end_all(self) -> None:
-        """End all sessions."""
         self._by_digest.clear()
 
 

@@ -108,33 +108,28 @@ class Administration(Section):
 
     @_topic_change("create", "make it, if it is not there", errors=_NO_NEW_TOPIC, broken=None)
     def create_topic(self, params: Parameters) -> bool:
-        """POST /topic/create"""
         return self._broker.topic(valid_topic_name(params)).ephemeral
 
     @_topic_change("delete", "remove it and all in it")
     def delete_topic(self, params: Parameters) -> bool:
-        """POST /topic/delete"""
         topic = topic_named(self._broker, topic_name(params))
         self._broker.delete_topic(topic.name)
         return topic.ephemeral
 
     @_topic_change("empty", "drop what is in it")
     def empty_topic(self, params: Parameters) -> bool:
-        """POST /topic/empty"""
         topic = topic_named(self._broker, valid_topic_name(params))
         topic.empty()
         return topic.ephemeral
 
     @_topic_change("pause", "let nothing out of it")
     def pause_topic(self, params: Parameters) -> bool:
-        """POST /topic/pause"""
         topic = topic_named(self._broker, topic_name(params))
         topic.pause()
         return topic.ephemeral
 
     @_topic_change("unpause", "let out what is in it")
     def unpause_topic(self, params: Parameters) -> bool:
-        """POST /topic/unpause"""
         topic = topic_named(self._broker, topic_name(params))
         topic.unpause(self._pump.now())
         return topic.ephemeral
@@ -190,7 +185,6 @@ class Administration(Section):
 
     @_channel_change("create", "make it, if it is not there", optional=(_START,), errors=_NO_NEW_CHANNEL)
     def create_channel(self, params: Parameters) -> bool:
-        """POST /channel/create"""
         topic, name = names(params)
         start = params.get("start", "")
         if start and start not in STARTS:
@@ -201,28 +195,24 @@ class Administration(Section):
 
     @_channel_change("delete", "remove it and all in it")
     def delete_channel(self, params: Parameters) -> bool:
-        """POST /channel/delete"""
         channel = channel_named(self._broker, params)
         channel.topic.delete_channel(channel.name)
         return _is_ephemeral(channel)
 
     @_channel_change("empty", "drop what is in it")
     def empty_channel(self, params: Parameters) -> bool:
-        """POST /channel/empty"""
         channel = channel_named(self._broker, params)
         channel.empty()
         return _is_ephemeral(channel)
 
     @_channel_change("pause", "let nothing out of it")
     def pause_channel(self, params: Parameters) -> bool:
-        """POST /channel/pause"""
         channel = channel_named(self._broker, params)
         channel.pause()
         return _is_ephemeral(channel)
 
     @_channel_change("unpause", "let out what is in it")
     def unpause_channel(self, params: Parameters) -> bool:
-        """POST /channel/unpause"""
         channel = channel_named(self._broker, params)
         channel.unpause()
         return _is_ephemeral(channel)

@@ -62,7 +62,6 @@ class ApiContext:
 
     @property
     def reactor(self) -> Any:
-        """The reactor that serves the API."""
         return self.pump.reactor
 
     def now(self) -> float:

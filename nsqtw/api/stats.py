@@ -107,7 +107,6 @@ class Inspection(Section):
         needs=ANY_RIGHT,
     )
     def stats(self, request: HttpRequest) -> Answer:
-        """GET /stats"""
         with undisturbed():
             return self._stats(request)
 

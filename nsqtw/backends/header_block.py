@@ -50,7 +50,6 @@ def has_block(segment: Segment) -> bool:
 
 
 def encode_block(segment: Segment) -> bytes:
-    """The header block of a segment."""
     encoded = segment.headers or (NO_HEADERS,) * segment.count
     parts = [NO_HEADERS] * (2 * len(encoded))
     parts[0::2] = map(_LENGTH.pack, map(len, encoded))

@@ -28,12 +28,10 @@ class ClusterNames:
         self._access = access
 
     def topics(self) -> Iterator[str]:
-        """Yield names of topics."""
         yield from filter(is_valid_name, self._lookupd_names("/topics", lambda document: names_in(document, "topics")))
         yield from filter(is_valid_name, self._nsqd_names(topic_names_in))
 
     def channels(self, topic: str) -> Iterator[str]:
-        """Yield names of channels of a topic."""
         path = f"/channels?topic={quote(topic)}"
         yield from filter(is_valid_name, self._lookupd_names(path, lambda document: names_in(document, "channels")))
         yield from filter(is_valid_name, self._nsqd_names(lambda stats: channel_names_in(stats, topic)))

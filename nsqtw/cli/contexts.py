@@ -164,7 +164,6 @@ class Contexts:
 
 
 def contexts_path(environment: Mapping[str, str]) -> Path:
-    """Return the path of the file."""
     if environment.get(FILE_VARIABLE):
         return Path(environment[FILE_VARIABLE])
     home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME") or "~", ".config")

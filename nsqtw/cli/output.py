@@ -121,7 +121,6 @@ class Output:
         return self.format == JSON
 
     def show(self, result: Result) -> None:
-        """Print a result."""
         if self.is_json:
             data = [dict(row) for row in result.rows] if isinstance(result, Table) else result.data
             write_lines(json_text(data, indent=2))

@@ -24,8 +24,6 @@ _NO_ADDRESS = "no address of a server"
 
 
 class HttpAnswer(Answer):
-    """The answer of a node."""
-
     def document(self) -> JsonObject:
         """Return the JSON object of the body, an empty one for another status than 200. ServerFailed."""
         found = document_in(self.body) if self.status == 200 else {}

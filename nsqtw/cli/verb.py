@@ -69,7 +69,6 @@ class Verb:
 
 
 def argument(name: str, help: str, **fields: Any) -> click.Argument:
-    """Return an argument."""
     return click.Argument([name], help=help, **fields)
 
 
@@ -84,12 +83,10 @@ def flag(words: str, help: str) -> click.Option:
 
 
 def topic() -> click.Argument:
-    """Return the argument of a topic."""
     return argument("topic", "Name of the topic.", shell_complete=completion.topics)
 
 
 def channel(*, is_required: bool = True, help: str = "Name of the channel.") -> click.Argument:
-    """Return the argument of a channel."""
     return argument("channel", help, required=is_required, shell_complete=completion.channels)
 
 
@@ -107,5 +104,4 @@ def verb(name: str, summary: str, function: str, *parameters: click.Parameter, *
 
 
 def port(words: str, what: str) -> click.Option:
-    """Return the option of a port."""
     return option(words, f"{what}.", type=click.IntRange(0, MAX_PORT), metavar="PORT")

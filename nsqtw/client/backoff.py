@@ -46,7 +46,6 @@ class Backoff:
 
     @property
     def is_on(self) -> bool:
-        """Whether the consumer is in backoff."""
         return self.level > 0
 
     def on_signal(self, signal: Signal) -> Step:

@@ -56,7 +56,6 @@ _MOST_BETWEEN_LOOKS = 16
 
 
 def addresses(value: str | Sequence[str]) -> tuple[str, ...]:
-    """Return one or more addresses as a tuple."""
     return (value,) if isinstance(value, str) else tuple(value)
 
 

@@ -406,7 +406,6 @@ class ConsumerPolicy:
             self.changed(source)
 
     def delay_ms(self, message: Message, delay: float | None) -> int:
-        """Return the delay of a requeue in ms."""
         if delay is None or delay < 0:
             options = self._options
             delay = min(options.default_requeue_delay * message.attempts, options.max_requeue_delay)

@@ -99,7 +99,6 @@ class EventLoop(ABC):
     # -- through txaio
 
     def future(self) -> Any:
-        """Return a new future."""
         return self._txa.create_future()
 
     def resolve(self, future: Any, value: Any = None) -> bool:

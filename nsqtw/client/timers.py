@@ -23,7 +23,6 @@ class Timers:
             self.set(key, at)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget `key`."""
         if self._due.pop(key, None) is not None:
             self.has_changed = True
 

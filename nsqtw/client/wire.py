@@ -61,8 +61,6 @@ class WireConnection(Protocol):
 
 
 class V2Commands:
-    """The commands of V2."""
-
     rdy = staticmethod(commands.rdy)
     sub = staticmethod(commands.sub)
     fin = staticmethod(commands.fin)

@@ -56,7 +56,6 @@ def name(fields: JsonObject, key: str) -> str:
 
 
 def texts(fields: JsonObject, key: str) -> tuple[str, ...]:
-    """Return a list of texts."""
     return tuple(unicode(checked(found, str, key), key)[:MAX_TEXT] for found in array(fields, key))
 
 
@@ -71,7 +70,6 @@ def unicode(found: str, key: str) -> str:
 
 
 def integer(fields: JsonObject, key: str) -> int:
-    """Return an integer."""
     number: int = typed(fields, key, int, 0)
     return in_range(number, key)
 
@@ -93,13 +91,11 @@ def optional_integer(fields: JsonObject, key: str) -> int | None:
 
 
 def boolean(fields: JsonObject, key: str) -> bool:
-    """Return a boolean."""
     flag: bool = typed(fields, key, bool, False)
     return flag
 
 
 def number(fields: JsonObject, key: str) -> float:
-    """Return a number."""
     value = fields.get(key)
     if value is None:
         return 0.0
@@ -121,13 +117,11 @@ def in_range(value: N, key: str, lowest: int = -_LIMIT) -> N:
 
 
 def array(fields: JsonObject, key: str) -> list[Any]:
-    """Return a list."""
     found: list[Any] = typed(fields, key, list, [])
     return found
 
 
 def objects(fields: JsonObject, key: str) -> list[JsonObject]:
-    """Return a list of objects."""
     return [checked(found, dict, key) for found in array(fields, key)]
 
 

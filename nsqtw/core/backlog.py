@@ -121,7 +121,6 @@ class Backlog:
 
     @property
     def deferred_count(self) -> int:
-        """Deferred messages in it."""
         return sum(run.count for run in self.waiting if run.delay_ms)
 
     def awaited_by(self, channel: str) -> Awaited:

@@ -243,7 +243,6 @@ class ChannelBase(Timer):
             self.bounds.on_return(now)
 
     def sequences_in_flight(self) -> Iterator[int]:
-        """Return the sequences in flight."""
         for consumer in self.consumers + self.departed:
             for message_id, _ in consumer.in_flight.items():
                 yield sequence_of(message_id)

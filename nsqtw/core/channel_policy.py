@@ -65,8 +65,6 @@ class Below(NamedTuple):
 
 
 class PolicyChannel(DeliveringChannel):
-    """A channel that follows its policy."""
-
     def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__(topic, name, given_policy)
         self._resolution = NO_CHANNEL_RESOLUTION

@@ -41,8 +41,6 @@ _VAIN_SECONDS = 1.0
 
 
 class DeliveringChannel(ChannelBase):
-    """A channel that delivers to its consumers."""
-
     def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__(topic, name, given_policy)
         self._turn = 0

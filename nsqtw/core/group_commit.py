@@ -168,7 +168,6 @@ class GroupCommit(Timer):
         return None
 
     def end(self, batch: CommitBatch, failed: dict[IBackendQueue, BackendError], now: float) -> None:
-        """The commit of a batch has ended."""
         self._out.clear()
         if batch.is_probe:
             self._health.probed(batch.refusal, now)

@@ -56,7 +56,6 @@ class Delivery:
 
 
 def delivered_sequence(message_id: bytes, delivery: Delivery) -> int:
-    """Return the sequence of a message in flight."""
     return sequence_of(message_id) if delivery.sequence == FIRST else delivery.sequence
 
 
@@ -84,12 +83,10 @@ class _Run:
         self.taken = 0
 
     def first_ids(self, count: int) -> list[bytes]:
-        """Return the first `count` ids."""
         ids = self.ids
         return consecutive_ids(self.number, count) if ids is None else ids[self.taken : self.taken + count]
 
     def first_sequences(self, count: int) -> Sequence[int]:
-        """Return the first `count` sequences."""
         if self.ids is not None:
             return self.sequences[self.taken : self.taken + count]
         first = self.number & SEQUENCE_MASK
@@ -141,7 +138,6 @@ class InFlight:
                 yield message_id, run.delivery
 
     def first_deliveries(self) -> list[int]:
-        """Return the sequences of first deliveries."""
         sequences = [
             sequence_of(message_id) for message_id, delivery in self._table.items() if delivery.sequence == FIRST
         ]
@@ -164,7 +160,6 @@ class InFlight:
 
     @property
     def next_deadline(self) -> float | None:
-        """The earliest deadline."""
         deadlines = [delivery.deadline for delivery in self._table.values()]
         deadlines += [run.delivery.deadline for run in self._runs]
         return min(deadlines, default=None)

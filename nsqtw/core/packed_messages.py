@@ -43,7 +43,6 @@ class PackedMessages:
         return chain.from_iterable(self.lists(RUN))
 
     def lists(self, most: int) -> Iterator[list[bytes]]:
-        """Yield the messages in lists of at most `most`."""
         stride = _SIZE_BYTES + self.size
         start = self._start
         for left in range(self._count, 0, -most):

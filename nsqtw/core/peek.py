@@ -125,7 +125,6 @@ class Search:
         return all(part in frames or part in encoded for part in self._parts)
 
     def matches(self, segment: Segment, index: int) -> bool:
-        """Return whether a message matches."""
         if not self.text:
             return True
         frame = segment.slice(index, index + 1)

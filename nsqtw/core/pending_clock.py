@@ -47,5 +47,4 @@ class PendingClock:
         return None if abs(shift_ms - self._saved_shift_ms) < _ENOUGH_MS else shift_ms
 
     def saved(self, shift_ms: int) -> None:
-        """It is saved."""
         self._saved_shift_ms = shift_ms

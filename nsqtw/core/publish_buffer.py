@@ -22,8 +22,6 @@ from nsqtw.interfaces import Assigned, Waiter
 
 
 class PublishBuffer:
-    """The publishes of one topic."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._runs: list[Run] = []

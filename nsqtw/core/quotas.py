@@ -16,8 +16,6 @@ CREATIONS_PER_TURN = 32
 
 
 class Quotas:
-    """The quotas of one broker."""
-
     def __init__(self, options: Options) -> None:
         self._options = options
         self._creations = 0
@@ -46,7 +44,6 @@ class Quotas:
         return self._creations >= CREATIONS_PER_TURN
 
     def begin_turn(self) -> None:
-        """Another turn begins."""
         self._creations = 0
 
 

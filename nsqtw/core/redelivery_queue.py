@@ -116,7 +116,6 @@ class RedeliveryQueue:
         return dropped
 
     def remove(self, sequences: set[int]) -> None:
-        """Remove messages."""
         self._queue = deque([entry for entry in self._queue if entry[1] not in sequences])
 
     def limit_restored_count(self) -> None:

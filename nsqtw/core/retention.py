@@ -140,7 +140,6 @@ class RetentionPolicy(Timer):
 
     @property
     def limits(self) -> Retention:
-        """The limits in force."""
         return self._ages.limits
 
     @property

@@ -84,7 +84,6 @@ def _id_runs(first: int, count: int) -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 def _id_run(first: int, count: int) -> tuple[bytes, list[bytes]]:
-    """The first run of them."""
     low = first & 0xFFF
     return b"%013x" % (first >> 12), _ENDINGS[low : low + count]
 
@@ -161,7 +160,6 @@ class Segment:
         return int(self.frames[ID_AT:BODY_AT], 16) + index
 
     def sequence_at(self, index: int) -> int:
-        """The sequence of a message."""
         return self.first + index
 
     @property

@@ -13,7 +13,6 @@ from nsqtw.core.positions import IPositions
 from nsqtw.core.segment import SEQUENCE_BITS
 
 BLOCK_SIZE: Final = 1 << 20
-"""Sequences in a block."""
 RESERVED_BLOCKS: Final = 1024
 _ALL_BLOCKS: Final = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
 

@@ -18,8 +18,6 @@ from nsqtw.options.types import whole_nanoseconds
 
 
 class PolicyTopic(ChannelOwner):
-    """A topic that follows its policy."""
-
     def __init__(self, context: Context, name: str, log: Log, to_serve: dict[ChannelBase, None]) -> None:
         super().__init__(context, name, log, to_serve)
         self.policy = NO_TOPIC_POLICY

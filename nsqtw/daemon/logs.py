@@ -38,15 +38,12 @@ _NEXT_LINE = "\n    "
 
 
 class LogOptions(Protocol):
-    """The log options of a daemon."""
-
     log_level: int
     log_prefix: str
     log_format: str
 
 
 def log_format(options: LogOptions) -> Format:
-    """The format the options ask for."""
     if options.log_format == "json":
         return JsonFormat(options)
     return TextFormat(options)

@@ -63,7 +63,6 @@ class DaemonService(Service):
 
     @property
     def is_draining(self) -> bool:
-        """Whether a drain has begun."""
         return False
 
     def reload(self) -> None:

@@ -67,7 +67,6 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The name of the program."""
         return self.reader.table.program
 
     def main(self) -> None:

@@ -108,13 +108,11 @@ class Supervision:
             self._repeat(self._watchdog_seconds / 2, self._tell_alive)
 
     def draining(self) -> None:
-        """Report a drain."""
         if self._notifier is not None:
             self._tell_status()
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """Report a reload."""
         if self._notifier is None:
             yield
             return

@@ -47,8 +47,6 @@ _log = Logger()
 
 
 class NewTopics:
-    """The new topics of `broker`."""
-
     def __init__(self, reactor: Reactor, broker: Broker, pump: Pump, links: Links, ask: Ask) -> None:
         self._reactor = reactor
         self._broker = broker

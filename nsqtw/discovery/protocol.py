@@ -77,7 +77,6 @@ class IdentifyPayload:
     secret: str = attrs.field(default="", repr=False)
 
     def encode(self) -> bytes:
-        """Return the document of IDENTIFY."""
         fields = attrs.asdict(self)
         if not self.secret:
             del fields["secret"]

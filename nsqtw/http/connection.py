@@ -55,7 +55,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STEP_EVENTS = 128
 """Events of the parser that are served before other connections have their turn, """
 STEP_SECONDS = 0.002
-"""or fewer, in so much time."""
+"""The time after which fewer events are served in a turn."""
 _MAX_PIPELINED_BYTES = 16 * 1024
 """Bytes of further requests that are received while one is served."""
 

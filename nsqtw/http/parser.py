@@ -107,9 +107,9 @@ class RequestParser:
     def __init__(self) -> None:
         self._data = b""
         self._offset = 0
-        """The parser has read `_data` up to here,"""
+        """The parser has read `_data` up to this offset."""
         self._searched = 0
-        """and has found no end of a line before this."""
+        """There is no end of a line between `_offset` and this offset."""
         self._state = State.START
         self._chunks: list[bytes] = []
         """Data of small chunks, returned as one body part."""

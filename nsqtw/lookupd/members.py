@@ -18,7 +18,6 @@ def no_members() -> array[int]:
 
 
 def holds(members: array[int], peer_id: int) -> bool:
-    """Return whether the peer is one of them."""
     at = bisect_left(members, peer_id)
     return at < len(members) and members[at] == peer_id
 

@@ -71,8 +71,6 @@ CLIENT = Key("client")
 
 
 class Lookup(NamedTuple):
-    """The result of a lookup."""
-
     channels: list[str]
     producers: list[Producer]
 

@@ -155,7 +155,6 @@ class LookupdService(DaemonService):
 
     @property
     def reactor(self) -> Reactor:
-        """Its reactor."""
         return self._reactor
 
     def now(self) -> float:
@@ -193,7 +192,6 @@ class LookupdService(DaemonService):
         return use
 
     def _file_readers(self) -> list[FileReader]:
-        """Return the readers of the files in use."""
         readers = [] if self._tls is None else [FileReader("certificates", self._tls.read, CERTIFICATE_OPTIONS)]
         return (
             readers

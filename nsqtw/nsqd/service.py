@@ -186,7 +186,6 @@ class BrokerService(DaemonService):
 
     @property
     def is_draining(self) -> bool:
-        """Whether a drain has begun."""
         return self._drain.has_begun
 
     def status(self) -> str:

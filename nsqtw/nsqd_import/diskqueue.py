@@ -97,7 +97,6 @@ def find(names: Iterable[str]) -> Listing:
 
 
 def data_name(queue: str, number: int) -> str:
-    """The name of a data file."""
     return f"{queue}.diskqueue.{number:06d}.dat"
 
 

@@ -43,7 +43,6 @@ class Order:
     """By channel; `len(kinds)` for none."""
 
     def rank(self, kind: Kind) -> int:
-        """The rank of messages of a kind."""
         return self.ranks.get(kind, 0)
 
     def left(self, channel: int) -> int:

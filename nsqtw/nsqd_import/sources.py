@@ -31,11 +31,10 @@ class SourceTopic:
     named: NamedTopic | None = None
 
     def queues(self) -> Iterator[QueueFiles]:
-        """All topics with files."""
+        """Yield the queues that have files, the topic's own first."""
         yield from (files for files in [self.own, *self.channels.values()] if files is not None)
 
     def file_names(self) -> list[str]:
-        """All files of the topic."""
         return [name for files in self.queues() for name in files.names]
 
     def files(self, directory: str) -> dict[str, str]:

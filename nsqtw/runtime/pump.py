@@ -96,9 +96,9 @@ class Pump:
         self._publish_ack = broker.publish_ack
         self._writer = writer
         self._queued: list[Flushable] = []
-        """Connections to flush that know whether they are queued,"""
+        """Connections to flush that know whether they are queued."""
         self._changed: dict[Connection, None] = {}
-        """and those that do not."""
+        """Connections to flush that do not know whether they are queued."""
         self._before_answers: list[Callable[[], None]] = []
         self._turn_is_due = False
         self._read_bytes = 0
@@ -118,7 +118,6 @@ class Pump:
 
     @property
     def reactor(self) -> Any:
-        """The reactor of the server."""
         return self._reactor
 
     def wake(self) -> None:

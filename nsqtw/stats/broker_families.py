@@ -48,7 +48,6 @@ class BrokerTotals:
 
     @property
     def broker(self) -> Broker:
-        """The broker."""
         return self.view.broker
 
 

@@ -33,7 +33,6 @@ class Samples:
     values: list[Number] = field(factory=list)
 
     def add(self, labels: Sequence[str], value: Number) -> None:
-        """Add a sample."""
         self.labels.append(labels)
         self.values.append(value)
 

@@ -46,7 +46,6 @@ class Metric(Generic[Source]):
 
     @property
     def statsd_name(self) -> str:
-        """Its statsd name."""
         return self.statsd or self.name
 
     def text(self, numbers: Mapping[str, Any]) -> str:

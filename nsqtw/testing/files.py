@@ -300,14 +300,12 @@ class _Image:
         self.root = self._read(directory)
 
     def number_of(self, path: str) -> int:
-        """The number of the file at a path."""
         directory, name = self._parent(path)
         file = directory.names[name]
         assert isinstance(file, _File), f"{path} is a directory"
         return file.number
 
     def take(self, step: Step) -> None:
-        """Do a step."""
         getattr(self, f"_{step.operation}")(step)
 
     def _create(self, step: Step) -> None:

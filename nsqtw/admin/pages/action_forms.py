@@ -126,8 +126,6 @@ class ActionForm:
 
 @attrs.frozen
 class Button:
-    """A button on a page."""
-
     label: str
     url: str
     asks: bool

@@ -42,7 +42,6 @@ def form_named(name: str) -> ActionForm:
 
 
 def target_in(form: ActionForm, fields: Fields) -> Target:
-    """Return the target of an action."""
     return Target(**{name: fields.get(name, "").strip() for name in form.target})
 
 

@@ -22,7 +22,6 @@ _SHOWN = 8
 
 @page("", "overview.html", OVERVIEW)
 async def overview(page_request: PageRequest) -> Content:
-    """Return the content of the overview."""
     stats = page_request.stats()
     topics = stats.topics.values()
     channels = [channel for topic in topics for channel in topic.channels]

@@ -36,7 +36,6 @@ class Listing(Generic[Row]):
 
     @property
     def pages(self) -> int:
-        """The number of pages."""
         return max(1, math.ceil(self.total / PAGE_ROWS))
 
     @property
@@ -63,7 +62,6 @@ class Listing(Generic[Row]):
         return self._url(**{**self._query, "sort": f"-{key}" if is_descending else key, "page": ""})
 
     def page_url(self, page: int) -> str:
-        """Return the URL of another page."""
         return self._url(**{**self._query, "page": page if page > 1 else ""})
 
     def list_url(self, name: str) -> str:

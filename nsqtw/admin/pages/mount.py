@@ -128,7 +128,6 @@ class Pages:
         return b""
 
     def login_page(self, request: WebRequest, error: str, target: str) -> bytes:
-        """Return the login page."""
         content = {"title": "Log in", "error": error, "next": target, "section": ""}
         return self._renderer.html("login.html", {**_PUBLIC, **content}).encode()
 

@@ -31,8 +31,6 @@ LEVELS = (Line("depth", "waiting", "depth"), Line("in_flight", "in flight", "out
 
 @attrs.frozen
 class NodeRow:
-    """A node in a list."""
-
     name: str
     state: NodeState
     _history: History
@@ -55,7 +53,6 @@ class NodeRow:
 
     @property
     def disk_state(self) -> str:
-        """State of the disk."""
         return disk_state(self.stats)
 
     @property
@@ -104,7 +101,6 @@ def node_content(page_request: PageRequest) -> dict[str, Any]:
 
 @page("nodes", "nodes.html", NODES)
 async def nodes(page_request: PageRequest) -> Content:
-    """Return the content of the list."""
     page_request.stats()
     return {"title": "Nodes", **node_content(page_request)}
 

@@ -85,7 +85,6 @@ class PageRequest:
         return found.value
 
     def overview_url(self, **query: str) -> str:
-        """Return the URL of the overview."""
         return self.links.page("", **query)
 
     def _warn_all(self, warnings: Iterable[str]) -> None:

@@ -15,8 +15,6 @@ from nsqtw.cluster.model import ChannelStats, TopicStats
 
 @attrs.frozen
 class TopicRow:
-    """A topic in a list."""
-
     topic: TopicStats
     _history: History
 
@@ -52,8 +50,6 @@ class TopicRow:
 
 @attrs.frozen
 class ChannelRow:
-    """A channel in a list."""
-
     channel: ChannelStats
     _history: History
 
@@ -102,12 +98,10 @@ CHANNEL_SORTS: Sorts[ChannelRow] = {
 
 
 def topic_rows(topics: Iterable[TopicStats], history: History) -> list[TopicRow]:
-    """Return the rows of topics."""
     return [TopicRow(topic, history) for topic in topics]
 
 
 def channel_rows(topics: Iterable[TopicStats], history: History) -> list[ChannelRow]:
-    """Return the rows of all channels of topics."""
     return [ChannelRow(channel, history) for topic in topics for channel in topic.channels]
 
 

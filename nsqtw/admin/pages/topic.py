@@ -24,7 +24,6 @@ from nsqtw.options.topics import DURABILITY_TEXTS
 
 @page("topics", "topics.html", TOPICS)
 async def topics(page_request: PageRequest) -> Content:
-    """Return the content of the list."""
     found, history = page_request.stats().topics.values(), page_request.sampler.history
     url = partial(page_request.links.page, "topics")
     is_of_channels = page_request.query.get("list") == "channels"

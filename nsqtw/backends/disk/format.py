@@ -102,8 +102,6 @@ _INDEX_NAME = re.compile(r"([0-9a-f]{14})\.index")
 
 
 class Header(NamedTuple):
-    """The header of a file."""
-
     version: int
     first: int
     put_total: int

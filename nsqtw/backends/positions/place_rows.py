@@ -52,7 +52,6 @@ class PlaceRows:
 
     @property
     def has_held(self) -> bool:
-        """Whether a message is held."""
         return self._held_count > 0
 
     def read(self, connection: sqlite3.Connection) -> None:

@@ -45,7 +45,6 @@ class PolicyRows:
 
     @property
     def are_set(self) -> bool:
-        """Whether something is set."""
         return bool(self._rows)
 
     def read(self, connection: sqlite3.Connection) -> None:

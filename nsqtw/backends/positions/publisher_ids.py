@@ -42,7 +42,6 @@ Row = tuple[int, bytes, int, int]
 
 
 def rows_of(number: int, ids: Iterable[PublisherId]) -> list[Row]:
-    """Return the rows of ids of a topic."""
     return [(number, one.hash, one.published_ms, one.sequence) for one in ids]
 
 

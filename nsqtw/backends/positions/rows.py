@@ -121,7 +121,6 @@ def pending_row(sequence: Any, attempts: Any, due_ms: Any) -> PendingRow:
 
 
 def topic_row(number: int, topic: TopicState) -> tuple[Any, ...]:
-    """Return the row of the table."""
     dropped = _blob([end for run in topic.dropped for end in run])
     waiting = _blob([number for run in topic.waiting for number in (run.first, run.count, run.delay_ms)])
     totals = (topic.released, topic.released_total, topic.end, topic.put_total)
@@ -131,14 +130,12 @@ def topic_row(number: int, topic: TopicState) -> tuple[Any, ...]:
 
 
 def cursor_row(number: int, topic: int, cursor: CursorState) -> tuple[Any, ...]:
-    """Return the row of the table."""
     first_deliveries = _blob(cursor.first_deliveries)
     place = (cursor.next, cursor.taken_total, first_deliveries, cursor.pending_count, cursor.replays)
     return (number, topic, cursor.name, cursor.paused, *place)
 
 
 def numbers_in(blob: bytes) -> list[int]:
-    """The numbers in a blob."""
     return list(struct.unpack(f"<{len(blob) // 8}Q", blob))
 
 

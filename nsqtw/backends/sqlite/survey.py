@@ -38,8 +38,6 @@ SELECT id FROM segment WHERE topic < 0 UNION ALL SELECT id FROM segment WHERE to
 
 @define
 class SurveyedTopic:
-    """One topic."""
-
     topic_id: int
     name: str
     first: int

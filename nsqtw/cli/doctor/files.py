@@ -31,7 +31,6 @@ def check_config(contexts: Contexts, name: str) -> Finding:
 
 
 def check_secret(access: ClusterAccess) -> Iterator[Finding]:
-    """Check the secret of a context."""
     if not access.secret_file and not access.secret_variable:
         return
     subject = CheckSubject("secret", access.secret_file or f"${access.secret_variable}")

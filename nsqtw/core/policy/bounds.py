@@ -69,7 +69,6 @@ _SECONDS_UNTIL_SAVED: Final = 0.1
 
 
 def bounds_of(policy: ChannelPolicy) -> dict[str, Any]:
-    """Return the bounds that a policy has."""
     values = {MAX_DEPTH: policy.max_depth, MAX_BYTES: policy.max_bytes, MAX_AGE: policy.max_age}
     return {name: value for name, value in values.items() if value}
 

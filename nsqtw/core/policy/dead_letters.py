@@ -46,9 +46,9 @@ RETRY_SECONDS = 1.0
 REPORT_SECONDS = 60.0
 """Time after which a failure that lasts is logged again."""
 MAX_BATCH = 1000
-"""Letters that are published together, at most;"""
+"""The largest number of letters that are published together."""
 MAX_BATCH_BYTES = 1024 * 1024
-"""and the size of their bodies, about."""
+"""The largest size of the bodies of letters that are published together, about."""
 MAX_HELD = 10_000
 """A channel with so many held messages looks for no more of them."""
 
@@ -136,17 +136,17 @@ class DeadLetters(Timer):
         self._held: deque[Leaving] = deque()
         self._batch: list[Leaving] = []
         self._part: list[Leaving] = []
-        """The first messages of the batch, which are being stored,"""
+        """The first messages of the batch, which are being stored."""
         self._part_size = MAX_BATCH
-        """and how many of them are stored together."""
+        """The number of messages of the batch that are stored together."""
         self._letters: dict[int, tuple[bytes, bytes]] = {}
         """Bodies and headers of the batch by sequence."""
         self._state = State.IDLE
         self._now = 0.0
         self._reported = ""
-        """The failure that was logged last,"""
+        """The failure that was logged last."""
         self._report_at = 0.0
-        """and when it is logged again."""
+        """The time at which the failure is logged again."""
 
     def set_position(self, position: Position) -> None:
         """The channel has another position, with the same messages."""

@@ -23,7 +23,6 @@ _BETWEEN: Final = b"\0"
 
 
 def is_expired(segment: Segment, index: int, topic_ttl_ns: int, wall_ns: int) -> bool:
-    """Return whether one message has expired."""
     ttl_ns = _ttl_ns(segment.headers_of(index), topic_ttl_ns)
     return bool(ttl_ns) and timestamp_ns_of(segment.frames, segment.offsets[index]) + ttl_ns <= wall_ns
 

@@ -51,8 +51,6 @@ _text_of: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class MessageKeys(Protocol):
-    """Finds keys."""
-
     def of_segment(self, segment: Segment) -> Keys | None:
         """Return the key of each message; None when no message has one."""
 

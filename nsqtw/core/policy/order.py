@@ -127,7 +127,6 @@ class OrderedPosition:
 
     @property
     def waiting_key_count(self) -> int:
-        """Keys that messages wait for."""
         return len(self._lines)
 
     @property

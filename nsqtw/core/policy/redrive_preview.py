@@ -16,9 +16,9 @@ from nsqtw.core.timers import Timer
 from nsqtw.errors import BackendError
 
 _MESSAGES: Final = 1000
-"""Messages that are looked at in a turn, about,"""
+"""The number of messages that are examined in a turn, about."""
 _READS: Final = 16
-"""and how often it may read from the medium for them, about."""
+"""The number of reads from the medium in a turn, about."""
 _MAX_ROWS: Final = 1_000_000
 
 

@@ -21,9 +21,9 @@ from nsqtw.options.dead_letter_topic import uses_dead_letters
 from nsqtw.options.policies import ChannelPolicy
 
 RUN_COST = 8 * 1024
-"""Bytes that a run of expired messages takes from a consumer's allowance in a turn,"""
+"""The bytes of a consumer's allowance in a turn that a run of expired messages uses."""
 MESSAGE_COST = 256
-"""and a message that is held, or was requeued."""
+"""The bytes of it that a message uses which is held, or was requeued."""
 MAX_INTERRUPTIONS = 10
 """
 Deliveries of a message beyond the last one that is allowed, at most, when the end of the process interrupted each of

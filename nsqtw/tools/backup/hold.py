@@ -40,9 +40,9 @@ class Hold:
         self._number = 0
         self._extend_at = 0.0
         self.data_path = ""
-        """The data path of the broker, as it names it,"""
+        """The data path as the broker names it."""
         self.identity = ""
-        """and its identity (`nsqtw.daemon.data_path`)."""
+        """The identity of the data path (`nsqtw.daemon.data_path`)."""
 
     def __enter__(self) -> Self:
         document = self._ask("hold", f"time={HOLD_SECONDS:.0f}s")
