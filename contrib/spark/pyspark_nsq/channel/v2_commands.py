@@ -29,7 +29,6 @@ def identify(body: Mapping[str, Any]) -> bytes:
 
 
 def auth(secret: str) -> bytes:
-    """AUTH with the secret."""
     return _with_body(b"AUTH\n", secret.encode())
 
 

@@ -52,7 +52,7 @@ def is_node_address(host: object, *ports: object) -> bool:
 
 
 def host_of(text: str) -> str:
-    """Return the host of a host alone, `v6` or `[v6]` among them, or with a port."""
+    """Return the host of a host alone, an IPv6 address with or without brackets among them, or with a port."""
     parts = split_host_port(text)
     return parts[0] if parts is not None else text.strip("[]")
 
