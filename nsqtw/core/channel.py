@@ -5,8 +5,8 @@ Theory of operation. `core.delivery` gives messages to consumers. FIN, REQ and T
 consumer that sent them (`core.in_flight`); if the id is absent, the tables of all consumers are searched for the error
 to answer: not in flight, or owned by another client.
 
-The table of a consumer that has left stays in `departed` until everything in it has timed out: NSQ does not requeue on
-disconnect. With the option `requeue_on_disconnect` its messages are requeued at once.
+The table of a consumer that has left stays in `former_consumers` until everything in it has timed out: NSQ does not
+requeue on disconnect. With the option `requeue_on_disconnect` its messages are requeued at once.
 
 Performance: called once per run of FINs.
 """
@@ -83,7 +83,7 @@ class Channel(PolicyChannel):
             elif consumer.in_flight and self._requeues_left:
                 must_wait = self._requeue_left(consumer)
             elif consumer.in_flight:
-                self.departed.append(consumer)
+                self.former_consumers.append(consumer)
                 must_wait = True
         consumer.leave(must_wait=must_wait)
 
@@ -170,13 +170,13 @@ class Channel(PolicyChannel):
         return None if is_here else self._why_not(message_id)
 
     def on_timeout(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
-        """Messages a consumer, perhaps a departed one, has had for too long. They are out of its table."""
+        """Messages a consumer, perhaps a former one, has had for too long. They are out of its table."""
         self._deliver_again(deliveries, now, TIMED_OUT)
         self.timeout_count += len(deliveries)
         if consumer.on_removed is not None:
             consumer.on_removed()
-        if not consumer.in_flight and consumer in self.departed:
-            self.departed.remove(consumer)
+        if not consumer.in_flight and consumer in self.former_consumers:
+            self.former_consumers.remove(consumer)
         self._touch()
         self.wake()
 
@@ -239,12 +239,12 @@ class Channel(PolicyChannel):
         self._others, others.unread = None, None
         if others.end < self.topic.released:
             self._look_on(others, counts_joined=True)
-        for consumer in self.consumers + self.departed:
+        for consumer in self.consumers + self.former_consumers:
             consumer.in_flight.forget(0 if skips else sequence)
             if consumer.on_removed is not None:
                 consumer.on_removed()
         self._forget_held(0 if skips else sequence)
-        self.departed = [consumer for consumer in self.departed if consumer.in_flight]
+        self.former_consumers = [consumer for consumer in self.former_consumers if consumer.in_flight]
         if self.bounds is not None:
             self.bounds.look_soon()
         self.joined_total -= moved.replayed
@@ -296,11 +296,11 @@ class Channel(PolicyChannel):
 
     def empty(self) -> None:
         """Drop all messages: waiting, deferred and in flight."""
-        for consumer in self.consumers + self.departed:
+        for consumer in self.consumers + self.former_consumers:
             consumer.in_flight.forget()
             if consumer.on_removed is not None:
                 consumer.on_removed()
-        self.departed.clear()
+        self.former_consumers.clear()
         self._others = None
         self._forget_held()
         self.position.empty()
@@ -317,14 +317,14 @@ class Channel(PolicyChannel):
             self._bound(None)
         self.position.detach()
         self.undelivered.detach()
-        for consumer in self.departed:
+        for consumer in self.former_consumers:
             consumer.leave(must_wait=False)
         for consumer in list(self.consumers):
             consumer.disconnect()
 
     def first_deliveries(self) -> list[int]:
         """Return the sequences in flight that have no pending row."""
-        together = [consumer.in_flight.first_deliveries() for consumer in self.consumers + self.departed]
+        together = [consumer.in_flight.first_deliveries() for consumer in self.consumers + self.former_consumers]
         return [*chain.from_iterable(together)]
 
     def interrupted(self) -> list[int]:
@@ -335,7 +335,9 @@ class Channel(PolicyChannel):
         max_attempts = self.undelivered.max_attempts
         if not max_attempts or self.cursor is None:
             return []
-        together = [consumer.in_flight.redeliveries(max_attempts) for consumer in self.consumers + self.departed]
+        together = [
+            consumer.in_flight.redeliveries(max_attempts) for consumer in self.consumers + self.former_consumers
+        ]
         return [*self.cursor.interrupted, *chain.from_iterable(together)]
 
     def finished_below(self) -> int:
@@ -411,7 +413,7 @@ class Channel(PolicyChannel):
         self.wake()
 
     def _why_not(self, message_id: bytes) -> str:
-        owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.departed)
+        owned = any(message_id in consumer.in_flight for consumer in self.consumers + self.former_consumers)
         return NOT_OWNED if owned else NOT_IN_FLIGHT
 
     def tell_paused(self) -> None:

@@ -49,8 +49,8 @@ class ChannelOwner(LetterSource):
         self.to_serve = to_serve
         self.latency_histogram = None if context.measure is None else Histogram(LATENCY_BOUNDS)
         """Seconds from publish to finish, of all channels there ever were; None when latencies are not measured."""
-        self.hungry: dict[ChannelBase, None] = {}
-        """Channels that have ready consumers and nothing for them: a release wakes them."""
+        self.caught_up: dict[ChannelBase, None] = {}
+        """Channels whose ready consumers have got all that is released: the next release wakes them."""
         self.bounds: TopicBounds | None = None
         """The bounds of its channels; None when none has any."""
         self.shows_releases = False
@@ -85,8 +85,8 @@ class ChannelBase(Timer):
         self.is_saved = self.ephemeral or topic.ephemeral
         """Whether the channel's creation is durable."""
         self.consumers: list[Consumer] = []
-        self.departed: list[Consumer] = []
-        """Consumers that have left, whose messages in flight still have to time out."""
+        self.former_consumers: list[Consumer] = []
+        """Consumers that have disconnected, whose messages in flight still have to time out."""
         self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule, name)
         self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room, name)
         self.ordered: OrderedPosition | None = None
@@ -193,7 +193,7 @@ class ChannelBase(Timer):
 
     @property
     def in_flight_count(self) -> int:
-        return sum(consumer.in_flight.count for consumer in self.consumers + self.departed)
+        return sum(consumer.in_flight.count for consumer in self.consumers + self.former_consumers)
 
     @property
     def message_count(self) -> int:
@@ -220,9 +220,9 @@ class ChannelBase(Timer):
         return self in self.topic.to_serve
 
     def wake(self) -> None:
-        """Something changed: serve at the end of this turn, if there is anything to be had."""
+        """Something changed: serve at the end of this turn, if there is a message to deliver."""
         topic = self.topic
-        if self not in topic.hungry or self.position.available > 0:
+        if self not in topic.caught_up or self.position.available > 0:
             topic.to_serve[self] = None
 
     def serve(self, now: float) -> bool:
@@ -243,7 +243,7 @@ class ChannelBase(Timer):
             self.bounds.on_return(now)
 
     def sequences_in_flight(self) -> Iterator[int]:
-        for consumer in self.consumers + self.departed:
+        for consumer in self.consumers + self.former_consumers:
             for message_id, _ in consumer.in_flight.items():
                 yield sequence_of(message_id)
 

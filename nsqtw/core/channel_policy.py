@@ -137,7 +137,7 @@ class PolicyChannel(DeliveringChannel):
             ready + sum(one < sequence for one in self.set_aside),
             deferred,
             sum(one < sequence for one in chain(self.leaving, self.withheld or ())),
-            sum(one.in_flight.count_below(sequence) for one in self.consumers + self.departed),
+            sum(one.in_flight.count_below(sequence) for one in self.consumers + self.former_consumers),
         )
 
     def follow_policy(self) -> None:

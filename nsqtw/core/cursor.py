@@ -53,15 +53,15 @@ _MAX_PASSED_AT_ONCE = 1000
 class Cursor:
     """
     The position of one durable channel of `topic`, whose name is `channel`. A new one starts at `released`. `pages` has
-    its pending rows that are not in memory; None: all are in memory. `look_at` schedules a call of `on_timer`.
+    its pending rows that are not in memory; None: all are in memory. `schedule` asks for a call of `on_timer`.
     """
 
     def __init__(
-        self, topic: TopicLog, pages: Pages | None, look_at: Callable[[float], None], channel: str = ""
+        self, topic: TopicLog, pages: Pages | None, schedule: Callable[[float], None], channel: str = ""
     ) -> None:
         self._topic = topic
         self._channel = channel
-        self._schedule = look_at
+        self._schedule = schedule
         self._clock = topic.context.pending_clock
         self.next = topic.released
         self.taken_total = topic.released_total

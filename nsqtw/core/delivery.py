@@ -60,8 +60,8 @@ class DeliveringChannel(ChannelBase):
             self.ordered.begin_turn()
         rate = self.rate_limit
         ready = self._ready()
-        hungry = self.topic.hungry
-        hungry.pop(self, None)
+        caught_up = self.topic.caught_up
+        caught_up.pop(self, None)
         for consumer in ready:
             consumer.allowance = consumer.turn_bytes
         try:
@@ -85,7 +85,7 @@ class DeliveringChannel(ChannelBase):
             self.topic.read_failed(error)
             self.topic.context.timers.schedule(now + RETRY_READ_SECONDS, self)
             return False
-        # Who has had enough for this turn is not in `ready` any more, and is as hungry as the others.
+        # A consumer that has used up its allowance is not in `ready` any more, but waits for messages as the others do.
         wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
         if available > 0:
             if not wanting or self.position.is_being_saved:
@@ -93,7 +93,7 @@ class DeliveringChannel(ChannelBase):
             if delivered or not self._is_in_vain(available, now):
                 return True
         if wanting:
-            hungry[self] = None
+            caught_up[self] = None
         return False
 
     def _is_in_vain(self, available: int, now: float) -> bool:
@@ -254,7 +254,7 @@ class DeliveringChannel(ChannelBase):
         if self.requeue_delay is None:
             self._requeue_all(consumer, 0.0)
             return False
-        self.departed.append(consumer)
+        self.former_consumers.append(consumer)
         self.requeue_delay.take(consumer)
         return True
 
@@ -265,8 +265,8 @@ class DeliveringChannel(ChannelBase):
         self.requeue_count += len(consumer.in_flight)
         self._deliver_again(consumer.in_flight.items(), now, DISCONNECTED)
         consumer.in_flight.forget()
-        if consumer in self.departed:
-            self.departed.remove(consumer)
+        if consumer in self.former_consumers:
+            self.former_consumers.remove(consumer)
             consumer.leave(must_wait=False)
         self._touch()
         self.wake()

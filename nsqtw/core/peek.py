@@ -203,7 +203,7 @@ def _pending(channel: Channel, now: float, limit: int, search: Search, *, deferr
 
 
 def _in_flight(channel: Channel, search: Search) -> Iterator[Peeked | str]:
-    for consumer in channel.consumers + channel.departed:
+    for consumer in channel.consumers + channel.former_consumers:
         for message_id, delivery in consumer.in_flight.items():
             record = channel.topic.log.find(sequence_of(message_id))
             if record is not None and search.matches(*record):

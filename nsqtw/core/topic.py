@@ -294,7 +294,7 @@ class Topic(ReleasingTopic):
         self._owner.log("info", "CHANNEL({channel}): deleting", topic=self.name, channel=name)
         channel.exit()
         channel.empty()
-        self.hungry.pop(channel, None)
+        self.caught_up.pop(channel, None)
         self.to_serve.pop(channel, None)
         is_stored = not (self.ephemeral or channel.ephemeral or self.exiting)
         self._owner.on_channel_deleted(self.name, name, is_stored=is_stored)

@@ -111,9 +111,9 @@ class ReleasingTopic(PolicyTopic):
                     channel.wake()
         if self.shows_releases:
             self._show_release(segments, start)
-        if self.hungry:
-            self.to_serve.update(self.hungry)
-            self.hungry.clear()
+        if self.caught_up:
+            self.to_serve.update(self.caught_up)
+            self.caught_up.clear()
 
     def _show_release(self, segments: list[Segment], start: int) -> None:
         """Have the channels pass what was released, from `start` on, for others only, and count their classes."""

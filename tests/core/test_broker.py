@@ -430,7 +430,7 @@ def test_a_channel_that_counts_what_it_cannot_deliver_does_not_keep_the_broker_b
     assert reader.bodies() == [b"b"]
     rows._due_unsaved_count = 0
     harness.wait(1.0)
-    assert reader.channel in reader.channel.topic.hungry
+    assert reader.channel in reader.channel.topic.caught_up
 
 
 def test_a_broken_waiter_does_not_keep_others_from_their_answer() -> None:

@@ -181,7 +181,7 @@ def in_flight_at_a_consumer(core: StoredHarness) -> Iterator[None]:
 @place
 def in_flight_at_a_departed_consumer(core: StoredHarness) -> Iterator[None]:
     in_flight(core, b"1").leave()
-    assert core.channel().departed
+    assert core.channel().former_consumers
     yield
     assert read(core) == [(b"1", 2)]
 

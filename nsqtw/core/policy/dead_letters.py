@@ -107,7 +107,7 @@ class State(Enum):
 class DeadLetters(Timer):
     """
     The held messages of `channel`, whose messages are in `position`. `on_room` is called when messages have left,
-    `look_at` with the time at which one is to be delivered again.
+    `schedule` with the time at which one is to be delivered again.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class DeadLetters(Timer):
         channel: str,
         position: Position,
         on_room: Callable[[], None],
-        look_at: Callable[[float], None],
+        schedule: Callable[[float], None],
     ) -> None:
         super().__init__()
         self.count = 0
@@ -131,7 +131,7 @@ class DeadLetters(Timer):
         self._channel = channel
         self._position = position
         self._on_room = on_room
-        self._look_at = look_at
+        self._schedule = schedule
         self._target = ""
         self._held: deque[Leaving] = deque()
         self._batch: list[Leaving] = []
@@ -219,7 +219,7 @@ class DeadLetters(Timer):
         """The channel is being deleted."""
         self.forget()
         self._topic.context.timers.cancel(self)
-        self._on_room, self._look_at = _do_nothing, _look_at_nothing
+        self._on_room, self._schedule = _do_nothing, _schedule_nothing
 
     def on_timer(self, now: float) -> float | None:
         """Timer API: take the next step."""
@@ -367,7 +367,7 @@ class DeadLetters(Timer):
         delivery = Delivery(0.0, 0.0, 0, leaving.sequence, leaving.attempts, segment)
         if leaving.due > now:
             self._position.defer(b"", delivery, leaving.due)
-            self._look_at(leaving.due)
+            self._schedule(leaving.due)
         else:
             self._position.requeue(b"", delivery)
         self._on_room()
@@ -377,5 +377,5 @@ def _do_nothing() -> None:
     """Ignore the room: the object is detached."""
 
 
-def _look_at_nothing(due: float) -> None:
+def _schedule_nothing(due: float) -> None:
     """Schedule nothing: the object is detached."""

@@ -92,9 +92,9 @@ class OrderedPosition:
         """The keys of messages that entered and are not finished, but for those in `_runs` and those set aside."""
         self._runs: dict[int, KeyedRun] = {}
         """Heads that were delivered together, by the first sequence of those that are not finished."""
-        self._extras: set[int] = set()
+        self._not_set_aside: set[int] = set()
         """Messages in lines that are not set aside: in flight from before there was an order, or in the cursor."""
-        self._extras_in_flight: set[int] = set()
+        self._not_set_aside_in_flight: set[int] = set()
         """Those in flight; while messages are grouped, those to be grouped, too."""
         self._set_aside: dict[int, Key | None] = {}
         """What is here and not in the cursor, of the messages that are ready or wait for their key."""
@@ -228,16 +228,16 @@ class OrderedPosition:
         entered = self._entered
         if self._unfinished is not None:
             self._unfinished.end(sequences)
-            self._extras_in_flight.difference_update(sequences)
+            self._not_set_aside_in_flight.difference_update(sequences)
         if self._runs and not entered.keys() >= set(sequences):
             self._unfold()
         keys: list[Key | None] = []
         for sequence in sequences:
             key = entered.pop(sequence, None)
-            if sequence in self._extras:
+            if sequence in self._not_set_aside:
                 self._leave_line(sequence, key)
-                self._extras.remove(sequence)
-                self._extras_in_flight.discard(sequence)
+                self._not_set_aside.remove(sequence)
+                self._not_set_aside_in_flight.discard(sequence)
             else:
                 keys.append(key)
         self._free(keys)
@@ -258,15 +258,15 @@ class OrderedPosition:
             start += count
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
-        self._extras_in_flight.discard(delivered_sequence(message_id, delivery))
+        self._not_set_aside_in_flight.discard(delivered_sequence(message_id, delivery))
         self.cursor.requeue(message_id, delivery)
 
     def defer(self, message_id: bytes, delivery: Delivery, due: float) -> None:
-        self._extras_in_flight.discard(delivered_sequence(message_id, delivery))
+        self._not_set_aside_in_flight.discard(delivered_sequence(message_id, delivery))
         self.cursor.defer(message_id, delivery, due)
 
     def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
-        self._extras_in_flight.discard(sequence)
+        self._not_set_aside_in_flight.discard(sequence)
         self.cursor.hold(sequence, attempts, held)
 
     def cancel(self, sequence: int, now: float) -> bool:
@@ -422,7 +422,7 @@ class OrderedPosition:
     # -- inside: heads and lines
 
     def _forget(self) -> None:
-        for sequences in (self._extras, self._extras_in_flight, self._again):
+        for sequences in (self._not_set_aside, self._not_set_aside_in_flight, self._again):
             sequences.clear()
         self._busy.clear()
         for part in (self._lines, self._entered, self._runs, self._set_aside, self._ready):
@@ -458,7 +458,7 @@ class OrderedPosition:
         self._busy.update(freed)
         for key in freed:
             line = lines[key]
-            if self._extras or self._extras_in_flight:
+            if self._not_set_aside or self._not_set_aside_in_flight:
                 head = self._take_head(line)
             else:
                 head = line[0]
@@ -476,14 +476,14 @@ class OrderedPosition:
             del line[0]
         else:
             line.remove(head)
-            self._extras_in_flight.remove(head)
-        self._extras.discard(head)
+            self._not_set_aside_in_flight.remove(head)
+        self._not_set_aside.discard(head)
         return head
 
     def _first_in_flight(self, line: Iterable[int]) -> int | None:
-        if not self._extras_in_flight:
+        if not self._not_set_aside_in_flight:
             return None
-        return next((sequence for sequence in line if sequence in self._extras_in_flight), None)
+        return next((sequence for sequence in line if sequence in self._not_set_aside_in_flight), None)
 
     def _make_ready(self, sequence: int, key: Key | None) -> None:
         if sequence in self._again:
@@ -526,8 +526,8 @@ class OrderedPosition:
         self._set_aside[sequence] = key
         if self.cursor.attempts(sequence):
             self._again.add(sequence)
-        if sequence in self._extras:
-            self._extras.remove(sequence)
+        if sequence in self._not_set_aside:
+            self._not_set_aside.remove(sequence)
         elif is_new and key is not None and key in self._busy:
             self._wait(sequence, key)
         elif (line := self._lines.get(key)) and self._first_in_flight(line) is not None:
@@ -558,9 +558,9 @@ class OrderedPosition:
         unfinished = self._unfinished
         if unfinished is None:
             self._forget()
-            self._extras_in_flight.update(self._in_flight())
+            self._not_set_aside_in_flight.update(self._in_flight())
             pages = self.cursor.entered_rows()
-            unfinished = UnfinishedMessages(self._extras_in_flight, pages, self._withheld())
+            unfinished = UnfinishedMessages(self._not_set_aside_in_flight, pages, self._withheld())
         self._unfinished = None
         while self._may_take > 0:
             if not unfinished.is_collected:
@@ -581,8 +581,8 @@ class OrderedPosition:
         key = self._entered[sequence] = self._key_at(sequence)
         if key is not None and key in self._busy:
             self._wait(sequence, key)
-            self._extras.add(sequence)
+            self._not_set_aside.add(sequence)
             return
-        self._extras_in_flight.discard(sequence)
+        self._not_set_aside_in_flight.discard(sequence)
         if key is not None:
             self._busy.add(key)

@@ -32,7 +32,7 @@ them: it may be the message that ends the process.
 
 
 class Undelivered:
-    """The undelivered messages of `channel` of `topic`. See `DeadLetters` for `on_room` and `look_at`."""
+    """The undelivered messages of `channel` of `topic`. See `DeadLetters` for `on_room` and `schedule`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Undelivered:
         channel: str,
         position: Position,
         on_room: Callable[[], None],
-        look_at: Callable[[float], None],
+        schedule: Callable[[float], None],
         *,
         ephemeral: bool,
     ) -> None:
@@ -52,7 +52,7 @@ class Undelivered:
         self._channel = channel
         self._position = position
         self._on_room = on_room
-        self._look_at = look_at
+        self._schedule = schedule
         self._ephemeral = ephemeral
 
     def set_position(self, position: Position) -> None:
@@ -135,12 +135,12 @@ class Undelivered:
 
     def detach(self) -> None:
         """The channel is being deleted."""
-        self._on_room, self._look_at = _do_nothing, _look_at_nothing
+        self._on_room, self._schedule = _do_nothing, _schedule_nothing
         if self.dead_letters is not None:
             self.dead_letters.detach()
 
     def _new_dead_letters(self) -> DeadLetters:
-        return DeadLetters(self._topic, self._channel, self._position, self._on_room, self._look_at)
+        return DeadLetters(self._topic, self._channel, self._position, self._on_room, self._schedule)
 
     def _expire(self, sequence: int, attempts: int, segment: Segment, index: int) -> None:
         """Hold an expired message for the dead-letter topic, or finish it."""
@@ -163,5 +163,5 @@ def _do_nothing() -> None:
     """Ignore the room: the object is detached."""
 
 
-def _look_at_nothing(due: float) -> None:
+def _schedule_nothing(due: float) -> None:
     """Schedule nothing: the object is detached."""

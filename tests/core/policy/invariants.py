@@ -37,17 +37,17 @@ def check_rows(rows: PendingStore) -> None:
 
 def check_order(ordered: OrderedPosition, held: set[int]) -> None:
     """Check that each unfinished message is in one place. `held` are those in flight, or with pending rows."""
-    set_aside, extras = ordered._set_aside, ordered._extras
+    set_aside, not_set_aside = ordered._set_aside, ordered._not_set_aside
     entered = dict(ordered._entered)
     for run in ordered._runs.values():
         entered.update(zip(run.sequences, run.keys, strict=True))
     assert held >= entered.keys() | set_aside.keys()
     ready = [*ordered._ready, *ordered._ready_again]
     in_lines = [*chain.from_iterable(ordered._lines.values())]
-    assert sorted([*ready, *in_lines]) == sorted([*set_aside, *extras])
+    assert sorted([*ready, *in_lines]) == sorted([*set_aside, *not_set_aside])
     keys = {**entered, **set_aside}
     assert len(keys) == len(entered) + len(set_aside)
     assert all(line and {keys[sequence] for sequence in line} == {key} for key, line in ordered._lines.items())
-    heads = Counter(keys[sequence] for sequence in chain(entered.keys() - extras, ready))
+    heads = Counter(keys[sequence] for sequence in chain(entered.keys() - not_set_aside, ready))
     del heads[None]
     assert heads == Counter(ordered._busy)

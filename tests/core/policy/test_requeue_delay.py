@@ -78,7 +78,7 @@ def test_what_a_consumer_leaves_waits_and_is_in_one_place_all_the_time() -> None
     core.turn()
     assert (channel.in_flight_count, channel.depth, channel.deferred_count) == (0, 0, 2)
     assert channel.requeue_count == 2
-    assert channel.departed == []
+    assert channel.former_consumers == []
     other = core.reader()
     core.wait(0.9)
     assert other.read() == []
