@@ -37,16 +37,18 @@ SEGMENT_BYTES: Final = 256 * 1024
 
 FRAME_TYPE_MESSAGE: Final = 2
 ID_BYTES: Final = 16
-_HEAD: Final = struct.Struct(">iiqH")  # size, frame type, timestamp, attempts
+SIZE_BYTES: Final = 4
+MESSAGE_HEAD: Final = struct.Struct(">iiqH")
+"""Size of what follows it, frame type, timestamp, attempts. The id and the body come next."""
 _SIZE: Final = struct.Struct(">I")
 _TYPE_TO_ATTEMPTS: Final = struct.Struct(">iqH")
 _ATTEMPTS: Final = struct.Struct(">H")
-_ATTEMPTS_AT: Final = _HEAD.size - _ATTEMPTS.size
+_ATTEMPTS_AT: Final = MESSAGE_HEAD.size - _ATTEMPTS.size
 _TIMESTAMP: Final = struct.Struct(">q")
-_TIMESTAMP_AT: Final = 2 * _SIZE.size
-ID_AT: Final = _HEAD.size
+_TIMESTAMP_AT: Final = 2 * SIZE_BYTES
+ID_AT: Final = MESSAGE_HEAD.size
 BODY_AT: Final = ID_AT + ID_BYTES
-_SIZE_BEYOND_BODY: Final = BODY_AT - _SIZE.size
+_SIZE_BEYOND_BODY: Final = BODY_AT - SIZE_BYTES
 
 # The last three hex digits of an id. What precedes them is the same for all ids up to the next border of 4096, so the
 # ids of a run are made without a step for each.
@@ -391,20 +393,20 @@ def _headers_or_none(headers: Sequence[bytes]) -> Sequence[bytes] | None:
 
 
 def _head(body_bytes: int, timestamp_ns: int) -> bytes:
-    return _HEAD.pack(body_bytes + _SIZE_BEYOND_BODY, FRAME_TYPE_MESSAGE, timestamp_ns, 1)
+    return MESSAGE_HEAD.pack(body_bytes + _SIZE_BEYOND_BODY, FRAME_TYPE_MESSAGE, timestamp_ns, 1)
 
 
 def _offsets(frames: bytes, count: int) -> Sequence[int]:
     """A range when all frames have one length, which a few strided slices tell, else found by walking."""
-    step = _SIZE.unpack_from(frames)[0] + _SIZE.size
+    step = _SIZE.unpack_from(frames)[0] + SIZE_BYTES
     if step * count == len(frames) and all(
-        frames[byte_index::step] == frames[byte_index : byte_index + 1] * count for byte_index in range(_SIZE.size)
+        frames[byte_index::step] == frames[byte_index : byte_index + 1] * count for byte_index in range(SIZE_BYTES)
     ):
         return range(0, len(frames) + 1, step)
     offsets = [0] * (count + 1)
     offset = 0
     unpack_from = _SIZE.unpack_from
     for index in range(1, count + 1):
-        offset += unpack_from(frames, offset)[0] + _SIZE.size
+        offset += unpack_from(frames, offset)[0] + SIZE_BYTES
         offsets[index] = offset
     return offsets

@@ -11,14 +11,15 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-_HEAD: Final = struct.Struct(">ii")
+HEAD: Final = struct.Struct(">ii")
+"""Size of what follows it, and type."""
 RESPONSE: Final = 0
 ERROR: Final = 1
 
 
 def frame(kind: int, data: bytes) -> bytes:
     """One response or error frame."""
-    return _HEAD.pack(len(data) + 4, kind) + data
+    return HEAD.pack(len(data) + 4, kind) + data
 
 
 OK: Final = frame(RESPONSE, b"OK")

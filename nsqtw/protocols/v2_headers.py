@@ -16,11 +16,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from nsqtw.core.segment import BODY_AT
+from nsqtw.core.segment import BODY_AT, SIZE_BYTES
+from nsqtw.protocols.frames import HEAD
 
 FRAME_TYPE_HEADED: Final = 3
-_SIZE: Final = struct.Struct(">I")
-_SIZE_AND_TYPE: Final = struct.Struct(">II")
 _HEADERS_SIZE: Final = struct.Struct(">H")
 
 
@@ -29,13 +28,13 @@ def with_headers(frames: bytes, headers: Sequence[bytes]) -> bytes:
     parts: list[bytes] = []
     offset = 0
     for encoded in headers:
-        size: int = _SIZE.unpack_from(frames, offset)[0]
-        stop = offset + _SIZE.size + size
+        size, _ = HEAD.unpack_from(frames, offset)
+        stop = offset + SIZE_BYTES + size
         if encoded:
             more = _HEADERS_SIZE.size + len(encoded)
             parts += (
-                _SIZE_AND_TYPE.pack(size + more, FRAME_TYPE_HEADED),
-                frames[offset + _SIZE_AND_TYPE.size : offset + BODY_AT],
+                HEAD.pack(size + more, FRAME_TYPE_HEADED),
+                frames[offset + HEAD.size : offset + BODY_AT],
                 _HEADERS_SIZE.pack(len(encoded)),
                 encoded,
                 frames[offset + BODY_AT : stop],

@@ -15,18 +15,17 @@ Performance: called only at log level debug; the session checks the level once p
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nsqtw.core.client import Client
-from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT
+from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT, SIZE_BYTES
 from nsqtw.interfaces import OperatorLog
+from nsqtw.protocols.frames import HEAD
 from nsqtw.protocols.parameters import hidden
 from nsqtw.protocols.v2_command import Commands
 from nsqtw.protocols.v2_headers import FRAME_TYPE_HEADED, headers_bytes
 
-_HEAD = struct.Struct(">ii")  # size of what follows it, frame type
 _MAX_VALUE = 200
 
 _IDENTIFY_KEYS = {
@@ -126,8 +125,8 @@ def _messages(frames: bytes) -> Iterator[tuple[str, int]]:
     """Id and body length of each message among complete frames."""
     offset = 0
     while offset < len(frames):
-        size, kind = _HEAD.unpack_from(frames, offset)
-        stop = offset + size + _HEAD.size // 2
+        size, kind = HEAD.unpack_from(frames, offset)
+        stop = offset + SIZE_BYTES + size
         if kind in (FRAME_TYPE_MESSAGE, FRAME_TYPE_HEADED):
             start = offset + BODY_AT
             if kind == FRAME_TYPE_HEADED:

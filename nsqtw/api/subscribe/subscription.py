@@ -12,7 +12,6 @@ finish them. (A consumer of V2 has its message timeout for that, unless --requeu
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -24,7 +23,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.core.client import Client, ClientState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.in_flight import Delivery
-from nsqtw.core.segment import BODY_AT
+from nsqtw.core.segment import BODY_AT, ID_AT, MESSAGE_HEAD, SIZE_BYTES
 from nsqtw.errors import ClientError
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, failure
@@ -38,7 +37,6 @@ PROTOCOL = "HTTP"
 CHANNEL_NOT_FOUND = failure(404, "CHANNEL_NOT_FOUND")
 SUBSCRIBE_DISABLED = failure(403, "SUBSCRIBE_DISABLED")
 
-_FRAME = struct.Struct(">i4xqH16s")
 
 Message = dict[str, Any]
 """The JSON document of a delivery."""
@@ -236,10 +234,10 @@ class Subscription:
     def _documents(self, frames: bytes, headers: Sequence[bytes]) -> Iterator[Message]:
         offset, index = 0, 0
         while offset < len(frames):
-            size, timestamp_ns, attempts, raw_id = _FRAME.unpack_from(frames, offset)
-            stop = offset + 4 + size
+            size, _, timestamp_ns, attempts = MESSAGE_HEAD.unpack_from(frames, offset)
+            stop = offset + SIZE_BYTES + size
             body, encoding = readable(frames[offset + BODY_AT : stop])
-            message_id = raw_id.decode()
+            message_id = frames[offset + ID_AT : offset + BODY_AT].decode()
             message: Message = {
                 "id": message_id,
                 "timestamp": timestamp_ns,

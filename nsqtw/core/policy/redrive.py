@@ -34,7 +34,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.client import Client, ClientState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.policy.letter import is_letter_of, redriven_headers
-from nsqtw.core.segment import BODY_AT, ID_AT, sequence_of
+from nsqtw.core.segment import BODY_AT, ID_AT, SIZE_BYTES, sequence_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError, Exiting, Overflow
@@ -328,7 +328,7 @@ class Redrive(Timer):
     def _on_letters(self, frames: bytes, headers: Sequence[bytes]) -> None:
         offset, number = 0, 0
         while offset < len(frames):
-            end = offset + 4 + int.from_bytes(frames[offset : offset + 4], "big")
+            end = offset + SIZE_BYTES + int.from_bytes(frames[offset : offset + SIZE_BYTES], "big")
             frame = frames[offset:end]
             of_letter = headers[number] if headers else NO_HEADERS
             self._read.append(_Letter(frame[ID_AT:BODY_AT], frame[BODY_AT:], of_letter))

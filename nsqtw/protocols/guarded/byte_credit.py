@@ -13,9 +13,7 @@ from collections.abc import Iterable
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.in_flight import delivered_sequence
 from nsqtw.core.log import Log
-from nsqtw.core.segment import BODY_AT, ID_AT, SEGMENT_BYTES
-
-_SIZE_BYTES = 4
+from nsqtw.core.segment import BODY_AT, ID_AT, SEGMENT_BYTES, SIZE_BYTES
 
 
 class ByteCredit:
@@ -54,7 +52,7 @@ class ByteCredit:
         """These are delivered."""
         offset, end = 0, len(frames)
         while offset < end:
-            size = _SIZE_BYTES + int.from_bytes(frames[offset : offset + _SIZE_BYTES], "big")
+            size = SIZE_BYTES + int.from_bytes(frames[offset : offset + SIZE_BYTES], "big")
             message_id = frames[offset + ID_AT : offset + BODY_AT]
             self._total += size - self._sizes.get(message_id, 0)
             self._sizes[message_id] = size

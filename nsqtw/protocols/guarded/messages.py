@@ -7,14 +7,10 @@ A frame has the form that `nsqtw.core.segment` draws, which is part of docs/prot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from nsqtw.core.segment import BODY_AT, ID_AT
+from nsqtw.core.segment import BODY_AT, ID_AT, MESSAGE_HEAD, SIZE_BYTES
 from nsqtw.message_headers import decode_headers
-
-_SIZE_BYTES: Final = 4
-_TIMESTAMP_AT: Final = 8
-_ATTEMPTS_AT: Final = 16
 
 
 class Message(NamedTuple):
@@ -47,9 +43,8 @@ class Batch:
         messages: list[Message] = []
         offset, end = 0, len(frames)
         while offset < end:
-            stop = offset + _SIZE_BYTES + int.from_bytes(frames[offset : offset + _SIZE_BYTES], "big")
-            timestamp_ns = int.from_bytes(frames[offset + _TIMESTAMP_AT : offset + _ATTEMPTS_AT], "big")
-            attempts = int.from_bytes(frames[offset + _ATTEMPTS_AT : offset + ID_AT], "big")
+            size, _, timestamp_ns, attempts = MESSAGE_HEAD.unpack_from(frames, offset)
+            stop = offset + SIZE_BYTES + size
             body = frames[offset + BODY_AT : stop]
             messages.append(Message(frames[offset + ID_AT : offset + BODY_AT], timestamp_ns, attempts, body))
             offset = stop
