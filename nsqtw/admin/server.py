@@ -11,8 +11,8 @@ from twisted.web.resource import EncodingResourceWrapper, IResource
 from twisted.web.server import GzipEncoderFactory, Request, Site
 
 from nsqtw.admin.connections import AdminChannel
-from nsqtw.gocompat.time import duration_text
 from nsqtw.options.addresses import join_host_port
+from nsqtw.options.texts import duration_text
 from nsqtw.runtime.reactor import Reactor
 
 WebRequest = Any

@@ -41,8 +41,8 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import DONE, Answer, Refused, failure
 from nsqtw.http.routes import Handler
 from nsqtw.names import is_ephemeral
+from nsqtw.options.texts import parse_duration
 from nsqtw.options.topics import DURABILITIES, STARTS, is_retention_time
-from nsqtw.options.types import parse_duration
 
 _MISSING_RETENTION = failure(400, "MISSING_ARG_TIME_OR_BYTES")
 _INVALID_TIME = failure(400, "INVALID_TIME")

@@ -51,8 +51,8 @@ from nsqtw.http.responses import (
 from nsqtw.http.routes import Handler, HandlerOfHead
 from nsqtw.message_headers import ID, PRIORITIES
 from nsqtw.names import is_valid_name
+from nsqtw.options.texts import show_duration, whole_nanoseconds
 from nsqtw.options.topics import DURABILITIES
-from nsqtw.options.types import show_duration, whole_nanoseconds
 from nsqtw.protocols.mpub import (
     SIZE_BYTES,
     bytes_of_equal,

@@ -13,7 +13,7 @@ from typing import Any
 from nsqtw import NSQ_VERSION
 from nsqtw.api.context import ApiContext
 from nsqtw.backends.files import Files
-from nsqtw.gocompat.time import duration_text, local_time_text
+from nsqtw.gocompat.time import local_time_text
 from nsqtw.http.endpoints import A_DOCUMENT, AN_OK, BAD_QUERY, CHANNEL, JSON, TEXT, TOPIC, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
@@ -21,6 +21,7 @@ from nsqtw.http.responses import Answer, plain, text
 from nsqtw.http.routes import ANY_RIGHT, FREE
 from nsqtw.http.version import HEADER, versioned
 from nsqtw.options.broker_address import hostname
+from nsqtw.options.texts import duration_text
 from nsqtw.runtime.memory import undisturbed
 from nsqtw.runtime.process_memory import memory
 from nsqtw.stats.document import document as stats_document

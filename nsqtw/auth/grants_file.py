@@ -26,7 +26,8 @@ import attrs
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.auth.secret_hash import Recipe, read_line
 from nsqtw.errors import AuthError
-from nsqtw.options.types import did_you_mean, parse_duration
+from nsqtw.options.texts import parse_duration
+from nsqtw.options.types import did_you_mean
 
 _CLIENT_KEYS = ("identity", "identity_url", "secret", "secrets", "ttl", "grant")
 _GRANT_KEYS = ("topic", "channels", "permissions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsqtw.errors import OptionError
 from nsqtw.names import is_valid_name
-from nsqtw.options.types import parse_duration
+from nsqtw.options.texts import parse_duration
 
 
 def check_name(name: str) -> None:

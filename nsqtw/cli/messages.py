@@ -15,9 +15,8 @@ from nsqtw.cli.output import Column, Document, Table, body_fields, number
 from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import Cancelled, Message, Seek
-from nsqtw.cluster.texts import brief_duration_text
 from nsqtw.errors import NoServerAnswered, NotFound, OptionError
-from nsqtw.options.types import parse_duration
+from nsqtw.options.texts import brief_duration, parse_duration
 
 _SHOWN_CHARACTERS = 200
 _SHOWN_HEADERS = 60
@@ -210,7 +209,7 @@ def _length_text(seconds: float) -> str:
         count, rest = divmod(seconds, length)
         if count and not rest:
             return f"{count:.0f} {unit}{'' if count == 1 else 's'}"
-    return brief_duration_text(seconds)
+    return brief_duration(seconds)
 
 
 def _totals(moves: Sequence[Seek]) -> dict[str, int]:

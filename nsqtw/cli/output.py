@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from nsqtw.cluster.texts import brief_duration_text, size_text
 from nsqtw.foreign_text import json_text, one_line, printable
+from nsqtw.options.texts import brief_duration, readable_size
 from nsqtw.printing import is_stdout_terminal, write_line, write_lines
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def _shown(value: Any) -> str:
 
 def size_or_dash(count: int | None) -> str:
     """Return bytes as people read them, a dash for None."""
-    return "-" if count is None else size_text(count)
+    return "-" if count is None else readable_size(count)
 
 
 def age_or_dash(seconds: float | None) -> str:
     """Return a duration as people read it, a dash for None."""
-    return "-" if seconds is None else brief_duration_text(seconds)
+    return "-" if seconds is None else brief_duration(seconds)
 
 
 def body_fields(body: bytes) -> dict[str, str]:

@@ -16,7 +16,7 @@ from nsqtw.cli.session import Session
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import Partial, Retention, TopicStats
 from nsqtw.errors import OptionError
-from nsqtw.options.types import parse_size
+from nsqtw.options.texts import parse_size
 
 
 def _retention_text(retention: Mapping[str, Any] | None) -> str:

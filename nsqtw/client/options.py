@@ -14,7 +14,7 @@ import attrs
 
 from nsqtw import NSQ_VERSION, __version__
 from nsqtw.errors import OptionError
-from nsqtw.options.types import parse_boolean, parse_duration, show_duration
+from nsqtw.options.texts import parse_boolean, parse_duration, show_duration
 
 EXPONENTIAL, FULL_JITTER = "exponential", "full_jitter"
 """The values of `backoff_strategy`."""

@@ -31,7 +31,7 @@ from nsqtw.options.policies import (
     Resolution,
     resolve_what_fits,
 )
-from nsqtw.options.types import whole_nanoseconds
+from nsqtw.options.texts import whole_nanoseconds
 
 _MAX_READ_BYTES: Final = 4 * 1024 * 1024
 EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"

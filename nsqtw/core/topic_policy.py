@@ -14,7 +14,7 @@ from nsqtw.core.context import Context
 from nsqtw.core.log import Log
 from nsqtw.core.policy.deduplication import Deduplication
 from nsqtw.options.policies import NO_TOPIC_POLICY, NO_TOPIC_RESOLUTION, Resolution, TopicPolicy, resolve_what_fits
-from nsqtw.options.types import whole_nanoseconds
+from nsqtw.options.texts import whole_nanoseconds
 
 
 class PolicyTopic(ChannelOwner):

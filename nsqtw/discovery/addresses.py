@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 from nsqtw.options.addresses import LOOKED_UP_HOST, LOOKED_UP_SERVICE, is_host_port, join_host_port, split_host_port
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.resolver import resolve_all
-from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
+from nsqtw.runtime.waiting import ReadyEvent, RetryDelays, in_time
 
 RESOLVE_SECONDS = 30.0
 ANSWER_SECONDS = 5.0
@@ -114,7 +114,7 @@ class Expansion:
         self._address = address
         self._look_up = look_up
         self._changed = changed
-        self._backoff = Backoff(_FIRST_RETRY_SECONDS, RESOLVE_SECONDS, random)
+        self._backoff = RetryDelays(_FIRST_RETRY_SECONDS, RESOLVE_SECONDS, random)
         self._running: Deferred[Any]
 
     def start(self) -> None:

@@ -29,7 +29,7 @@ from twisted.python.failure import Failure
 
 from nsqtw.discovery.protocol import PING_SECONDS, Lookupd, LookupdProtocol, Name
 from nsqtw.runtime.reactor import Reactor
-from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
+from nsqtw.runtime.waiting import ReadyEvent, RetryDelays, in_time
 
 CONNECT_SECONDS = 1.0
 FIRST_RETRY_SECONDS = 0.25
@@ -70,7 +70,7 @@ class LookupdPeer:
         self._speak = speak
         self._names = names
         self._before_answers = before_answers
-        self._backoff = Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, random)
+        self._backoff = RetryDelays(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, random)
         self._protocol: LookupdProtocol | None = None
         self._transport: Any = None
         self._attempt: Deferred[Any] | None = None

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 from twisted.logger import Logger
 
 from nsqtw.http.responses import INVALID_REQUEST, Refused, failure
-from nsqtw.options.types import parse_duration
+from nsqtw.options.texts import parse_duration
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _REMEMBERED = 256

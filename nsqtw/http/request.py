@@ -30,7 +30,6 @@ from urllib.parse import unquote_to_bytes
 import attrs
 from twisted.logger import Logger, LogLevel
 
-from nsqtw.gocompat.time import duration_text
 from nsqtw.http.bearer_auth import secret_in
 from nsqtw.http.body import RequestBody
 from nsqtw.http.browsers import CROSS_ORIGIN, HOST_NOT_ALLOWED, is_of_another_site
@@ -51,6 +50,7 @@ from nsqtw.http.responses import (
 from nsqtw.http.routes import BODY_IGNORED, FREE, Route
 from nsqtw.interfaces import Waiter
 from nsqtw.net.addresses import address_text
+from nsqtw.options.texts import duration_text
 from nsqtw.rights import Credentials
 
 if TYPE_CHECKING:

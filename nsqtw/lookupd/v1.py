@@ -29,12 +29,12 @@ import attrs
 
 from nsqtw.errors import CapReached, ClientError
 from nsqtw.gocompat.json import read_object
-from nsqtw.gocompat.time import duration_text
 from nsqtw.interfaces import MAX_CLIENT_TEXT, OperatorLog
 from nsqtw.lookupd.model import CLIENT, Key, Producer
 from nsqtw.lookupd.registrations import Registrations
 from nsqtw.names import is_valid_name
 from nsqtw.options.addresses import MAX_PORT, is_host, is_port
+from nsqtw.options.texts import duration_text
 
 MAX_LINE_BYTES = 4096
 """The longest line of an nsqd has 140: two names of 64 and a word."""

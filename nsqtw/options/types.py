@@ -23,32 +23,23 @@ import attrs
 
 from nsqtw.gocompat.values import quoted, shown, type_name
 from nsqtw.options.redaction import without_argument, without_password
+from nsqtw.options.texts import (
+    NO_WHOLE_NUMBER,
+    OUT_OF_RANGE,
+    SIZE_PATTERN,
+    fits_int64,
+    parse_boolean,
+    parse_duration,
+    parse_integer,
+    parse_size,
+    seconds_of,
+    show_duration,
+    whole_nanoseconds,
+)
 
-NANOSECONDS = 1_000_000_000
-
-_UNITS = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,  # the micro sign
-    "μs": 1_000,  # the Greek letter
-    "ms": 1_000_000,
-    "s": NANOSECONDS,
-    "m": 60 * NANOSECONDS,
-    "h": 3_600 * NANOSECONDS,
-    "d": 86_400 * NANOSECONDS,
-}
-SIZE_UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-"""The units of sizes in bytes, each 1024 of the one below."""
-_SIZE = re.compile(r"([0-9]+)(?:\.([0-9]+))?([A-Za-z]+)")
-_AMOUNT = re.compile(r"([0-9]+)(?:\.([0-9]*))?|\.([0-9]+)")
-_UNIT = re.compile(r"[^.0-9]*")
-_INTEGER = re.compile(r"[+-]?(?:0[xX]_?[0-9a-fA-F_]+|0[bB]_?[01_]+|0[oO]_?[0-7_]+|[0-9][0-9_]*)")
 _DECIMAL = re.compile(r"[+-]?[0-9]+")
-_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
-_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
-_MAX = 2**63 - 1
-_OUT_OF_RANGE = "value out of range"
-_PLAIN_REASONS = (_OUT_OF_RANGE, "no whole number of bytes")
+_NS_PER_MS = 10**6
+_PLAIN_REASONS = (OUT_OF_RANGE, NO_WHOLE_NUMBER)
 
 DEBUG: Final = 1
 LEVELS = {"debug": DEBUG, "info": 2, "warn": 3, "error": 4, "fatal": 5}
@@ -86,78 +77,6 @@ class Kind:
     words: tuple[str, ...] = ()
 
 
-def parse_integer(text: str) -> int:
-    """A 64-bit integer as Go reads one: decimal, 0x, 0o, 0b, a leading 0 for octal, `_` between digits."""
-    if not _INTEGER.fullmatch(text):
-        raise ValueError("parse error")
-    digits = text.lstrip("+-")
-    try:
-        octal = digits.startswith("0") and digits[1:2].isdigit()
-        value = int(digits.replace("0", "0o", 1) if octal else digits, 0)
-    except ValueError:
-        raise ValueError("parse error") from None
-    value = -value if text.startswith("-") else value
-    if not _in_int64(value):
-        raise ValueError(_OUT_OF_RANGE)
-    return value
-
-
-def parse_size(text: str) -> int:
-    """Bytes from an integer, or from a number with a unit in any case: `1048576`, `64MB`, `1.5gb`. ValueError."""
-    match = _SIZE.fullmatch(text)
-    if match is None or match[3].upper() not in SIZE_UNITS:
-        return parse_integer(text)
-    whole, fraction, unit = match[1], match[2] or "", SIZE_UNITS[match[3].upper()]
-    size, rest = divmod(int(whole + fraction) * unit, int("1" + "0" * len(fraction)))
-    if rest:
-        raise ValueError("no whole number of bytes")
-    if not _in_int64(size):
-        raise ValueError(_OUT_OF_RANGE)
-    return size
-
-
-def parse_duration(text: str) -> float:
-    """Seconds from Go's text for a duration: `1h30m`, `250ms`, `1.5s`, `7d`, `0`; a unit is needed but for 0."""
-    try:
-        return _nanoseconds(text) / NANOSECONDS
-    except ValueError:
-        raise ValueError("parse error") from None
-
-
-def show_duration(seconds: float) -> str:
-    """Go's text for a duration: `1h0m0s`, `250ms`, `1.5s`, `0s`. Read again it gives the same seconds."""
-    nanoseconds = whole_nanoseconds(seconds)
-    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
-    if rest == 0:
-        return "0s"
-    if rest < NANOSECONDS:
-        unit = "ns" if rest < 1_000 else "µs" if rest < 1_000_000 else "ms"
-        return f"{sign}{_decimal(rest, _UNITS[unit])}{unit}"
-    minutes, rest = divmod(rest, _UNITS["m"])
-    hours, minutes = divmod(minutes, 60)
-    text = f"{_decimal(rest, NANOSECONDS)}s"
-    if hours or minutes:
-        text = f"{minutes}m{text}"
-    return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
-
-
-def whole_nanoseconds(seconds: float) -> int:
-    """Seconds in nanoseconds, to the nearest whole one, within what 64 bits hold."""
-    # In integers: a product of floats would be off by some nanoseconds from half a year on.
-    numerator, denominator = seconds.as_integer_ratio()
-    nanoseconds = (2 * numerator * NANOSECONDS + denominator) // (2 * denominator)
-    return max(-_MAX, min(nanoseconds, _MAX))
-
-
-def parse_boolean(text: str) -> bool:
-    """One of Go's words for true and false."""
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError("parse error")
-
-
 def unfit(kind: Kind, text: str, failure: ValueError) -> str:
     """Return the error for `text`, which a reader of `kind` refused, in words that do not need Go to be understood."""
     hint = did_you_mean(text.lower(), kind.words) if kind.words else ""
@@ -183,55 +102,6 @@ def toml_value(value: Any) -> str:
     return repr(value)
 
 
-def _nanoseconds(text: str) -> int:
-    """A duration as Go reads one, in nanoseconds. ValueError in Go's words."""
-    rest = text[1:] if text[:1] in ("+", "-") else text
-    if rest == "0":
-        return 0
-    if not rest:
-        raise ValueError(f"time: invalid duration {quoted(text)}")
-    total = position = 0
-    while position < len(rest):
-        amount = _AMOUNT.match(rest, position)
-        if amount is None:
-            raise ValueError(f"time: invalid duration {quoted(text)}")
-        unit = _UNIT.match(rest, amount.end())
-        assert unit is not None  # it matches nothing, too
-        if not unit[0]:
-            raise ValueError(f"time: missing unit in duration {quoted(text)}")
-        if unit[0] not in _UNITS:
-            raise ValueError(f"time: unknown unit {quoted(unit[0])} in duration {quoted(text)}")
-        fraction = amount[2] or amount[3] or ""
-        total += int(amount[1] or 0) * _UNITS[unit[0]]
-        total += _part(fraction, _UNITS[unit[0]])
-        position = unit.end()
-    total = -total if text.startswith("-") else total
-    if not _in_int64(total):
-        raise ValueError(f"time: invalid duration {quoted(text)}")
-    return total
-
-
-def _part(fraction: str, unit: int) -> int:
-    """
-    Return the value of the digits behind a point, in ns: in floats, and no more digits than 64 bits hold, as in Go.
-    """
-    while fraction and not _in_int64(int(fraction)):
-        fraction = fraction[:-1]
-    scale = float(f"1e{len(fraction)}")  # infinite for very many digits, where 10.0**len would raise
-    return int(int(fraction or 0) * (unit / scale))
-
-
-def _in_int64(value: int) -> bool:
-    return -(2**63) <= value < 2**63
-
-
-def _decimal(value: int, unit: int) -> str:
-    """`value` / `unit` in decimal digits, none of them superfluous; `unit` is a power of ten."""
-    whole, fraction = divmod(value, unit)
-    digits = str(fraction).rjust(len(str(unit)) - 1, "0").rstrip("0")
-    return f"{whole}.{digits}" if fraction else str(whole)
-
-
 def _coerce_text(value: object) -> str:
     if isinstance(value, str):
         if "\0" in value:
@@ -250,7 +120,7 @@ def _coerce_integer(value: object) -> int:
         parsing = str(value)
     else:
         raise ValueError(f"invalid int64 value type {type_name(value)}")
-    if not _in_int64(value):
+    if not fits_int64(value):
         raise ValueError(f"{parsing}: value out of range")
     return value
 
@@ -271,7 +141,7 @@ def _plain_number(value: float) -> float:
 
 
 def _coerce_size(value: object) -> int:
-    if isinstance(value, str) and _SIZE.fullmatch(value):
+    if isinstance(value, str) and SIZE_PATTERN.fullmatch(value):
         try:
             return parse_size(value)
         except ValueError:
@@ -281,11 +151,11 @@ def _coerce_size(value: object) -> int:
 
 def _coerce_duration(value: object) -> float:
     if isinstance(value, str):
-        return _nanoseconds(value) / NANOSECONDS
+        return seconds_of(value)
     if type(value) is int:
         # nsqd takes what does not fit for something else.
-        if not _in_int64(value * _UNITS["ms"]):
-            raise ValueError(f"{value}: value out of range")
+        if not fits_int64(value * _NS_PER_MS):
+            raise ValueError(f"{value}: {OUT_OF_RANGE}")
         return value / 1_000
     raise ValueError(f"invalid time.Duration value type {type_name(value)}")
 

@@ -1,4 +1,4 @@
-"""Waiting: for an event with a time limit (`ReadyEvent`), and before another attempt (`Backoff`)."""
+"""Waiting: for an event with a time limit (`ReadyEvent`), and before another attempt (`RetryDelays`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ReadyEvent:
 _MIN_SHARE = 0.5
 
 
-class Backoff:
+class RetryDelays:
     """
     Delays that double after each failure, from `first` up to `max_seconds` seconds, less up to half of it by chance:
     clients that failed together do not all retry together. `random` returns numbers from 0 up to 1.

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from nsqtw.discovery.peer import CONNECT_SECONDS, MAX_RETRY_SECONDS, REFUSED_SECONDS, LookupdPeer
 from nsqtw.discovery.protocol import ANSWER_SECONDS, PING_SECONDS, IdentifyPayload, Lookupd, LookupdProtocol, Name
-from nsqtw.runtime.waiting import Backoff, ReadyEvent, in_time
+from nsqtw.runtime.waiting import ReadyEvent, RetryDelays, in_time
 from tests.discovery.test_protocol import sized
 from tests.http.broker_fixture import Log
 
@@ -203,7 +203,7 @@ def test_it_waits_longer_after_each_failure_and_the_shortest_time_again_when_it_
 
 
 def test_chance_takes_up_to_half_of_the_wait() -> None:
-    backoff = Backoff(1.0, 4.0, lambda: 0.0)
+    backoff = RetryDelays(1.0, 4.0, lambda: 0.0)
     assert [backoff.failed() for _ in range(4)] == [0.5, 1.0, 2.0, 2.0]
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsqtw.options.texts import parse_boolean, parse_duration, parse_integer, parse_size, show_duration
 from nsqtw.options.types import (
     BOOLEAN,
     DURATION,
@@ -23,11 +24,6 @@ from nsqtw.options.types import (
     TLS_VERSION,
     Kind,
     choice,
-    parse_boolean,
-    parse_duration,
-    parse_integer,
-    parse_size,
-    show_duration,
 )
 
 

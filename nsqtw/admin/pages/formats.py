@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup, escape
 
 from nsqtw.admin.history import Points
-from nsqtw.cluster.texts import brief_duration_text, duration_text, size_text
+from nsqtw.options.texts import brief_duration, readable_duration, readable_size
 
 NOTHING = "–"
 """The text of a number that is not known."""
@@ -54,17 +54,17 @@ def rate(value: float | None) -> str:
 
 def size(value: float | None) -> str:
     """Return a number of bytes with a unit: 12.3 MB."""
-    return size_text(value) if value is not None and is_known(value) else NOTHING
+    return readable_size(value) if value is not None and is_known(value) else NOTHING
 
 
 def duration(seconds: float | None) -> str:
     """Return a duration with its two largest units: 2 h 5 min, 350 ms."""
-    return duration_text(seconds) if seconds is not None and is_known(seconds) else NOTHING
+    return readable_duration(seconds) if seconds is not None and is_known(seconds) else NOTHING
 
 
 def brief(seconds: float | None) -> str:
     """Return a duration in its largest unit: 2.1 h, 35 min."""
-    return brief_duration_text(seconds) if seconds is not None and is_known(seconds) else NOTHING
+    return brief_duration(seconds) if seconds is not None and is_known(seconds) else NOTHING
 
 
 def percent(part: float) -> str:

@@ -21,10 +21,10 @@ from nsqtw.cli.stdlib_http import MAX_BYTES, HttpAnswer, failures_named, get, ma
 from nsqtw.client.lookup import host_and_port
 from nsqtw.cluster.answers import document_in, node_in, nodes_in
 from nsqtw.cluster.model import Node
-from nsqtw.cluster.texts import duration_text
 from nsqtw.cluster.trust import WITHHELD
 from nsqtw.errors import ConnectFailed, NsqtwError, OptionError, ServerFailed
 from nsqtw.options.addresses import MAX_PORT
+from nsqtw.options.texts import readable_duration
 
 _SECONDS = 3.0
 _WORKERS = 16
@@ -77,7 +77,7 @@ def check_clock(what: str, theirs: datetime, now: datetime) -> Finding:
     subject = CheckSubject("clock", what)
     skew = (theirs - now).total_seconds()
     size = max(0.0, abs(skew) - 1.0)
-    text = f"{duration_text(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine"
+    text = f"{readable_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine"
     remedy = "synchronize the clocks of both machines (chrony, systemd-timesyncd): timedatectl set-ntp true"
     if size > _LARGE_SKEW:
         return subject.error(text, remedy)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nsqtw.cli.doctor.finding import CheckSubject, Finding
-from nsqtw.cluster.texts import size_text
+from nsqtw.options.texts import readable_size
 
 FEW_FILES = 1024
 ENOUGH_FILES = 16384
@@ -50,7 +50,7 @@ def check_data_path(path: str) -> Iterator[Finding]:
 def check_space(path: str, total: int, used: int, free: int) -> Finding:
     """Check the free space of a disk. Sizes are bytes."""
     subject = CheckSubject("disk", path)
-    text = f"{size_text(free)} of {size_text(total)} are free"
+    text = f"{readable_size(free)} of {readable_size(total)} are free"
     remedy = "remove other files, lower the retention of topics, or move the data path to a larger disk"
     if free < _FULL_BYTES:
         return subject.error(f"{text}: nsqd refuses publishes when there is none", remedy)
