@@ -20,7 +20,7 @@ class DamageCounts:
         self.lost = 0
         """They will not be delivered."""
         self.damaged = 0
-        """They were in damaged bytes: lost ones, and those that could be put right."""
+        """They were in damaged bytes: lost ones, and those that have lost their headers."""
         self.set_aside = 0
         """Lost ones whose bytes, as far as there are any, are kept in a file that was set aside."""
 

@@ -65,15 +65,8 @@ class DataPath:
         return [(first, last) for _, _, first, last, _ in self.reports]
 
 
-def flip(path: Path, position: int) -> None:
-    """Damage one bit of a file."""
-    data = bytearray(path.read_bytes())
-    data[position] ^= 0x10
-    path.write_bytes(data)
-
-
 def spoil(path: Path, position: int) -> None:
-    """Damage several bits of a byte: nobody can tell what it was."""
+    """Damage a byte of a file."""
     data = bytearray(path.read_bytes())
     data[position] ^= 0x5B
     path.write_bytes(data)

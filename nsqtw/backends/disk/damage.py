@@ -3,7 +3,7 @@ Damage in a log file: what is between one good record and the next, and what can
 
 A place where no good record stands is one of these:
 
-    a damaged record    its head is intact, or was put right: `salvage` tells what is left; the next record is behind it
+    a damaged record    its head is intact: `salvage` tells what is left; the next record is behind it
     damaged bytes       up to the next record that is whole, or of which something can be kept: all of it is lost
     the end             nothing of that kind follows: a torn write, older content of a recycled file, or damage
 """
@@ -16,14 +16,14 @@ from typing import Final, NamedTuple
 from nsqtw.backends.disk.format import HIGHEST, Entry, Head
 from nsqtw.backends.disk.log import Log
 from nsqtw.backends.disk.open_files import Descriptor, LogFile
-from nsqtw.backends.disk.salvage import Salvaged, salvage, why_damaged
+from nsqtw.backends.disk.salvage import WRONG_FRAMES, WRONG_HEADERS, salvage
 from nsqtw.backends.disk.scan import Scan
 from nsqtw.core.segment import BODY_AT, Segment
 
 NO_RECORD: Final = "no record where one should start"
 _MAX_MISSING: Final = 1 << 20
 _MAX_TRIED: Final = 100
-"""Heads in which a flipped bit is looked for, in one search: a client may have written any number of magics."""
+"""Heads of incomplete records that are looked for, in one search: a client may have written any number of magics."""
 
 
 class Damage(NamedTuple):
@@ -41,8 +41,6 @@ class Damage(NamedTuple):
     """The first sequence of each run that is lost, and one past its last; bounds without a `head`."""
     lost_count: int
     """The maximum number of messages; the exact one with a `head`."""
-    touched: int
-    """Messages in damaged bytes: those lost, those that have lost their headers, and those that were put right."""
     is_end: bool
     """Nothing that can be kept follows."""
     without_headers: int = 0
@@ -55,7 +53,12 @@ class Damage(NamedTuple):
         """The kind of damage, in a few words."""
         if self.head is None:
             return NO_RECORD
-        return why_damaged(self.lost_count, self.without_headers)
+        return WRONG_FRAMES if self.lost_count else WRONG_HEADERS
+
+    @property
+    def touched(self) -> int:
+        """Messages in damaged bytes: those lost, and those that have lost their headers."""
+        return self.lost_count + self.without_headers
 
     @property
     def is_torn(self) -> bool:
@@ -70,7 +73,7 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
     """
     position, first = scan.position, scan.above
     start = scan.entry_at()
-    salvaged = _salvaged(descriptor, scan, position)
+    salvaged = salvage(descriptor, position, scan.size, scan.above, scan.below)
     if salvaged is not None:
         head = salvaged.head
         stop = min(position + head.size, scan.size)
@@ -83,7 +86,6 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
             salvaged.segments,
             salvaged.lost,
             salvaged.lost_count,
-            salvaged.touched,
             stop >= scan.size or _next_record(descriptor, scan, stop, scan.above) is None,
             salvaged.without_headers,
             salvaged.channel,
@@ -95,7 +97,7 @@ def examine(descriptor: Descriptor, scan: Scan, index: Sequence[Entry]) -> Damag
     count = min(end - first, max_missing) if first < end else 0
     scan.pass_over(stop, end if after is not None else first, count if after is not None else 0)
     lost = [(first, end)] if first < end else []
-    return Damage(position, stop, first, None, [], lost, count, count, after is None)
+    return Damage(position, stop, first, None, [], lost, count, after is None)
 
 
 def is_torn_write(damage: Damage, known_end: int) -> bool:
@@ -123,10 +125,6 @@ def report(log: Log, file: LogFile, damage: Damage) -> None:
     log.ledger.add(log.topic, lost=damage.lost_count, damaged=damage.touched)
 
 
-def _salvaged(descriptor: Descriptor, scan: Scan, position: int) -> Salvaged | None:
-    return salvage(descriptor, position, scan.size, scan.above, scan.below)
-
-
 def _next_record(descriptor: Descriptor, scan: Scan, at: int, above: int) -> tuple[int, int] | None:
     """
     The place and the first sequence of the next record, from `at` on, that is whole or of which something can be kept.
@@ -140,9 +138,9 @@ def _next_record(descriptor: Descriptor, scan: Scan, at: int, above: int) -> tup
                 return at, head.first
         elif head is None and tried < _MAX_TRIED:
             tried += 1
-            repaired = salvage(descriptor, at, scan.size, above, scan.below)
-            if repaired is not None and repaired.segments:
-                return at, repaired.head.first
+            incomplete = salvage(descriptor, at, scan.size, above, scan.below)
+            if incomplete is not None and incomplete.segments:
+                return at, incomplete.head.first
         at = scan.next_magic(at) if head is None else at + head.size
     return None
 

@@ -69,8 +69,7 @@ class Repaired:
         """Return how many messages the damage cost."""
         kept = sum(segment.count for damage in self.damages for segment in damage.segments)
         bare = sum(damage.without_headers for damage in self.damages)
-        put_right = self.touched - self.lost_count - bare
-        text = f"damaged records: {self.lost_count} lost, {put_right} put right, {kept} of their messages kept"
+        text = f"damaged records: {self.lost_count} lost, {kept} of their messages kept"
         return f"{text}, {bare} of these without their headers" if bare else text
 
 

@@ -3,17 +3,13 @@ Salvage of the messages of a damaged record.
 
 A message is kept only if a checksum proves it:
 
-- The head has one flipped bit: it is corrected if its own checksum then holds.
 - The checksum of the frames holds: the frames are intact.
-- One bit of the frames, or of one of their blocks, is flipped: its position follows from the checksum (`bit_flip`). It
-  is
-corrected if all frames are well formed afterwards.
 - Otherwise the messages without a byte in a damaged block are kept, where the record has blocks. The frames before the
-first damaged block are read from the front. Behind one, the next frame is the first position from which frames with
-consecutive ids lead to the next damaged block or to the end.
+  first damaged block are read from the front. Behind one, the next frame is the first position from which frames with
+  consecutive ids lead to the next damaged block or to the end.
 
 All others are lost, also those whose frames look intact: the position of the damage within a block is unknown. The
-record of a head that cannot be corrected is lost as a whole.
+record of a damaged head is lost as a whole.
 
 A record with a header block (`header_block`) has a checksum of its frames and one of its headers in its trailer.
 Messages whose headers are damaged are kept without them. If the trailer is damaged, the frames are treated as above,
@@ -26,16 +22,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from nsqtw.backends.bit_flip import flipped_bit
 from nsqtw.backends.checksum import crc32
-from nsqtw.backends.disk.format import (
-    MAGICS,
-    RECORD_BYTES,
-    Head,
-    blocks_of,
-    decode_head,
-    decode_table,
-)
+from nsqtw.backends.disk.format import RECORD_BYTES, Head, blocks_of, decode_head, decode_table
 from nsqtw.backends.disk.open_files import Descriptor
 from nsqtw.backends.header_block import Trailer, checked_headers, decode_trailer, with_headers
 from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT, SEQUENCE_MASK, Segment
@@ -48,7 +36,6 @@ _SIZE_BYTES: Final = 4
 
 WRONG_FRAMES: Final = "the checksum of the frames is wrong"
 WRONG_HEADERS: Final = "the headers are damaged, and the messages are kept without them"
-ONE_BIT: Final = "one flipped bit, which is put right"
 
 
 class Salvaged(NamedTuple):
@@ -58,8 +45,6 @@ class Salvaged(NamedTuple):
     segments: list[Segment]
     lost: list[tuple[int, int]]
     """The first sequence of each run that is lost, and one past its last."""
-    touched: int
-    """The number of messages in damaged bytes: those lost, those without headers, those with a corrected bit."""
     without_headers: int = 0
     """The number of messages in `segments` that have lost their headers."""
     channel: str | None = ""
@@ -70,66 +55,33 @@ class Salvaged(NamedTuple):
         return sum(end - first for first, end in self.lost)
 
 
-def why_damaged(lost_count: int, without_headers: int) -> str:
-    """The kind of damage, in a few words, that cost so much."""
-    if lost_count:
-        return WRONG_FRAMES
-    return WRONG_HEADERS if without_headers else ONE_BIT
-
-
 def salvage(descriptor: Descriptor, position: int, size: int, above: int, below: int) -> Salvaged | None:
     """
     Salvage the damaged record at `position` of a file that is read up to `size`, with sequences from `above` on and
     below `below`. None when there is no head of such a record. OSError.
     """
-    data = descriptor.read(min(RECORD_BYTES, size - position), position)
-    head = decode_head(data)
-    is_damaged = head is None
-    if head is None:
-        head = repaired_head(data)
+    head = decode_head(descriptor.read(min(RECORD_BYTES, size - position), position))
     if head is None or not above <= head.first < head.end <= below:
         return None
-    if is_damaged and position + head.size > size:
-        return None
-    if head.is_tombstone:
-        return Salvaged(head, [], [], head.put_count)
     data = descriptor.read(min(head.size, size - position), position)
-    return salvage_frames(head, data, is_damaged=is_damaged)
-
-
-def salvage_frames(head: Head, data: bytes, *, is_damaged: bool = False) -> Salvaged:
-    """
-    Like `salvage`, for a head, which `is_damaged` when a bit of it was corrected, and all existing bytes of its record.
-    """
     start = RECORD_BYTES + head.table_bytes
-    written = data[start : start + head.length]
-    payload = bytearray(written)
-    bits: list[int] = []
+    payload = data[start : start + head.length]
     bad: list[tuple[int, int]] = []
     if len(payload) < head.length or crc32(payload) != head.payload_crc:
-        bad = _repair_blocks(head, data, payload, bits)
-        if bits and not (bad or _is_well_formed(payload, head)):
-            payload = bytearray(written)
-            bits, bad = [], [(0, head.length)]
+        bad = _damaged_blocks(head, data, payload)
     if head.has_block:
-        return _salvage_with_block(head, payload, bits, bad, is_damaged=is_damaged)
-    if not bad:
-        touched = head.messages if is_damaged else _touched(payload, bits)
-        return Salvaged(head, [Segment(head.first, head.messages, head.delay_ms, bytes(payload))], [], touched)
-    segments, lost = _what_is_left(head, payload, bad)
-    return Salvaged(head, segments, lost, sum(end - first for first, end in lost) + len(bits))
+        return _salvage_with_block(head, payload, bad)
+    return Salvaged(head, *_what_is_left(head, payload, bad))
 
 
-def _salvage_with_block(
-    head: Head, payload: bytearray, bits: list[int], bad: list[tuple[int, int]], *, is_damaged: bool
-) -> Salvaged:
-    """Like `salvage_frames`; `bad` are the parts of the payload that stay damaged."""
+def _salvage_with_block(head: Head, payload: bytes, bad: list[tuple[int, int]]) -> Salvaged:
+    """Salvage a record with a header block; `bad` are the damaged parts of its payload."""
     trailer = _trailer(payload, head)
     if trailer is None:
         is_any_left = bool(bad) and not head.is_directed
         segments, lost = _what_is_left(head, payload, bad) if is_any_left else ([], [(head.first, head.end)])
         kept_count = sum(segment.count for segment in segments)
-        return Salvaged(head, segments, lost, head.messages, kept_count, None if head.is_directed else "")
+        return Salvaged(head, segments, lost, kept_count, None if head.is_directed else "")
     frames = payload[: trailer.frames_bytes]
     headers = checked_headers(payload, trailer, head.messages)
     if crc32(frames) == trailer.frames_crc:
@@ -144,75 +96,35 @@ def _salvage_with_block(
         kept.append(
             with_headers(segment.first, segment.count, head.delay_ms, segment.frames, of_segment, trailer.channel)
         )
-    lost_count = sum(end - first for first, end in lost)
-    without_headers = head.messages - lost_count if headers is None else 0
-    touched = head.messages
-    if not is_damaged:
-        touched = lost_count + (without_headers or (len(bits) if bad else _touched(payload, bits)))
-    return Salvaged(head, kept, lost, touched, without_headers, trailer.channel)
+    without_headers = sum(segment.count for segment in kept) if headers is None else 0
+    return Salvaged(head, kept, lost, without_headers, trailer.channel)
 
 
-def _trailer(payload: bytearray, head: Head) -> Trailer | None:
+def _trailer(payload: bytes, head: Head) -> Trailer | None:
     """The trailer of the header block in a payload; None when it is damaged, or not all there."""
     trailer = decode_trailer(payload) if len(payload) == head.length else None
     return trailer if trailer is not None and bool(trailer.channel) == head.is_directed else None
 
 
-def _what_is_left(
-    head: Head, frames: bytearray, bad: list[tuple[int, int]]
-) -> tuple[list[Segment], list[tuple[int, int]]]:
+def _what_is_left(head: Head, frames: bytes, bad: list[tuple[int, int]]) -> tuple[list[Segment], list[tuple[int, int]]]:
     """The messages without a byte in a `bad` part, and the runs of lost ones: the first, and one past the last."""
     if not bad:
-        return [Segment(head.first, head.messages, head.delay_ms, bytes(frames))], []
+        return [Segment(head.first, head.messages, head.delay_ms, frames)], []
     segments: list[Segment] = []
     lost: list[tuple[int, int]] = []
     above = head.first
     for first, end, begin, stop in _whole_runs(head, frames, bad):
         if first > above:
             lost.append((above, first))
-        segments.append(Segment(first, end - first, head.delay_ms, bytes(frames[begin:stop])))
+        segments.append(Segment(first, end - first, head.delay_ms, frames[begin:stop]))
         above = end
     if above < head.end:
         lost.append((above, head.end))
     return segments, lost
 
 
-def _touched(frames: bytearray, bits: list[int]) -> int:
-    """How many messages have one of these bits; a bit behind the frames counts as one more."""
-    return len({_message_at(frames, bit // 8) for bit in bits})
-
-
-def repaired_head(data: bytes) -> Head | None:
-    """The head that these bytes are but for one bit."""
-    if len(data) < RECORD_BYTES:
-        return None
-    # Three bytes of the magic are right, whatever the bit: nothing else is worth 320 checksums.
-    if not any(sum(a == b for a, b in zip(data, magic, strict=False)) >= len(magic) - 1 for magic in MAGICS):
-        return None
-    for bit in range(8 * RECORD_BYTES):
-        head = decode_head(_flipped(data[:RECORD_BYTES], bit))
-        if head is not None:
-            return head
-    return None
-
-
-def repaired_bytes(data: bytes, crc: int) -> bytes | None:
-    """`data` with the one bit put right that makes its checksum `crc`; None when there is no such bit."""
-    bit = flipped_bit(crc32(data) ^ crc, len(data))
-    return _flipped(data, bit) if bit is not None else None
-
-
-def _flipped(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
-
-
-def _repair_blocks(head: Head, data: bytes, frames: bytearray, bits: list[int]) -> list[tuple[int, int]]:
-    """
-    Put single bits right in `frames`, noting them in `bits`. The parts that stay damaged, ascending: where each starts
-    and where it ends.
-    """
+def _damaged_blocks(head: Head, data: bytes, frames: bytes) -> list[tuple[int, int]]:
+    """The parts of `frames` that are damaged, ascending: where each starts and where it ends."""
     ends = blocks_of(head)
     sums = decode_table(data, 0, head) if len(data) >= RECORD_BYTES + head.table_bytes else []
     if not sums:
@@ -227,20 +139,11 @@ def _repair_blocks(head: Head, data: bytes, frames: bytearray, bits: list[int]) 
         first, last = run[0], run[-1]
         if ends[last] <= len(frames) and crc32(frames[starts[first] : ends[last]], before[first]) == sums[last]:
             continue  # only the table between them is damaged
-        for number in run:
-            start, end = starts[number], ends[number]
-            bit = None
-            if end <= len(frames):
-                bit = flipped_bit(crc32(frames[start:end], before[number]) ^ sums[number], end - start)
-            if bit is None:
-                bad.append((start, end))
-            else:
-                frames[start + bit // 8] ^= 1 << bit % 8
-                bits.append(8 * start + bit)
+        bad += [(starts[number], ends[number]) for number in run]
     return bad
 
 
-def _holds(frames: bytearray, start: int, end: int, before: list[int], sums: list[int], number: int) -> bool:
+def _holds(frames: bytes, start: int, end: int, before: list[int], sums: list[int], number: int) -> bool:
     return end <= len(frames) and crc32(frames[start:end], before[number]) == sums[number]
 
 
@@ -256,7 +159,7 @@ def _neighbours(numbers: list[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _whole_runs(head: Head, frames: bytearray, bad: list[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
+def _whole_runs(head: Head, frames: bytes, bad: list[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
     """
     The messages that have no byte in a `bad` part, in runs: the first sequence, one past the last, and where the frames
     of the run start and end.
@@ -280,7 +183,7 @@ def _whole_runs(head: Head, frames: bytearray, bad: list[tuple[int, int]]) -> It
 
 
 def _next_frame(
-    frames: bytearray, start: int, head: Head, lowest: int, bad: list[tuple[int, int]]
+    frames: bytes, start: int, head: Head, lowest: int, bad: list[tuple[int, int]]
 ) -> tuple[int, int] | None:
     """The index of the first whole frame from `start` on, at least `lowest`, and where it is."""
     stop = min([begin for begin, _ in bad if begin >= start], default=len(frames))
@@ -294,7 +197,7 @@ def _next_frame(
     return None
 
 
-def _leads_to(frames: bytearray, offset: int, head: Head, index: int, stop: int) -> bool:
+def _leads_to(frames: bytes, offset: int, head: Head, index: int, stop: int) -> bool:
     """
     Return whether whole frames follow each other from here up to `stop`, or to one that goes beyond, or to the last one
     of a record with a header block, which begins behind it.
@@ -311,7 +214,7 @@ def _leads_to(frames: bytearray, offset: int, head: Head, index: int, stop: int)
     return stop < len(frames) or (offset == stop and index == head.messages)
 
 
-def _frame_end(frames: bytearray, offset: int, head: Head, index: int) -> int | None:
+def _frame_end(frames: bytes, offset: int, head: Head, index: int) -> int | None:
     """Return the end of the message frame that starts here; None when there is none."""
     if index >= head.messages or _index_at(frames, offset, head) != index:
         return None
@@ -320,7 +223,7 @@ def _frame_end(frames: bytearray, offset: int, head: Head, index: int) -> int | 
     return end if offset + BODY_AT <= end <= head.length else None
 
 
-def _index_at(frames: bytearray, offset: int, head: Head) -> int | None:
+def _index_at(frames: bytes, offset: int, head: Head) -> int | None:
     """Which message of the record has a frame here, by its id."""
     if offset + BODY_AT > len(frames):
         return None
@@ -331,24 +234,3 @@ def _index_at(frames: bytearray, offset: int, head: Head) -> int | None:
         return None
     index = (number & SEQUENCE_MASK) - head.first
     return index if kind == FRAME_TYPE_MESSAGE and 0 <= index < head.messages else None
-
-
-def _is_well_formed(payload: bytearray, head: Head) -> bool:
-    if not head.has_block:
-        return _leads_to(payload, 0, head, 0, len(payload))
-    trailer = _trailer(payload, head)
-    if trailer is None or crc32(payload[: trailer.frames_bytes]) != trailer.frames_crc:
-        return False
-    return checked_headers(payload, trailer, head.messages) is not None
-
-
-def _message_at(frames: bytearray, position: int) -> int:
-    """The index of the message that has this byte of well-formed frames."""
-    index = offset = 0
-    while offset + _FRAME.size <= len(frames):
-        size: int = _FRAME.unpack_from(frames, offset)[0]
-        offset += _SIZE_BYTES + size
-        if position < offset:
-            break
-        index += 1
-    return index

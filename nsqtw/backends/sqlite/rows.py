@@ -20,7 +20,7 @@ import struct
 from typing import Any, NamedTuple
 
 from nsqtw.backends.checksum import crc32
-from nsqtw.backends.disk.salvage import WRONG_HEADERS, repaired_bytes
+from nsqtw.backends.disk.salvage import WRONG_FRAMES, WRONG_HEADERS
 from nsqtw.backends.header_block import (
     Trailer,
     checked_headers,
@@ -39,13 +39,11 @@ _NUMBERS = struct.Struct("<5Q")
 _SIZE = struct.Struct(">I")
 _HIGHEST = 1 << SEQUENCE_BITS
 _CRC_BITS = 32
-_HIGHEST_CRC = (1 << _CRC_BITS) - 1
 _WITH_HEADERS = 0x0F
 _DIRECTED = 0xF0
 LOWEST_DIRECTED_HEAD = _DIRECTED << _CRC_BITS
 """The heads of rows with a channel are not below it, those of others are."""
 
-WRONG_FRAMES = "the checksum of the frames is wrong"
 UNKNOWN_CHANNEL = "the headers are damaged, and nothing tells the channel that gets the messages"
 WRONG_NUMBERS = "its numbers are not those that were stored"
 
@@ -85,16 +83,6 @@ class Row(NamedTuple):
         kind = _DIRECTED if trailer.channel else _WITH_HEADERS
         is_good = self.topic >= 0 and self.head == self._head(self.headers, kind)
         return "" if is_good else WRONG_NUMBERS
-
-    def with_bit_put_right(self) -> Row | None:
-        """The row as it was stored, if one bit of its frames or of its headers is all that is wrong with it."""
-        if not isinstance(self.frames, bytes) or type(self.crc) is not int or not 0 <= self.crc <= _HIGHEST_CRC:
-            return None
-        frames = repaired_bytes(self.frames, self.crc)
-        row = self._replace(frames=frames) if frames is not None else self._with_bit_of_headers_put_right()
-        if row is None or row.fault() or numbers_of(row.frames) != (row.first, row.last):
-            return None
-        return row
 
     def without_damaged_headers(self) -> Row | None:
         """
@@ -156,16 +144,6 @@ class Row(NamedTuple):
         trailer = decode_trailer(self.headers) if isinstance(self.headers, bytes) else None
         is_own = trailer is not None and not trailer.frames_bytes and trailer.frames_crc == self.crc
         return trailer if is_own else None
-
-    def _with_bit_of_headers_put_right(self) -> Row | None:
-        if not isinstance(self.headers, bytes) or not all(type(number) is int for number in (*self[1:6], self.head)):
-            return None
-        if min(self[1:6]) < 0 or self.fault() != WRONG_HEADERS:
-            return None
-        found = self._head(self.headers, 0) & _HIGHEST_CRC
-        # One bit changes a checksum in the same way, whatever is before it.
-        block = repaired_bytes(self.headers, crc32(self.headers) ^ found ^ (self.head & _HIGHEST_CRC))
-        return self._replace(headers=block) if block is not None else None
 
 
 def values_of(topic_id: int, segment: Segment) -> tuple[Any, ...]:

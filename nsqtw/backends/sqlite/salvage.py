@@ -17,7 +17,7 @@ from typing import Any
 
 from attrs import define, field
 
-from nsqtw.backends.disk.salvage import ONE_BIT, WRONG_HEADERS
+from nsqtw.backends.disk.salvage import WRONG_HEADERS
 from nsqtw.backends.sqlite.rows import UNKNOWN_CHANNEL, Row
 from nsqtw.backends.sqlite.schema import FILE, columns_of, connect, connect_read_only, insert_segments, migrate
 from nsqtw.core.segment import Segment, only
@@ -132,12 +132,9 @@ class Salvage:
             return self._unreadable(row_id, why or "the index has a row that the table has not")
         row = Row(*values)
         why = row.fault()
-        repaired = row.with_bit_put_right() if why else row
-        if repaired is None:
-            repaired = row.repaired()
-            why = UNKNOWN_CHANNEL if repaired is None and why == WRONG_HEADERS else why
-        elif why:
-            why = ONE_BIT
+        repaired = row.repaired() if why else row
+        if repaired is None and why == WRONG_HEADERS:
+            why = UNKNOWN_CHANNEL
         topic_id = row.topic if type(row.topic) is int and row.topic in self.topics else None
         if repaired is not None and topic_id is not None:
             return SalvagedRow(row_id, topic_id, repaired.segment(), why)

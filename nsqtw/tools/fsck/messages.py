@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, field
 
-from nsqtw.backends.disk.salvage import ONE_BIT, WRONG_HEADERS
+from nsqtw.backends.disk.salvage import WRONG_HEADERS
 from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
 from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, connect_read_only, version_of
 from nsqtw.errors import BackendError
@@ -116,8 +116,6 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
         costs = f"row {row.row_id}: {row.why}"
         if segment is None:
             costs += "; these messages"
-        elif row.why == ONE_BIT:
-            costs += ", by the broker at each read"
         elif row.why == WRONG_HEADERS:
             costs += ", by the broker too"
         else:

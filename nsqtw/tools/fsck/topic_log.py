@@ -198,8 +198,6 @@ def _costs(damage: Damage) -> str:
         return "nothing, none is missing"
     if damage.without_headers and damage.lost == 0:
         return f"the headers of {damage.without_headers} messages, which are delivered without them"
-    if damage.kept and damage.lost == 0:
-        return "nothing, one flipped bit can be put right"
     if damage.in_head:
         return "these messages, at most"
     if damage.channel is None:

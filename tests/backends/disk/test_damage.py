@@ -24,8 +24,6 @@ def test_a_record_torn_at_any_byte_is_cut_off(tmp_path: Path, rest: int | None) 
         path = DataPath(tmp_path / str(length))
         (path.directory / "t").mkdir()
         tail = b"" if rest is None else bytes([rest]) * (len(torn) - length)
-        if bin(int.from_bytes(torn[length:], "big") ^ int.from_bytes(tail, "big")).count("1") == 1 and tail:
-            continue  # one flipped bit, which is put right
         (path.directory / "t" / "00000000000000.log").write_bytes(data + torn[:length] + tail)
         path.open()
         assert (path.sequences(), path.queue.end) == ([0, 1, 2], 3)

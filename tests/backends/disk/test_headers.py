@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -33,7 +33,7 @@ from nsqtw.testing.contracts import (
     messages,
     read_all,
 )
-from tests.backends.data_path import DataPath, flip, spoil
+from tests.backends.data_path import DataPath, spoil
 
 NONE = ("", b"")
 
@@ -210,11 +210,11 @@ SMALL = [
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-@pytest.mark.parametrize("change", [1, 0x80, 0x5B, 0xFF])
+@pytest.mark.parametrize("change", [1, 0x5B])
 def test_damage_of_any_byte_never_gives_a_message_what_it_had_not(change: int, is_last: bool) -> None:
     """
-    One flipped bit costs nothing. Other damage of headers costs the headers. That of frames, of the name of a channel
-    or of a trailer, without which nothing proves the frames, costs the messages.
+    Damage of headers costs the headers. That of frames, of the name of a channel or of a trailer, without which nothing
+    proves the frames, costs the messages.
     """
     whole = bytearray(encode_header(0, 0, 3))
     after = [] if is_last else [make_segment(100)]
@@ -234,9 +234,6 @@ def test_damage_of_any_byte_never_gives_a_message_what_it_had_not(change: int, i
             assert messages(found).items() <= written.items()
             lost = written.keys() - messages(found).keys()
             found_beside = headers(found)
-            if change in (1, 0x80):
-                assert not lost and found_beside == beside
-                continue
             assert {n: found_beside[n] for n in found_beside.keys() - own}.items() <= beside.items()
             if frames_end <= position < trailer:
                 assert not lost
@@ -281,34 +278,32 @@ def test_what_is_for_one_channel_is_found_by_the_heads(
     assert {51, 80, 111, 170} <= directed(path).keys()
 
 
-def damaged_copies(whole: DataPath, damage: Callable[[Path, int], None]) -> Iterator[DataPath]:
+def damaged_copies(whole: DataPath) -> Iterator[DataPath]:
     """Copies of a path, which is closed, each with damage at another place of its second log file."""
     whole.close()
     log = whole.logs()[1]
     for position in range(HEADER_BYTES, log.stat().st_size, 37):
         directory = whole.directory.parent / str(position)
         shutil.copytree(whole.directory, directory)
-        damage(directory / "t" / log.name, position)
+        spoil(directory / "t" / log.name, position)
         path = DataPath(directory, 900)
         yield path
         path.close()
 
 
-@pytest.mark.parametrize("damage", [flip, spoil])
-def test_what_is_for_one_channel_is_found_beside_damage(tmp_path: Path, damage: Callable[[Path, int], None]) -> None:
+def test_what_is_for_one_channel_is_found_beside_damage(tmp_path: Path) -> None:
     whole = DataPath(tmp_path / "whole", 900)
     whole.commit_each(*SMALL, make_segment_with_headers(100, 1, size=2000), make_segment_with_headers(101, channel="d"))
-    for path in damaged_copies(whole, damage):
+    for path in damaged_copies(whole):
         assert directed(path) == read_directed(path)
 
 
-@pytest.mark.parametrize("damage", [flip, spoil])
-def test_a_repair_keeps_what_a_read_found(tmp_path: Path, damage: Callable[[Path, int], None]) -> None:
+def test_a_repair_keeps_what_a_read_found(tmp_path: Path) -> None:
     """Some places of a file that is the last or is followed by another one."""
     whole = DataPath(tmp_path / "whole", 900)
     whole.commit_each(*SMALL, make_segment(100, 1, size=2000), make_segment(101))
     assert versions(whole) == [2, 3, 3, 3]
-    for path in damaged_copies(whole, damage):
+    for path in damaged_copies(whole):
         found = read_all(path.queue)
         path.queue.trim(0, [])
         assert headers(read_all(path.queue)) == headers(found)
@@ -368,5 +363,5 @@ def test_damaged_headers_are_reported(tmp_path: Path) -> None:
     assert path.backend.damage.total().shown() == {"lost_count": 0, "damaged_count": 4, "set_aside_count": 0}
     path.close()
     assert path.notes[1][1].startswith(
-        "damaged records: 0 lost, 0 put right, 4 of their messages kept, 4 of these without their headers;"
+        "damaged records: 0 lost, 4 of their messages kept, 4 of these without their headers;"
     )

@@ -78,28 +78,14 @@ def test_several_topics_are_stored_or_none(backend: SqliteBackend) -> None:
     assert (list(messages(read_all(one))), list(messages(read_all(two)))) == ([5, 6], [0])
 
 
-def test_a_flipped_bit_of_a_row_is_put_right_and_counted(
-    tmp_path: Path, backend: SqliteBackend, reports: list[tuple[Any, ...]]
-) -> None:
+def test_rows_that_are_lost_are_counted(tmp_path: Path, backend: SqliteBackend) -> None:
     queue = backend.queue("t")
     segment = make_segment(2, 3)
-    backend.commit([(queue, [make_segment(0, 2), segment, make_segment(5, 1)])], False)
-    before = messages(read_all(queue))
+    backend.commit([(queue, [make_segment(0, 2), segment])], False)
     for place in (0, 40, len(segment.frames) - 1):
         frames = bytearray(segment.frames)
         frames[place] ^= 32
         change(tmp_path, f"UPDATE segment SET frames = x'{frames.hex()}' WHERE first = 2")
-        assert messages(read_all(queue)) == before
-    text = "one flipped bit, which is put right; no message is lost"
-    assert reports == [("t", "messages.db segment 2", 2, 1, text)]
-    assert backend.damage.total().shown() == {"lost_count": 0, "damaged_count": 1, "set_aside_count": 0}
-
-
-def test_rows_that_are_lost_are_counted(tmp_path: Path, backend: SqliteBackend) -> None:
-    queue = backend.queue("t")
-    backend.commit([(queue, [make_segment(0, 2), make_segment(2, 3)])], False)
-    change(tmp_path, "UPDATE segment SET frames = zeroblob(length(frames)) WHERE first = 2")
-    for _ in range(2):
         assert list(messages(read_all(queue))) == [0, 1]
     counts = backend.damage.of_topic("t")
     assert counts is not None
@@ -118,7 +104,7 @@ def test_damaged_frames_cost_one_segment_and_are_reported_once(
 
 
 def test_a_read_ends_after_many_damaged_rows(tmp_path: Path, backend: SqliteBackend) -> None:
-    """Locating flipped bits in all of them at once would take too long for a turn of the reactor."""
+    """All of them at once would take too long for a turn of the reactor."""
     queue = backend.queue("t")
     backend.commit([(queue, [make_segment(number, 1) for number in range(400)])], False)
     change(tmp_path, "UPDATE segment SET frames = zeroblob(length(frames)) WHERE first % 2")

@@ -334,20 +334,3 @@ def test_setting_aside_that_was_interrupted_is_finished(tmp_path: Path) -> None:
     backend = SqliteBackend(str(tmp_path), lambda *damage: None)
     assert list(messages(read_all(backend.queue("t")))) == [0, 1, 2]
     backend.close()
-
-
-def test_a_flipped_bit_costs_nothing(tmp_path: Path) -> None:
-    backend = SqliteBackend(str(tmp_path), lambda *damage: None)
-    segment = make_segment(1, 5, size=50)
-    backend.commit([(backend.queue("t"), [segment])], True)
-    backend.close()
-    frames = bytearray(segment.frames)
-    frames[100] ^= 64
-    with closing(sqlite3.connect(tmp_path / "messages.db")) as connection, connection:
-        connection.execute("UPDATE segment SET frames = ?", (bytes(frames),))
-    (found,) = [finding for finding in findings(tmp_path) if finding.what == "damaged record"]
-    assert "row 1: one flipped bit, which is put right, by the broker at each read; --repair puts right" in str(found)
-    assert "damaged record" not in whats(repair_path(tmp_path))
-    again = SqliteBackend(str(tmp_path), lambda *damage: pytest.fail(str(damage)))
-    assert messages(read_all(again.queue("t"))) == messages([segment])
-    again.close()

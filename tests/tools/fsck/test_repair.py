@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nsqtw.errors import NsqtwError
 from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.repair import repair
-from tests.backends.data_path import flip
+from tests.backends.data_path import spoil
 from tests.tools.fsck.data_path import Stored, content, copy_of, delivered, findings, repair_path, whats
 
 CHANNELS = ("c", "d")
@@ -134,11 +134,11 @@ def test_a_repair_loses_nothing_that_would_have_been_delivered(steps, damages, c
                 assert after[channel] >= before[channel], channel
 
 
-def spoil(directory: Path) -> None:
+def damage_every_kind(directory: Path) -> None:
     """Something for every step of a repair."""
     logs = sorted(directory.glob("t/*.log"))
     for path, position in ((logs[0], -1), (logs[1], 100), (logs[1], 20)):
-        flip(path, position if position >= 0 else path.stat().st_size + position)
+        spoil(path, position if position >= 0 else path.stat().st_size + position)
     os.truncate(logs[-1], logs[-1].stat().st_size - 3)
     (logs[0].parent / f"{(1 << 53) - 1:014x}.log").write_bytes(b"just begun")
     logs[1].with_suffix(".index").write_bytes(b"wrong")
@@ -151,7 +151,7 @@ def test_a_repair_that_is_interrupted_anywhere_loses_nothing_either(tmp_path: Pa
     """It stops before any call that changes something, as if the machine had stopped there, and is run again."""
     (tmp_path / "data").mkdir()
     directory = live(tmp_path / "data", MANY_FILES, clean=False)
-    spoil(directory)
+    damage_every_kind(directory)
     before = started(directory)
     assert before is not None
     for calls in range(1000):

@@ -150,7 +150,7 @@ SHORTER = r"TOPIC\(t\): the log ends at \d+, positions.db knew it up to \d+; mes
 BEFORE = r"are lost: some of them are in none of its files, the first of which is /.*\.log: \d+ messages?$"
 PART = r"in /.*/t before /.*\.log are lost: a file, or a part of the one before, is missing: \d+ messages?$"
 CUT_OFF = r"are no whole record and are cut off, and kept as /.*/damaged.d/1/t/.*\.log\.from-\d+$"
-COUNTS = r"damaged records: \d+ lost, 0 put right, 0 of their messages kept; the file as it was is /.*/damaged.d/1/t/"
+COUNTS = r"damaged records: \d+ lost, 0 of their messages kept; the file as it was is /.*/damaged.d/1/t/"
 MENDED = rf"TOPIC\(t\): messages (\d+) to \1 in /.*\.log are lost: {COUNTS}.*\.log$"
 REWRITTEN = rf"TOPIC\(t\): /.*\.log: {COUNTS}.*\.log$"
 
