@@ -166,7 +166,7 @@ wheels: $(EVERYTHING)
 
 venv: $(EVERYTHING)
 
-$(BROKER): setup.py
+$(BROKER): pyproject.toml setup.py
 	@found=; \
 	for candidate in $(PYTHON); do \
 	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$candidate; break; fi; \

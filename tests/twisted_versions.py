@@ -2,8 +2,8 @@
 ``python -m tests.twisted_versions [lowest|newest|VERSION] [words for pytest]``: the tests with another Twisted.
 
 Installs that version into a directory of its own and puts that first, by PYTHONPATH, for the tests and for the brokers
-they start. `lowest` and `newest` are those of the range in setup.py; without a version the tests run with both. Without
-words for pytest all tests run.
+they start. `lowest` and `newest` are those of the range in pyproject.toml; without a version the tests run with both.
+Without words for pytest all tests run.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ NEAR_PRIVATE_NAMES = (
 
 
 def supported() -> tuple[str, str]:
-    """Return the requirements of the lowest and of the newest version in the range of setup.py."""
-    found = re.search(r'"twisted\[tls\]>=([\d.]+),<([\d.]+)"', (ROOT / "setup.py").read_text())
-    assert found is not None, "setup.py gives a range of versions"
+    """Return the requirements of the lowest and of the newest version in the range of pyproject.toml."""
+    found = re.search(r'"twisted\[tls\]>=([\d.]+),<([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert found is not None, "pyproject.toml gives a range of versions"
     return f"twisted=={found[1]}.*", f"twisted<{found[2]}"
 
 

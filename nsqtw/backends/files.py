@@ -5,6 +5,8 @@ They go through one object so that a test can stand in between: `nsqtw.testing.f
 keeps a record from which any crash can be played again.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import errno

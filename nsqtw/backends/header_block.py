@@ -16,6 +16,8 @@ own, because their loss costs something different: messages whose headers are da
 messages of which nobody can tell the channel are lost, for the other channels must not get them.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import struct

@@ -10,6 +10,8 @@ given the messages as segments, as many as it has memory for. An ephemeral topic
 Performance: called once per deferred publish and per segment of one.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from bisect import bisect_right

@@ -13,6 +13,8 @@ and then writes the output of the sessions. `tick` runs the timers that are due.
 Performance: called once per turn and topic.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from nsqtw.core.checkpointer import Checkpointer

@@ -11,6 +11,8 @@ requeue on disconnect. With the option `requeue_on_disconnect` its messages are 
 Performance: called once per run of FINs.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Mapping

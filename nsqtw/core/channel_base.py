@@ -5,6 +5,8 @@ The other parts of a channel are layers above, each of which uses those below it
 `core.delivery`, `core.channel`. A channel that has no policy has none of the parts: they are None.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

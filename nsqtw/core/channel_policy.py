@@ -5,6 +5,8 @@ The policy of a channel: its settings, and the parts that are made or removed wh
 `Undelivered`, which each channel has; an order, a rate limit, a requeue delay and bounds exist only while they are set.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping

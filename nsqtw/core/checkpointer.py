@@ -10,6 +10,8 @@ they were at the first one, so everything they name is saved.
 Performance: called once for each topic that changed in a second.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Iterable

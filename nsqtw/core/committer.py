@@ -4,6 +4,8 @@ Commits: the publishes of several topics are sealed into segments, stored, and r
 The broker commits what fits into a turn; `GroupCommit` what takes longer; `WriteBehind` what class memory stores later.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from nsqtw.core.context import Context

@@ -11,6 +11,8 @@ A message never times out early: a shared deadline counts from the end of its si
 Performance: called once per span.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

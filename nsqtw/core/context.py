@@ -5,6 +5,8 @@ The context is passed down and knows nothing of what is above it. `Broker` exten
 `broker.timers` and `context.timers` are the same attribute of the same object.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

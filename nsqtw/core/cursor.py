@@ -29,6 +29,8 @@ must not see messages that the channel does not get. Where the log of a replay w
 trace in it.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence

@@ -11,6 +11,8 @@ delivered again, at once or after a delay, or becomes a dead letter.
 Performance: called once per span.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

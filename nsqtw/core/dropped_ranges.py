@@ -4,6 +4,8 @@ Ranges of sequences that were dropped from a topic before their release, by empt
 The messages stay in the log, so its readers, cursors and the readers of a topic, skip the ranges.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

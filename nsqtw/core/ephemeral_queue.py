@@ -7,6 +7,8 @@ there is no room, also a requeued one, is dropped and counted. Size 0 is a rende
 ready consumers can take at that instant.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections import deque

@@ -16,6 +16,8 @@ does not sync more often, because a write to a file that is being synced blocks 
 Nothing here reads a clock or has a thread: the pump takes a batch, has it committed, and returns it.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from math import inf

@@ -8,6 +8,8 @@ took so long.
 Performance: called once per commit.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from bisect import bisect_left

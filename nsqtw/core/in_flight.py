@@ -15,6 +15,8 @@ message at most once. Later deliveries are runs again, so everything in the tabl
 Performance: called once per span and per run of FINs.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from bisect import bisect_left

@@ -10,6 +10,8 @@ cache, and so are not dropped.
 Performance: called once per segment.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from bisect import bisect_right

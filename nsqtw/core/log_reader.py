@@ -11,6 +11,8 @@ retention it can be read all the same, so a topic that is only read by position 
 reported.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator

@@ -9,6 +9,8 @@ other file, and thousands of topics made one after the other do not each write t
 again.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

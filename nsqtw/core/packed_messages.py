@@ -11,6 +11,8 @@ objects for one segment at a time.
 Performance: called once per large publish, and per run of its messages.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import struct

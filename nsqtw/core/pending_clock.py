@@ -6,6 +6,8 @@ the wall clock is ahead of it: so rows that were saved before the wall clock jum
 again, in this process and in the next one. What the wall clock does while no broker runs shifts what is due.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from math import ceil, floor

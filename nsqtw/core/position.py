@@ -6,6 +6,8 @@ for the next unread run (`peek`, `advance`) and for messages that are due for an
 reports the outcome of those it was given.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol

@@ -8,6 +8,8 @@ others are left out before. Publishers that want the ids of their messages are t
 Performance: called once per publish command.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -6,6 +6,8 @@ Creating a topic costs as much as a hundred publishes, and one read may ask for 
 `is_full` leaves the rest of its input for the next turn, so that others are served in between.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from nsqtw.errors import CapReached, InvalidName

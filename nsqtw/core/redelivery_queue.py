@@ -12,6 +12,8 @@ Deferred messages join the queue when they become due; when it already has a pag
 (`core.pending`).
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections import deque

@@ -14,6 +14,8 @@ count as published at that time.
 moves with time.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections import deque

@@ -20,6 +20,8 @@ An id is one number: node id (10 bits) . sequence (53 bits), printed as 16 hex d
 Performance: every hot path; see docs/explanation/performance-internals.md before and after a change.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import struct

@@ -8,6 +8,8 @@ answers how many messages are between any two sequences, and which of a hole in 
 `before` knows nothing of sequences under the first run: that is what an older nsqtw wrote and did not count.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right

@@ -4,6 +4,8 @@ Allocation of sequences to topics, in blocks.
 Blocks are reserved durably ahead of use, so no block is handed out twice, whatever was lost in a crash.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from secrets import randbelow

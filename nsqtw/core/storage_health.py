@@ -6,6 +6,8 @@ keep publishers away, and then no publish would show that the disk has recovered
 second, until one succeeds. Positions are retried once a second anyway.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from nsqtw.core.context import Context

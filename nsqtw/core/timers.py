@@ -8,6 +8,8 @@ A stale item has no reference to its timer, so a cancelled timer is freed at onc
 rebuilt.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Listener for new and deleted topics and channels, which reports them to nsqlookupds."""
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from typing import Protocol

@@ -5,6 +5,8 @@ The part of a topic that cursors and readers use: its log, and the end of the pa
 paused, waits for its channels or has none. Topic depth is what lies above it.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from nsqtw.core.context import Context

@@ -4,6 +4,8 @@ The policy of a topic: its settings, and the parts that are made or removed when
 The bounds of a topic are those of its channels (`core.channel_policy`).
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Mapping

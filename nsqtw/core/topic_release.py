@@ -8,6 +8,8 @@ it (`TopicListener`), so that each of them gets its first message.
 Performance: `_release` is called once per commit.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from nsqtw.core.backlog import Backlog, Direction

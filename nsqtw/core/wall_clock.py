@@ -6,6 +6,8 @@ appears in two places: the timestamps of messages, and saved due times. A jump i
 move with the clock, and a message published before the jump does not appear hours old.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from math import inf

@@ -6,6 +6,8 @@ than a memory queue holds, or all have WRITE_BEHIND_BYTES; what every durable ch
 When that commit fails it is tried again, and publishes fail only once WRITE_BEHIND_BYTES wait.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from nsqtw.core.committer import commit_to

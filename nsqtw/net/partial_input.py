@@ -7,6 +7,8 @@ connection whose part has been waiting longest goes, of those that keep more tha
 average: an honest client is done soon, and its part is young.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from typing import Final, Protocol

@@ -16,6 +16,8 @@ transport has output, for which Twisted has private names only (ADR 0019).
 Performance: called once per chunk and turn.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import socket

@@ -8,6 +8,8 @@ checked before, by `ClientAuth` (`protocols.v2_auth`).
 Performance: called once per command or run of commands.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from typing import Final

@@ -5,6 +5,8 @@ A body may be large and the link slow, so no time is long enough for every body;
 must not be waited for. The bytes since the last check count.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 

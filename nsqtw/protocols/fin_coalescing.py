@@ -15,6 +15,8 @@ last packet is acknowledged (Nagle's algorithm); then coalescing pauses, twice a
 Performance: called once per chunk of a consumer.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from typing import Final

@@ -6,6 +6,8 @@ The frames a V2 client receives.
            type: 0 response, 1 error, 2 message (encoded by nsqtw.core.segment)
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import struct

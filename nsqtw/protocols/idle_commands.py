@@ -8,6 +8,8 @@ twice as many ends the session. A row whose average stays below LOW_RATE, such a
 limited.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

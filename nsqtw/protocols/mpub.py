@@ -8,6 +8,8 @@ the connection lasts. Messages larger than the overhead of an object are split o
 Performance: called once per message of an MPUB.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import struct

@@ -5,6 +5,8 @@ A reply is never written ahead of an older one. One that is not known yet leaves
 waits behind it. Messages and heartbeats are not replies and pass.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

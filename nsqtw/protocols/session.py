@@ -8,6 +8,8 @@ wrapped in a `SessionAdapter`. Every broker of a session is a `SessionBroker`.
 Performance: called once per chunk and turn.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -16,6 +16,8 @@ NSQ's protocol V2: its commands, and the plugin.
 See docs/reference/protocol.md.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

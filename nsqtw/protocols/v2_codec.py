@@ -19,6 +19,8 @@ nsqd, not relied on: the real size of the body has the same limit.
 Performance: called once per command or run.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import struct

@@ -6,6 +6,8 @@ The table of all commands is in `protocols.v2`. The codec, the session and the t
 Performance: once per command or run of commands.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -4,6 +4,8 @@ A publish: its delay, and its reply. It is the waiter that gets the result of th
 Performance: called once per publish command or run of them.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Sequence

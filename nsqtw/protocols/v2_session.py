@@ -12,6 +12,8 @@ once it is written. PUB, allowed in every state, is not looked up in the table.
 Performance: once per command or run of commands.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

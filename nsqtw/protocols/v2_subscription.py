@@ -4,6 +4,8 @@ Subscription of a V2 session, and its commands about messages: RDY, FIN, REQ, TO
 Performance: called once per command or run of FINs.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

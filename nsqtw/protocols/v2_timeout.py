@@ -5,6 +5,8 @@ With heartbeats it is nsqd's: two intervals, except that a body that goes on arr
 a client may be silent for any time, but not in the middle of a command.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from math import inf

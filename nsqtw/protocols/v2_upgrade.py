@@ -7,6 +7,8 @@ What a client sends before it has read the OK is dropped, as by nsqd: nothing th
 for something that came through TLS.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -7,6 +7,8 @@ being compiled, so the work for each event is here.
 Performance: called once per event and turn.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import select

@@ -8,6 +8,8 @@ compiled: their attributes take twice as long if they inherit from it, which mad
 Performance: called once per connection and turn.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from mypy_extensions import mypyc_attr

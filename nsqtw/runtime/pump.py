@@ -17,6 +17,8 @@ soon as the one before has ended.
 Performance: called once per turn.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

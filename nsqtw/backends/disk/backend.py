@@ -14,6 +14,8 @@ The parts: `log` is what is shared; `recovery` opens it, `writer` appends, `read
 keeps a reserve, `sync` remembers what is not on stable storage, `filesystem` is the file system below.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import os

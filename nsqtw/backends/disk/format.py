@@ -48,6 +48,8 @@ at its position.
             u64        u64        u64
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import re

@@ -6,6 +6,8 @@ grow, so nothing may be trimmed, so no space becomes free. Therefore publishing 
 what they finish is saved and trimmed, and publishing resumes by itself.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import errno

@@ -9,6 +9,8 @@ A file that is followed by another one never changes again, for a backup may hav
 it does not grow when it becomes the last file, and as a spare file it is not written again.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import os

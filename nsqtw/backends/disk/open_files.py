@@ -8,6 +8,8 @@ A file is read in the reactor thread while the storage thread may replace or unl
 reader that finds damage, or fails to open a file, checks `is_removed` first: it then asks the log again.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import errno

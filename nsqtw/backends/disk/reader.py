@@ -9,6 +9,8 @@ passed over. What is bad at the end of a file and has no good record behind it i
 file or a commit that was undone (nothing is missing), or a record that is lost.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from typing import Final

@@ -1,5 +1,7 @@
 """Scan of the records of one log file, front to back, which continues after a damaged record."""
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from typing import Final

@@ -8,6 +8,8 @@ was sealed because a failed write could not be undone is synced all the same: wh
 Where many files are to be synced, their file system is synced instead, if it can be (`filesystem`).
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Collection

@@ -14,6 +14,8 @@ rest is given back when the file is full, and when the log is closed or opened.
 Performance: called once per turn and topic.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -4,6 +4,8 @@ The next messages of a channel with an order, and its delivered ones: messages i
 Performance: called once per span.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from bisect import bisect_left

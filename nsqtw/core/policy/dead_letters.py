@@ -22,6 +22,8 @@ part that was stored.
 A dead letter that fails in the dead-letter topic is delivered again: it is not moved any further.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections import deque

@@ -13,6 +13,8 @@ Performance: `gather` is called once per segment of the log, with a step for eac
 a step for each message.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Sequence

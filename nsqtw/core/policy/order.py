@@ -33,6 +33,8 @@ set aside.
 Performance: called once per span and per run of FINs, with steps for each message that is set aside.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections import deque

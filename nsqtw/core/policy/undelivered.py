@@ -6,6 +6,8 @@ time, as to deliver them does. So the methods return a cost, which is subtracted
 was to get the messages.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

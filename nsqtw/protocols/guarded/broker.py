@@ -4,6 +4,8 @@
 Performance: called once per publish.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

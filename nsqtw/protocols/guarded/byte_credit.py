@@ -6,6 +6,8 @@ answered. The sizes of what is in flight when the limit is set are those that th
 of the consumer otherwise (timeouts, an emptied or moved channel) are found when the numbers differ.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -8,6 +8,8 @@ command and all later ones wait in a queue meanwhile, so the order stays. Each c
 Performance: called once per command.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections import deque

@@ -4,6 +4,8 @@ One subscription of a guarded connection.
 Performance: called once per span that is delivered and once per command about messages.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

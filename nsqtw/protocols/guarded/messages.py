@@ -4,6 +4,8 @@ Messages as a protocol gets them: one by one (`Message`), or as the frames that 
 A frame has the form that `nsqtw.core.segment` draws, which is part of docs/protocol-v3.md, too.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,6 +3,8 @@ A subscription of a guarded connection: its checks, the command that waits for r
 `IBroker`.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -8,6 +8,8 @@ Frames of protocol V3, as the broker reads and writes them. docs/protocol-v3.md 
 Performance: called once per frame, and once per run of FINs.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import struct

@@ -4,6 +4,8 @@ Answers to PUBLISH frames: the results from the broker, and one CONFIRM for all 
 Performance: one object per publish.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -11,6 +11,8 @@ The broker checks names, sizes, limits and rights, and writes the log lines (`IB
 Performance: called once per frame and turn.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -10,6 +10,8 @@ Many of them are made or compared at once: they differ in the lowest two bytes o
 Performance: called once per run of FINs.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 import struct

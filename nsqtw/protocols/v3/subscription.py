@@ -4,6 +4,8 @@ One subscription of a V3 session: what the broker says about it becomes frames.
 Performance: `deliver` is called once per span.
 """
 
+# mypyc: compiled
+
 from __future__ import annotations
 
 from collections.abc import Callable
