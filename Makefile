@@ -3,6 +3,7 @@
 # make demo               an end-to-end example: Spark, NSQ, two consumers and a crash; INPUT=file.jsonl for your records
 #
 # Test
+# make test-fast          the core, protocols, options and backends, in less than a minute, without Spark and Java
 # make test               everything that checks this code; JOBS=4 runs four test files at the same time, not two
 # make test-browser       nsqadmin's pages in Chromium (Debian: apt-get install chromium); ONLY='live actions' for some
 # make test-compiled      the tests on modules that mypyc compiled, with a C compiler; ONLY='tests/core' for some
@@ -44,6 +45,7 @@ PORT ?= 4150
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 
 BROKER := $(VENV)/.installed-broker
+FAST := $(VENV)/.installed-fast
 EVERYTHING := $(VENV)/.installed-everything
 # Spark's classes as Java has them in memory: what starts Spark starts in a third of the time.
 CLASSES := $(VENV)/spark-classes.jsa
@@ -58,12 +60,12 @@ JOBS ?= 2
 PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
 
 # Tests at the edge start processes and use sockets: a machine that stops one of them for half a minute fails them. So what
-# failed runs once more, alone. What fails twice has failed.
-AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) --last-failed --last-failed-no-failures=none; }
+# failed runs once more, alone. What fails twice has failed; what passes only then is flaky, and kept in .flaky.
+AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) -p tests.flaky --last-failed --last-failed-no-failures=none; }
 
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
-.PHONY: help run demo test test-browser screenshots test-compiled test-spark test-system test-twisted fuzz \
+.PHONY: help run demo test test-fast test-browser screenshots test-compiled test-spark test-system test-twisted fuzz \
     conformance clients crash crash-spark bench bench-plots bench-shapes bench-pauses \
     bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
@@ -76,6 +78,11 @@ run: $(BROKER)
 
 demo: $(EVERYTHING)
 	@$(BIN)/python -m contrib.demo $(if $(INPUT),--input '$(INPUT)') $(if $(KEEP),--keep)
+
+test-fast: $(FAST)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@$(PYTEST) --numprocesses=$(JOBS) --dist=loadfile -m 'not process' tests/core tests/protocols tests/options tests/backends
 
 # What the crash tests do by chance is the same each time, unless CRASH_SEED says otherwise.
 test: export CRASH_SEED ?= 1
@@ -180,6 +187,10 @@ $(BROKER): pyproject.toml setup.py
 	echo "Making $(VENV) with $$("$$found" --version) and installing the broker" && \
 	"$$found" -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(FAST): $(BROKER)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-fast]'
 	@touch $@
 
 # A machine without a Java for Spark gets one as a package, and one without a C compiler, too.

@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.flaky import AGAIN
+
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / ".spark"
 CONNECTOR = ROOT / "contrib/spark/setup.py"
@@ -31,7 +33,6 @@ CONNECT = (
 
 SOME_FAILED = 1
 """pytest's exit status."""
-AGAIN = ("--numprocesses=0", "--last-failed", "--last-failed-no-failures=none")
 
 
 def supported() -> tuple[str, str]:
@@ -73,7 +74,7 @@ def run_tests(words: list[str], *directories: Path) -> int:
     status = subprocess.run(run, cwd=ROOT, env=environment, check=False).returncode
     if status == SOME_FAILED:
         print("Once more, by itself, what failed:", flush=True)
-        status = subprocess.run([*run, *AGAIN], cwd=ROOT, env=environment, check=False).returncode
+        status = subprocess.run([*run, "--numprocesses=0", *AGAIN], cwd=ROOT, env=environment, check=False).returncode
     return status
 
 

@@ -82,6 +82,7 @@ def test_percentiles_stand_as_configured_and_are_zero_when_nothing_was_finished(
     assert type(one["quantile"]) is int  # and so printed as 1
 
 
+@pytest.mark.process
 def test_no_library_is_loaded_for_a_broker_that_measures_nothing() -> None:
     script = (
         "import sys; from nsqtw.nsqd.build import measure; from nsqtw.options.broker import Options;"

@@ -25,6 +25,7 @@ def test_the_pages_in_the_docs_are_up_to_date(page: str) -> None:
 
 
 @pytest.mark.plain  # the pages lie beside the tree's modules
+@pytest.mark.process
 def test_bringing_pages_up_to_date_that_are_writes_none() -> None:
     before = {path: path.stat().st_mtime_ns for path in pages()}
     command = [sys.executable, "-m", "nsqtw.options.help"]

@@ -215,6 +215,7 @@ print("everywhere")
 """
 
 
+@pytest.mark.process
 def test_a_new_setting_is_one_field_and_is_everywhere(tmp_path: Path) -> None:
     """Config file, --print-config, API and its description, what is saved, /stats, command line, documentation."""
     root = Path(__file__).parent.parent.parent

@@ -17,6 +17,8 @@ from tests.certificates import Certificates
 from tests.process import EXECUTABLE, NsqdProcess, wait_until
 from tests.wire import ANSWER_SECONDS, HOST
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent.parent
 PLUGIN = """
 from nsqtw.plugins import ProtocolPlugin

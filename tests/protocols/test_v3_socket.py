@@ -14,6 +14,8 @@ from tests.process import NsqdProcess
 from tests.protocols import v3_frames as v3
 from tests.wire import ANSWER_SECONDS, HOST
 
+pytestmark = pytest.mark.process
+
 
 class Client:
     """One connection. It answers PING by itself."""
