@@ -282,7 +282,7 @@ class IBroker(Interface):
 
 
 class IReceiver(Interface):
-    """What a protocol does with one subscription. Version 2."""
+    """The receiver of the events of one subscription: a part of a protocol. Version 2."""
 
     def subscribed(error: ClientError | None) -> None:
         """The outcome of `IBroker.consume`, perhaps before it returns. After an error nothing more is called."""

@@ -76,7 +76,7 @@ _DAMAGED: Final = "the headers of a message are damaged"
 def encode_headers(headers: Mapping[str, str], *, may_be_reserved: bool = False) -> bytes:
     """
     Encode the headers of one message. Upper-case names become lower-case. InvalidHeaders, one line; also for a name
-    with RESERVED_PREFIX, unless the broker writes it. What the broker adds does not count against the limits.
+    with RESERVED_PREFIX, unless the broker writes it. The headers that the broker adds do not count against the limits.
     """
     parts: list[bytes] = []
     names = {name.lower(): value for name, value in headers.items()}

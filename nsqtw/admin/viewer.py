@@ -10,7 +10,7 @@ from nsqtw.rights import ADMIN, PUBLISH, SUBSCRIBE, Rights
 
 
 class Role(IntEnum):
-    """What a user may do. A higher role includes the lower ones."""
+    """The rights of a user. A higher role includes the lower ones."""
 
     READ = 1
     PUBLISH = 2

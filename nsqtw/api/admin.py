@@ -1,8 +1,8 @@
 """
 POST /topic/... and /channel/...: create, delete, empty, pause and unpause; and additions to nsqd's API, under /v2.
 
-What is answered with success survives a crash: it is answered when the broker has saved it. What is ephemeral is
-never saved and answered at once.
+A change that is answered with success survives a crash: the broker answers when it has saved it. A change of an
+ephemeral topic or channel is never saved and answered at once.
 """
 
 from __future__ import annotations

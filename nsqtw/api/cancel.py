@@ -117,7 +117,7 @@ class Cancelling(Section):
     def _cancel_now(
         self, request: HttpRequest, topic: Topic, find: _FindSequences, channel: str, error: Exception | None
     ) -> None:
-        """What was deferred is saved, or saving it failed."""
+        """Cancel a message: the deferred messages are saved, or saving them failed with `error`."""
         if error is not None:
             request.answer_later(_failed(error))
             return

@@ -12,10 +12,10 @@ the broker a waiter; waiters are answered at the end of the pump's turn.
                                   answer ◀── flush, at the end of the turn ◀── waiter ◀── commit
 
 With an authorizer a request needs a credential (bearer_auth) that has the permission its route says, for the topic or
-channel it is about; a route that says nothing needs `admin` for the whole broker. What another web page has a browser
-send is refused (origin).
+channel it is about; a route that says nothing needs `admin` for the whole broker. A request that another web page has
+a browser send is refused (origin).
 
-What a request asks stands in its query, never in a form in its body.
+The parameters of a request are in its query, never in a form in its body.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _EVERYTHING = Grants([Grant(topic=".*", channels=(".*",), permissions=PERMISSION
 
 @implementer(IAuthorizer)
 class AllowAll:
-    """Whoever shows any secret may do everything."""
+    """Grants everything to a client with any secret."""
 
     def authorize(self, credentials: Credentials, answer: Answer) -> Grants:
         """IAuthorizer API."""

@@ -183,7 +183,10 @@ def replace_file(files: Files, path: str, data: bytes, mode: int = FILE_MODE) ->
 
 
 def remove_temporaries(files: Files, path: str) -> None:
-    """Remove what processes left that were killed while they replaced the file at `path`. What fails is left."""
+    """
+    Remove what processes left that were killed while they replaced the file at `path`. Files that cannot be removed are
+    left.
+    """
     directory, name = os.path.split(path)
     for entry in files.names(directory):
         if entry.startswith(f"{name}.") and _TEMPORARY.fullmatch(entry, len(name)):

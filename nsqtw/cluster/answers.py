@@ -2,7 +2,7 @@
 Answers of nsqd and nsqlookupd as models: the border behind which every value has its type and its bounds.
 
 Whatever a server sends becomes a model or ServerFailed, so that it costs the figures of that server alone
-(`nsqtw.cluster.fields`). What it sends more is ignored. The number of values in a document is checked before it is
+(`nsqtw.cluster.fields`). Further values are ignored. The number of values in a document is checked before it is
 parsed, that of topics, channels and clients before there are models of them: one server has a bounded part of the
 memory.
 """

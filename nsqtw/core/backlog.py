@@ -126,7 +126,9 @@ class Backlog:
         return sum(run.count for run in self.waiting if run.delay_ms)
 
     def awaited_by(self, channel: str) -> Awaited:
-        """Return how many ready and deferred messages of it a channel gets. What cannot be read is for all."""
+        """
+        Return how many ready and deferred messages of it a channel gets. A message that cannot be read is for all.
+        """
         directions: list[Direction] = []
         with suppress(BackendError):
             directions = self.directions()

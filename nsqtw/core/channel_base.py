@@ -75,7 +75,7 @@ class ChannelOwner(LetterSource):
 
 
 class ChannelBase(Timer):
-    """What the layers of a channel of `topic` share. `given_policy` are the settings that were saved."""
+    """The common part of the layers of a channel of `topic`. `given_policy` are the settings that were saved."""
 
     def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ class PendingRow(NamedTuple):
 
 
 class HeldRow(NamedTuple):
-    """What else is saved of a message on its way to the dead-letter topic (`core.policy.dead_letters`)."""
+    """The further saved state of a message on its way to the dead-letter topic (`core.policy.dead_letters`)."""
 
     sequence: int
     attempts: int

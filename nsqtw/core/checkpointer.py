@@ -1,7 +1,7 @@
 """
 Collection of the state that must survive the process, in checkpoints.
 
-Theory of operation. What has changed is collected (`begin`), written by the storage thread, and reported back (`end`).
+Theory of operation. Changes are collected (`begin`), written by the storage thread, and reported back (`end`).
 A checkpoint is due about once a second, and at once when a waiter needs a creation, a deletion or a pause to be
 durable. A large checkpoint is saved in parts, one at a time: each part contains some of the topics completely. Changes
 between two parts belong to the next checkpoint. Waiters are told after the last part, which also contains the names as
@@ -198,7 +198,7 @@ class Checkpointer:
             self._held.update(dict.fromkeys(touched))
 
     def _free_held(self) -> None:
-        """What was held may be trimmed, with the next checkpoint."""
+        """Allow the next checkpoint to trim the messages of the holds."""
         held, self._held = self._held, {}
         for topic in held:
             if self._topics.get(topic.name) is topic:

@@ -78,7 +78,7 @@ class Cursor:
         self.dropped_count = 0
         """Messages that a bound of the channel dropped, since the process started."""
         self.priorities: PriorityReader | None = None
-        """What was read of the log, when that is more than what is before `next`."""
+        """The part of the log that was read, when it reaches beyond `next`."""
 
     @property
     def depth(self) -> int:
@@ -622,7 +622,7 @@ class Cursor:
 
     @property
     def _end(self) -> int:
-        """What `_reached` is when all that is released was taken."""
+        """The value of `_reached` when everything that is released was taken."""
         return self._topic.released if self.priorities is None else self._topic.released_total
 
     def _end_priorities(self) -> None:

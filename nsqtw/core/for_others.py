@@ -4,8 +4,8 @@ Messages in a part of a topic's log that a channel does not get, because they ar
 Theory of operation. The sequences of a topic tell how many messages are between two places (`LogReader.count`), and not
 for whom. So a channel that is moved back has the log looked through from its new place up to `released`. A backend
 that knows where such messages are (`IDirectedQueue`) reads nothing else for that. A part of the log is looked through
-in a turn; more of it takes several turns, until nothing is missing (`look_on`). What is found is not kept: a seek is
-rare, and a topic may have any number of such messages. Before that, what a move forwards skips is looked for.
+in a turn; more of it takes several turns, until nothing is missing (`look_on`). The messages found are not kept: a seek
+is rare, and a topic may have any number of such messages. Before that, what a move forwards skips is looked for.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ForOthers(Timer):
         return None
 
     def count(self, start: int, stop: int) -> int:
-        """Return how many there are between two places. What was emptied is nobody's."""
+        """Return how many there are between two sequences, without those that were emptied."""
         emptied = self._topic.dropped.between(start, stop)
         return self._between(start, stop) - sum([self._between(*place) for place in emptied])
 

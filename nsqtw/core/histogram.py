@@ -2,7 +2,7 @@
 Histograms of durations in fixed buckets.
 
 A histogram counts values by bucket from the start of the process; only a difference of two readings means something.
-What observes it does so once for a turn, a commit or a run of messages, with the number of messages or publishes that
+It is updated once for a turn, a commit or a run of messages, with the number of messages or publishes that
 took so long.
 
 Performance: called once per commit.

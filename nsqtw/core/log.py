@@ -2,10 +2,10 @@
 A topic's log: what its backend keeps, with the newest part of it in memory.
 
 Theory of operation. Committed segments go to the tail, a sorted list, and into the broker's one `Cache`, which has a
-budget of bytes and drops the oldest segment of any topic first. What is no longer in the tail is read from the backend
-in blocks; the last blocks stay in the same cache, so several channels that follow each other through a backlog read it
-once. Segments that are not committed yet (durability class `memory`) are `pinned`: they are in the tail and not in the
-cache, and so are not dropped.
+budget of bytes and drops the oldest segment of any topic first. A segment that is no longer in the tail is read from
+the backend in blocks; the last blocks stay in the same cache, so several channels that follow each other through a
+backlog read it once. Segments that are not committed yet (durability class `memory`) are `pinned`: they are in the tail
+and not in the cache, and so are not dropped.
 
 Performance: called once per segment.
 """

@@ -1,12 +1,12 @@
 """
 Schedule of writes of the names of topics and channels to `nsqd.dat`.
 
-Theory of operation. Whoever adds, removes or pauses something durable calls `change`. A deletion and a pause go with
+Theory of operation. Each change of durable topics and channels calls `change`. A deletion and a pause go with
 the next save: they are answered when the file says so too, for what was deleted must not come back, and nsqd answers a
-pause with the file written. What is new is answered when it is saved in positions.db, and is
+pause with the file written. A creation is answered when it is saved in positions.db, and is
 in the file DELAY_SECONDS later, together with all that is new by then: so the first SUB of a channel waits for no
-other file, and thousands of topics made one after the other do not each write the names of all. What fails is tried
-again.
+other file, and thousands of topics made one after the other do not each write the names of all. A save that
+fails is tried again.
 """
 
 # mypyc: compiled

@@ -77,7 +77,7 @@ class Pages:
         return row
 
     def held(self) -> list[HeldRow]:
-        """What else is saved of those that are held. At the start. BackendError."""
+        """Return the details of the held rows. At the start. BackendError."""
         held: list[HeldRow] = self._positions.held(self._topic, self._channel)
         return held
 

@@ -3,7 +3,7 @@ The clock in which pending rows are due: milliseconds that never jump.
 
 While a broker runs it goes with the monotonic clock. Its reading is saved as a wall-clock time and the *shift*, how far
 the wall clock is ahead of it: so rows that were saved before the wall clock jumped are right without being written
-again, in this process and in the next one. What the wall clock does while no broker runs shifts what is due.
+again, in this process and in the next one. A change of the wall clock while no broker runs shifts the due times.
 """
 
 # mypyc: compiled

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class PublishCounts:
-    """Messages by topic. Who publishes does so to one topic, mostly, which is counted beside the others."""
+    """Messages by topic. Most clients publish to one topic, which is counted beside the others."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

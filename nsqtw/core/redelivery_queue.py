@@ -136,7 +136,7 @@ class RedeliveryQueue:
         self.restored_count = min(self.restored_count, len(self._queue))
 
     def restore(self, sequences: Iterable[int], reached: int) -> None:
-        """Start with messages that were in flight. What was ready is added by the next `add_due`."""
+        """Start with messages that were in flight. The next `add_due` adds ready ones."""
         self._join(sequences, reached)
         self._is_restored = True
 

@@ -1,7 +1,7 @@
 """
 Dense ranges of a topic's sequences, to count the messages between two positions without reading the log.
 
-Theory of operation. Sequences have gaps where a block ended, a process ended, or a commit failed. What lies between two
+Theory of operation. Sequences have gaps where a block ended, a process ended, or a commit failed. The part between two
 gaps is a *run*: in it, as many messages as sequences. A list of the runs, each with the number of messages before it,
 answers how many messages are between any two sequences, and which of a hole in the log were there once.
 

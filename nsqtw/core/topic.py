@@ -116,7 +116,7 @@ class Topic(ReleasingTopic):
         this topic and of them.
         """
         self._saved_with: set[Topic] = set()
-        """What `saved_with` was when the current checkpoint was made."""
+        """The value of `saved_with` when the current checkpoint was made."""
         self._named: NamedTopic | None = None
 
     # -- what /stats shows

@@ -1,7 +1,7 @@
 """
 Durability class `memory`: the same log, committed late.
 
-What is published is released at once. It reaches the backend within a second, or when a topic has more of it waiting
+A publish is released at once. It reaches the backend within a second, or when a topic has more of it waiting
 than a memory queue holds, or all have WRITE_BEHIND_BYTES; what every durable channel has finished by then is left out.
 When that commit fails it is tried again, and publishes fail only once WRITE_BEHIND_BYTES wait.
 """
@@ -61,7 +61,7 @@ class WriteBehind(Timer):
         return now + WRITE_BEHIND_SECONDS if self._segments else None
 
     def flush(self) -> None:
-        """Commit what is still unfinished. What fails stays."""
+        """Commit the messages that are still unfinished. Those of a failed commit stay."""
         waiting, self._segments, self._bytes = self._segments, {}, 0
         self._counts.clear()
         writes = {topic: self._unfinished(topic, segments) for topic, segments in waiting.items() if not topic.exiting}

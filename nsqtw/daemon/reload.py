@@ -42,7 +42,7 @@ class FileReader:
 
 @attrs.frozen
 class Report:
-    """What a reload did."""
+    """The result of a reload."""
 
     changed: list[Change]
     restart: list[Change]

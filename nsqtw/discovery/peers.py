@@ -5,8 +5,8 @@ topic.
     --lookupd-tcp-address ─▶ places (addresses) ─▶ a LookupdPeer each (peer) ─▶ a LookupdProtocol each
     PUT /config/...            looked up again            made again                  bytes
 
-The secret of --lookupd-secret-file goes only to the nsqlookupds that the options name. Who may change the configuration
-over HTTP could otherwise read it at an address of their own.
+The secret of --lookupd-secret-file goes only to the nsqlookupds that the options name. A client that may change the
+configuration over HTTP could otherwise read it at an address of their own.
 
 Theory of operation. Every nsqlookupd has a connection of its own, and none waits for another. The broker reports new
 and deleted names (`core.topic_listener`), which costs a turn one dictionary entry for each connection, and one write to
@@ -250,7 +250,7 @@ class LookupdPeers:
         return secret
 
     def _secret_now(self) -> str:
-        """What the file has; while it cannot be read, what it had."""
+        """Return the secret in the file; while it cannot be read, the last one that was read."""
         try:
             self._secret = read_secret(self._broker.options.lookupd_secret_file, SECRET_FLAG)
         except OptionError as error:

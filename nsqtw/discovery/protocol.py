@@ -9,9 +9,9 @@ of are two sets; what is to be sent is the difference, what is gone before what 
 nothing told, so the difference is everything there is, in batches: never are more than MAX_UNANSWERED commands without
 their answer. Whatever comes and goes while they wait is told in its last state only.
 
-An nsqlookupd has one second for each answer. What it must not do ends the connection, and only that: `failure` says
-why. An answer that is an error refuses the one name it is about, and of a channel not its topic; NSQ's nsqlookupd then
-ends the connection itself.
+An nsqlookupd has one second for each answer. A violation of the protocol ends the connection, and only that: `failure`
+says why. An answer that is an error refuses the one name it is about, and of a channel not its topic; NSQ's nsqlookupd
+then ends the connection itself.
 """
 
 from __future__ import annotations

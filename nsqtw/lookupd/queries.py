@@ -33,7 +33,7 @@ class RegistrationQueries:
 
     def __init__(self, inactive_after_ns: int, tombstone_ns: int) -> None:
         self.registration_count = 0
-        """Keys times connections. What a snapshot brought is not counted."""
+        """Keys times connections. Registrations of a snapshot are not counted."""
         self.channel_count = 0
         self._inactive_after_ns = inactive_after_ns
         self._tombstone_ns = tombstone_ns

@@ -6,8 +6,8 @@ A socket belongs to the address of the options that
     its name says     FileDescriptorName=tcp, http or https
     it is bound to    else: the one with the same port
 
-What no socket belongs to, the daemon binds itself. Clients that come while the daemon is down or starts wait in the
-socket, and a restart refuses none.
+The daemon binds the addresses without such a socket itself. Clients that come while the daemon is down or starts wait
+in the socket, and a restart refuses none.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class QueueReader:
 
     def records(self) -> Iterator[Record]:
         """
-        The messages in order. What is bad is complained about, and the rest of that file left out. OSError when a file
+        Yield the messages in order. Damage is reported, and the rest of that file left out. OSError when a file
         cannot be opened.
         """
         for number, start in self._starts():

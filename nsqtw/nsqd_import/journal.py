@@ -4,7 +4,7 @@ Journal of an import: `import.db` in the data path, which exists until the impor
 A row for each topic is on stable storage before its first message goes to the log, and gone when the old files are
 put away. `written` is noted between the last message and the saving of the cursors: so a topic whose saved end is
 there or beyond was saved by the import, and needs nothing but its files put away, if they are still what was read.
-What any other topic with a row has in its log beyond `log_end` is half an import, and must not reach a channel.
+Messages beyond `log_end` in the log of any other topic with a row are half an import, and must not reach a channel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 Lag of the reactor: how much later than it was due a timed call runs.
 
-A call is due every SECONDS. What delays it delays every client: a long computation, a blocking read, a machine that is
+A call is due every SECONDS. A delay of it delays every client: a long computation, a blocking read, a machine that is
 short of CPU. The worst lag of the last 15 to 30 seconds is kept, so a scrape every 15 seconds sees every stall, and a
 second reader takes nothing from the first. A reactor that is stuck for good answers nobody; its last figure stays.
 """

@@ -36,7 +36,7 @@ class ReadyEvent:
             waiter.callback(None)
 
     def wait(self) -> Deferred[None]:
-        """Fires when it is known. Whoever does not want to wait any more cancels it."""
+        """Fires when it is known. A caller that stops waiting cancels it."""
         waited: Deferred[None] = Deferred()
         if self.is_known:
             waited.callback(None)

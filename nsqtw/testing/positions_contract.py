@@ -334,7 +334,7 @@ class PositionsContract(OnDirectory):
         assert positions.publisher_ids("t", [b"x" * 16]) == []
 
     def test_what_else_is_saved_of_pending_rows_goes_with_them(self, positions: IPositions, directory: str) -> None:
-        """A held row is held until it changes or is removed. What is interrupted is saved as a whole."""
+        """A held row is held until it changes or is removed. An interrupted one is saved as a whole."""
         rows = [PendingRow(sequence, 3, 0) for sequence in range(1, 7)]
         held = [HeldRow(sequence, 3, "requeued", "why", sequence) for sequence in range(1, 6)]
         cursor = CursorState("c", pending=rows, pending_count=6, held=held, interrupted=[6, 9])

@@ -110,7 +110,7 @@ class DiskBackend:
             raise backend_error(error, "open of the data path") from error
 
     def expect(self, ends: dict[str, int]) -> None:
-        """IDamagedBackend API. What was set aside is looked up again: positions.db may be since the open."""
+        """IDamagedBackend API. Files that were set aside are looked up again: positions.db may be since the open."""
         self._known_ends = ends
         self.damage.files = kept_in(self.directory, self.files)
 
@@ -278,7 +278,7 @@ class DiskQueue:
                 dirty_files.add_directory(self._backend.directory, log)
 
     def rollback(self) -> None:
-        """Take back what was staged. What of it is on stable storage is to go from there, too, with the next sync."""
+        """Roll back the staged segments. The next sync removes their bytes from stable storage, too."""
         rolled_back = self.writer.rollback()
         for file in rolled_back.truncated:
             self._backend.dirty_files.add(file, self.log)

@@ -48,7 +48,7 @@ class Descriptor:
     """
     An open file, closed when the last reference to it goes. Its number is not told: compiled code lets go of a local
     after it is last used, and were that to read the number, the file would be closed before a call that is given it.
-    Who calls a method has the file open until that returns. The methods are those of `Files`, and raise what they do.
+    The file stays open until a method that uses it returns. The methods are those of `Files`, and raise what they do.
     """
 
     __slots__ = ("_fd", "_files")

@@ -5,8 +5,8 @@ To find a sequence: the file by its first sequence, the nearest earlier record i
 from head to head. A reader that goes on where it stopped is spared this, because where reads ended is remembered.
 
 Damage is reported once; what can be kept of it (`salvage`) is returned like everything else, and the rest is
-passed over. What is bad at the end of a file and has no good record behind it is, in order: older content of a recycled
-file or a commit that was undone (nothing is missing), or a record that is lost.
+passed over. Bad bytes at the end of a file, without a good record behind them, are, in order: older content of a
+recycled file or a commit that was undone (nothing is missing), or a record that is lost.
 """
 
 # mypyc: compiled
@@ -101,7 +101,7 @@ class RecordReader:
         return True
 
     def _collect(self, file: LogFile, scan: Scan, start: int, room: int, segments: list[Segment]) -> int:
-        """Add the segments of a file from `start` on. What is left of `room`."""
+        """Add the segments of a file from `start` on. The rest of `room`."""
         while scan.position < scan.size and room > 0:
             room = scan.take(start, room, segments)
             if room <= 0 or scan.position >= scan.size:

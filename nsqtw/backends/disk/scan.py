@@ -90,7 +90,7 @@ class Scan:
         """
         Go on over good records, adding those that end above `start` to `segments` while there is `room`: what
         head(), segment() and skip() do, at a third of their price. Stops at the latest where the block ends or
-        where something is to be decided. What is left of `room`.
+        where something is to be decided. The rest of `room`.
         """
         if self.position + RECORD_BYTES > self.size:
             return room

@@ -1,5 +1,5 @@
 """
-What a pending row does not say of its message, in `positions.db`.
+Details of pending messages beyond their pending rows, in `positions.db`.
 
     place (cursor, sequence, reason, detail, due_ms)
 

@@ -317,7 +317,7 @@ class SqliteBackend:
                     return
 
     def _copy_back(self, limit: int, how: str = "PASSIVE") -> None:
-        """Copy the WAL into the database when it is larger than `limit` bytes. What fails is tried again later."""
+        """Copy the WAL into the database when it is larger than `limit` bytes. A failure is tried again later."""
         with suppress(OSError, sqlite3.Error):
             if self._files.size(f"{self._path}-wal") > limit:
                 with self._lock:
@@ -392,7 +392,7 @@ class SqliteQueue:
         connection.execute(_PUT_TOPIC, (self.topic_id, self.topic, end, added))
 
     def stored(self, segments: Sequence[Segment]) -> None:
-        """What was `put` is committed."""
+        """Count the segments of `put`, which are committed now."""
         if segments and self.first == self.end:
             self.first = segments[0].first
         self.size += sum([len(segment.frames) for segment in segments])

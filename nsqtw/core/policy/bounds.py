@@ -4,8 +4,8 @@ Bounds of the backlog of a channel: `max_depth`, `max_bytes` and `max_age`.
 Theory of operation. The messages that wait count: unread ones, those that wait for another delivery, and deferred ones.
 Messages in flight do not. With `overflow = reject` a publish that would take a channel over a bound is refused when it
 is put, before it is stored (`TopicBounds.admit`). One that is larger than the bound by itself gets an error of its own,
-because a repeat cannot help. What was admitted and is not in the log yet counts, in batches: the publishes of a turn,
-and those of a commit that is on its way. Messages that a paused topic has not released count too.
+because a repeat cannot help. Messages that were admitted and are not in the log yet count, in batches: the publishes of
+a turn, and those of a commit that is on its way. Messages that a paused topic has not released count too.
 
 With `drop_oldest` a channel drops messages after each release, and when messages that were in flight or held wait
 again, until it is within its bounds: first those that wait for

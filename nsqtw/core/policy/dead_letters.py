@@ -155,7 +155,7 @@ class DeadLetters(Timer):
         self._position = position
 
     def follow(self, policy: ChannelPolicy) -> None:
-        """The policy of the channel has changed. What is held and becomes no dead letter any more is ready again."""
+        """Apply a changed policy of the channel. Held messages that become no dead letters any more are ready again."""
         self._target = dead_letter_topic(policy, self._topic.name)
         # A pattern of the config file may match a topic that cannot have this one: nothing there becomes a dead letter.
         self.is_used = uses_dead_letters(policy) and misfit(policy, self._topic.name) is None
@@ -352,7 +352,7 @@ class DeadLetters(Timer):
         )
 
     def _give_back_others(self) -> None:
-        """Give back what the policy does not make dead letters of. What expired would be dropped then: it stays."""
+        """Give back messages that become no dead letters. Expired ones, which would be dropped then, stay."""
         others = [leaving for leaving in self._held if not self._is_for(leaving)]
         if others:
             self._held = deque(filter(self._is_for, self._held))

@@ -99,7 +99,7 @@ class OrderedPosition:
         self._not_set_aside_in_flight: set[int] = set()
         """Those in flight; while messages are grouped, those to be grouped, too."""
         self._set_aside: dict[int, Key | None] = {}
-        """What is here and not in the cursor, of the messages that are ready or wait for their key."""
+        """Messages that are ready or wait for their key, and are not in the cursor."""
         self._ready: dict[int, Key | None] = {}
         self._ready_again: deque[int] = deque()
         """Those set aside whose turn has come: never delivered, and delivered before."""
@@ -107,9 +107,9 @@ class OrderedPosition:
         """Those set aside that were delivered before."""
         self._from_ready: Choice | None = None
         self._from_log: LogChoice | None = None
-        """What is chosen of the ready messages and of the log."""
+        """The choices from the ready messages and from the log."""
         self._last: Choice | None = None
-        """The one that the last span was of."""
+        """The choice of the last span."""
         self._segment: Segment | None = None
         self._segment_keys: Keys | None = None
         self._may_take = _MAX_TAKEN
@@ -289,7 +289,7 @@ class OrderedPosition:
         self.cursor.empty()
 
     def dissolve(self) -> None:
-        """Give everything that was set aside back to the cursor. What comes next is grouped anew."""
+        """Give everything that was set aside back to the cursor. Later messages are grouped anew."""
         self.cursor.take_back(sorted(self._set_aside))
         self._forget()
 

@@ -308,7 +308,7 @@ class Redrive(Timer):
         self._step = _Step.SAVED if self._batch else _Step.IDLE
 
     def _end(self, state: str, error: str = "") -> None:
-        """End the redrive. What was read and not put back is ready again."""
+        """End the redrive. Letters that were read and not put back are ready again."""
         self.state = state
         self.error = error or self.error
         self._letters.withhold(self._consumer, [message_id for message_id, _ in self._consumer.in_flight.items()])

@@ -2,7 +2,7 @@
 Preview of a redrive: how many of the messages that it would read are of others, and would stay where they are.
 
 The messages that are ready in the channel of the dead letters are looked at as `core.peek` does, some in each turn.
-What is published, delivered or finished meanwhile may be counted or not.
+Messages that are published, delivered or finished meanwhile may be counted or not.
 """
 
 from __future__ import annotations
