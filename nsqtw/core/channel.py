@@ -351,11 +351,12 @@ class Channel(PolicyChannel):
 
     def _is_forwards(self, sequence: int) -> bool:
         """
-        Return whether a place is beyond the one where the channel is. The oldest message kept never is: after damage
-        of the log it may have a higher sequence than the one that the channel waits for.
+        Return whether a place is beyond the first message that the channel has not read. A higher sequence is not
+        enough: a gap, emptied messages or a hole may be before that message. BackendError.
         """
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
-        return sequence > max(self.cursor.next, self.topic.reader.kept_from)
+        reader = self.topic.reader
+        return reader.has_messages(max(self.cursor.next, reader.kept_from), sequence)
 
     @property
     def _requeues_left(self) -> bool:

@@ -120,6 +120,10 @@ class LogReader:
             count -= sum(high - low for low, high in self._runs.parts(first, end))
         return count
 
+    def has_messages(self, start: int, stop: int) -> bool:
+        """Return whether the log has a message between two places: not in a gap, emptied, or lost. BackendError."""
+        return self.count(start, stop) > 0 and next(self.segments(start, stop), None) is not None
+
     def read(self, start: int, limit: int) -> Extract:
         """
         Read about `limit` bytes of frames, at least one segment, from `start` or else the oldest message kept.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nsqtw.errors import BackendError
 from tests.core.harness import BrokerHarness
 
@@ -149,3 +151,32 @@ def test_a_paused_topic_keeps_what_is_not_released() -> None:
     assert move(one, one.topic().released) == (1, 0)
     one.topic().unpause(one.now)
     assert finish_all(one) == [b"b"]
+
+
+@pytest.mark.parametrize("before", ["a restart", "an empty topic"])
+def test_a_place_behind_a_gap_is_not_forwards_when_nothing_is_in_the_gap(before: str) -> None:
+    """A time before all messages is the place of the first one that the channel has not read."""
+    one = BrokerHarness()
+    reader = one.reader()
+    one.put(b"unfinished")
+    assert reader.bodies() == [b"unfinished"]
+    if before == "a restart":
+        one.stop_and_start()
+        reader = one.reader()
+        assert reader.bodies() == [b"unfinished"]
+    else:
+        one.topic().pause()
+        one.put(b"emptied")
+        one.turn()
+        one.topic().empty()
+        one.topic().unpause(one.now)
+    reader.leave()
+    one.put(b"new")
+    one.save()
+    cursor, topic = one.channel().cursor, one.topic()
+    assert cursor is not None
+    place = next(topic.reader.segments(cursor.next, topic.released)).first
+    assert cursor.next < place < topic.released
+    assert move(one, place) == (0, 0)
+    one.wait(61.0)
+    assert sorted(one.reader().bodies()) == [b"new", b"unfinished"]
