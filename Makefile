@@ -15,6 +15,7 @@
 # make conformance        dialogues recorded from nsqd 1.3.0, against this broker; ONLY='pub/* rdy/*' for some
 # make clients            the test suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some
 # make crash              brokers crash, and what they promised is checked; MINUTES=60, SEED=1 repeats an earlier run
+# make model              all pairs of policies, administration and faults, in histories against a model; MINUTES=60, SEED=1
 # make crash-spark        an archive on a Spark cluster, under SIGKILL of driver, executors and broker, for MINUTES=10
 #
 # Measure
@@ -66,7 +67,7 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) -p tests.flaky --
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
 .PHONY: help run demo test test-fast test-browser screenshots test-compiled test-spark test-system test-twisted fuzz \
-    conformance clients crash crash-spark bench bench-plots bench-shapes bench-pauses \
+    conformance clients crash crash-spark model bench bench-plots bench-shapes bench-pauses \
     bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
 # The comment at the top of this file.
@@ -129,6 +130,9 @@ clients: $(EVERYTHING)
 
 crash: $(EVERYTHING)
 	@$(BIN)/python -m tests.crash $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
+
+model: $(EVERYTHING)
+	@$(BIN)/python -m tests.core.model --minutes $(MINUTES) $(if $(SEED),--seed '$(SEED)')
 
 crash-spark: $(EVERYTHING)
 	@CRASH_SPARK_MINUTES='$(MINUTES)' $(if $(SEED),CRASH_SEED='$(SEED)') \

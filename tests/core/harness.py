@@ -219,11 +219,14 @@ class BrokerHarness:
         self.turn()
         return self.broker.checkpointer.begin(self.now)
 
+    def end_save(self, save: CheckpointJob, error: BackendError | None = None) -> None:
+        self.broker.checkpointer.end(save, error)
+
     def save(self, error: BackendError | None = None) -> None:
         """Save everything, or fail to."""
         while True:
             save = self.begin_save()
-            self.broker.checkpointer.end(save, error or perform(save, self.positions, self.log, self.write_names))
+            self.end_save(save, error or perform(save, self.positions, self.log, self.write_names))
             if error is not None or not goes_on(self.broker.checkpointer):
                 break
 
