@@ -15,7 +15,7 @@
 # make conformance        dialogues recorded from nsqd 1.3.0, against this broker; ONLY='pub/* rdy/*' for some
 # make clients            the test suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some
 # make crash              brokers crash, and what they promised is checked; MINUTES=60, SEED=1 repeats an earlier run
-# make model              all pairs of policies, administration and faults, in histories against a model; MINUTES=60, SEED=1
+# make model              histories of all pairs of policies, administration and faults; MINUTES=60, SEED=1 repeats one
 # make crash-spark        an archive on a Spark cluster, under SIGKILL of driver, executors and broker, for MINUTES=10
 #
 # Measure
