@@ -20,7 +20,7 @@ _BYTE_BY_BYTE = 300
 class Codec(Target):
     name = "codec"
     kind = "bytes of a V2 client, whole, in pieces and byte by byte, to the codec alone"
-    examples = 3000
+    examples = 1200
     tokens = TOKENS
     steps = Bound(2_000, 150)
     memory = Bound(1 << 20, 400)

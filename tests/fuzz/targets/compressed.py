@@ -26,7 +26,7 @@ _SNAPPY, _DEFLATE = 0, 1
 class Compressed(Target):
     name = "compressed"
     kind = "snappy and deflate streams, damaged, cut, and unfolding a thousandfold"
-    examples = 2_000
+    examples = 800
     tokens = (
         *(_IDENTIFIER, b"\xfe\0\0\0", b"\x80\xff\xff\xff", b"\x02\0\0\0", b"\0\xff\xff\0", b"\x01\x08\0\0", b"sNaPpY"),
         *(b"\0\0\xff\xff", b"\x03\0", b"\x01\0\0\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xed\xc1\x01\x01"),

@@ -43,7 +43,7 @@ _CLASSES = (b'"os"', b'"fsync"', b'"memory"')
 class Configuration(Target):
     name = "config"
     kind = "config files, resolved as at a start"
-    examples = 1_500
+    examples = 600
     tokens = (
         *(f"{key} = ".encode() for key in _KEYS),
         *(b'[topic."a*"]\n', b'durability = "fsync"\n', b"true", b"false", b'"1s"', b"[", b"]", b'"', b"'", b"\n"),
@@ -77,7 +77,7 @@ class Flags(Target):
 
     name = "flags"
     kind = "command lines and environment variables"
-    examples = 1_500
+    examples = 600
     tokens = (
         *(f"--{option.flag}=".encode() for option in TABLE),
         *(b"\0", b"=", b"--", b"-h", b"--version", b"NSQTW_MSG_TIMEOUT="),

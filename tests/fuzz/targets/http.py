@@ -26,7 +26,7 @@ _SLOW = (b"/debug/pprof/heap", b"/debug/pprof/profile", b"/debug/pprof/block")
 class Http(Target):
     name = "http"
     kind = "bytes of an HTTP client, to the API in process"
-    examples = 2000
+    examples = 700
     tokens = TOKENS
     steps = Bound(60_000, 200)
     memory = Bound(4 << 20, 400)

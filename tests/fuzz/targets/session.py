@@ -37,7 +37,7 @@ _LONGEST_ANSWER = 20_000
 class Session(Target):
     name = "session"
     kind = "commands of a V2 client, to a session with a broker in memory"
-    examples = 1500
+    examples = 700
     tokens = TOKENS
     steps = Bound(60_000, 500)
     memory = Bound(4 << 20, 400)

@@ -40,7 +40,7 @@ class StoredInSqlite(Stored):
 class DiskStart(Target):
     name = "disk"
     kind = "damage to a data path of the backend disk, positions.db and nsqd.dat, and a start on it"
-    examples = 200
+    examples = 100
     steps = Bound(600_000, 0)
     memory = Bound(8 << 20, 0)
     of_rows = 0.4
@@ -78,7 +78,7 @@ class DiskStart(Target):
 class SqliteStart(DiskStart):
     name = "sqlite"
     kind = "damage to a data path of the backend sqlite, and a start on it"
-    examples = 120
+    examples = 60
     of_rows = 0.6
     database = MESSAGES_FILE
     harness = StoredInSqlite

@@ -30,7 +30,7 @@ _KNOWN = {"messages", "failed", "paused", "draining"}
 class WebSocketFrames(Target):
     name = "websocket"
     kind = "frames of a WebSocket client that consumes, to the API in process"
-    examples = 500
+    examples = 200
     tokens = (
         b"\x81\x80\0\0\0\0",
         b"\x89\x80\0\0\0\0",
