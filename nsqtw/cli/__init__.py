@@ -4,7 +4,7 @@ The command `nsqtw`: one verb for each thing an operator does with a cluster or 
     verbs        the declarations of all verbs: words, parameters, function
     commands     the click commands made from the declarations
     main         the console script: errors become one line and an exit code
-    exit_codes   the exit codes, and which error has which
+    failures     errors in words, and the exit code of each
     contexts     named clusters in the user's config file
     session      the run of one verb: options, output, cluster and questions
     output       results as tables, text or JSON

@@ -16,7 +16,7 @@ import attrs
 import click
 
 from nsqtw.cli import PROGRAM, completion
-from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.failures import ExitCode
 from nsqtw.cli.output import FORMATS, TABLE
 from nsqtw.cli.verb import GROUPS, SECTIONS, Verb
 from nsqtw.cli.verbs import VERBS
@@ -215,7 +215,7 @@ def _callback(verb: Verb) -> Callable[..., int]:
         except (NoServerAnswered, ConnectFailed) as error:
             if not verb.uses_cluster:
                 raise
-            from nsqtw.cli.wrong_program import wrong_program  # not needed without an error
+            from nsqtw.cli.server_answers import wrong_program  # not needed without an error
 
             raise wrong_program(session.access()) or error from error
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from nsqtw.cli import PROGRAM
-from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.failures import ExitCode
 from nsqtw.errors import NsqtwError
 from nsqtw.printing import write_lines
 
 if TYPE_CHECKING:
-    from nsqtw.cli.cluster_names import ClusterNames
+    from nsqtw.cli.server_answers import ClusterNames
     from nsqtw.cli.session import Session
 
 SHELLS = ("bash", "zsh", "fish")
@@ -64,7 +64,7 @@ def nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -
 
 
 def _beginning(incomplete: str, ask: Callable[[ClusterNames], Iterable[str]], context: click.Context) -> list[str]:
-    from nsqtw.cli.cluster_names import ClusterNames  # of no use to --help
+    from nsqtw.cli.server_answers import ClusterNames  # of no use to --help
     from nsqtw.cli.session import Globals, Session
 
     try:

@@ -1,4 +1,4 @@
-"""Connections of the client library for the verbs that publish and read: options, and addresses of nsqds."""
+"""Connections of the client library for the verbs that publish and read: options, addresses of nsqds, problems."""
 
 from __future__ import annotations
 
@@ -8,20 +8,31 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from nsqtw.cli.contexts import ClusterAccess
-from nsqtw.cli.exit_codes import REFUSALS
-from nsqtw.cli.failures import readable
+from nsqtw.cli.failures import REFUSALS, explained, readable
+from nsqtw.cli.session import Session
 from nsqtw.client.http import HttpQuery
 from nsqtw.client.lookup import ACCEPT, answer_of, base_url, producers_of, refusal
 from nsqtw.client.nsqd_api import CONNECT_SECONDS, REQUEST_SECONDS
 from nsqtw.client.options import ClientOptions
 from nsqtw.client.tls import tls_context
 from nsqtw.client.twisted import TwistedLoop
-from nsqtw.errors import ConnectFailed, LookupFailed, NotFound, PermissionRefused
+from nsqtw.errors import (
+    ClientLibraryError,
+    ConnectFailed,
+    LookupFailed,
+    NotConnected,
+    NotFound,
+    NsqtwError,
+    PermissionRefused,
+    Refused,
+)
 from nsqtw.options.addresses import is_port, join_host_port
 from nsqtw.rights import authorization
 
 _NO_ENDPOINT = b'"NOT_FOUND"'
 """In an answer 404 of another program than the one that was asked for."""
+_NO_TOPIC = "TOPIC_NOT_FOUND"
+"""An nsqlookupd's answer about a topic that no nsqd has yet."""
 
 
 def client_options(access: ClusterAccess, **named: Any) -> ClientOptions:
@@ -140,3 +151,56 @@ def _refused(program: str, address: str, status: int, body: bytes) -> str:
 def _hint(program: str) -> str:
     name = "nsqd" if program == "nsqd" else "lookupd"
     return f" ('nsqtw up' starts a cluster here; --{name}-http-address or a context names another)"
+
+
+class Problems:
+    """
+    The problems that a consumer reports. Nothing is written before `show`, because the start of a consumer raises the
+    problems that prevent it. `stop` stops the consumer when a node refuses the credentials.
+    """
+
+    def __init__(self, session: Session, stop: Callable[[], object]) -> None:
+        self._session = session
+        self._stop = stop
+        self._early: list[str] | None = []
+        self._last: dict[str, str] = {}
+        """The last line about each server. It is not repeated with each attempt."""
+        self.refusal: PermissionRefused | None = None
+        """The refusal that ends the command."""
+
+    def add(self, server: str, error: ClientLibraryError) -> None:
+        """Show a problem that a consumer passes to its parameter on_problem."""
+        shown = explained(error)
+        if isinstance(shown, PermissionRefused):
+            self.refusal = self.refusal or PermissionRefused(f"{server}: {shown}")
+            self._session.reactor.callLater(0, self._stop)
+            return
+        line = _line(server, error, shown)
+        if not line or self._last.get(server) == line:
+            return
+        self._last[server] = line
+        if self._early is not None:
+            self._early.append(line)
+        else:
+            self._session.warn(line)
+
+    def show(self) -> None:
+        """Write the problems so far, and from now on each one when it comes."""
+        lines, self._early = self._early or [], None
+        for line in lines:
+            self._session.warn(line)
+
+
+def _line(server: str, error: ClientLibraryError, shown: NsqtwError) -> str:
+    """Return the line about a problem that does not end the command; empty for none."""
+    if isinstance(error, LookupFailed):
+        if _NO_TOPIC in str(error):
+            return ""
+        text, host = readable(str(error)), server.partition("://")[2].partition("/")[0]
+        return f"{text if text.startswith(host) else f'{host}: {text}'}; trying again"
+    if isinstance(error, NotConnected):
+        return f"{server}: connection lost; trying again"
+    if isinstance(error, Refused):
+        return f"{server}: {shown}"
+    text = readable(str(error))
+    return f"{text if text.startswith(server) else f'{server}: {text}'}; trying again"

@@ -14,7 +14,7 @@ import click
 
 from nsqtw.cli import PROGRAM
 from nsqtw.cli.commands import common_options, root_options
-from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.failures import ExitCode
 from nsqtw.cli.verb import SECTIONS, Verb
 from nsqtw.cli.verbs import VERBS
 from nsqtw.options.help import DOCS, replaced, roff_text

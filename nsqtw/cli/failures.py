@@ -1,18 +1,20 @@
-"""Errors of a cluster in the words of the command line: what kind of failure it is, and the remedy."""
+"""Errors in the words of the command line: the kind of failure, its exit code, and the remedy."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 
 from nsqtw.cli.contexts import LOCAL_NSQD
-from nsqtw.cli.exit_codes import REFUSALS
 from nsqtw.errors import (
+    AuthError,
     ClientLibraryError,
     ClusterError,
     CommandError,
     ConnectFailed,
     NoServerAnswered,
+    NotConnected,
     NotFound,
     NsqtwError,
     OptionError,
@@ -21,6 +23,8 @@ from nsqtw.errors import (
     Unsupported,
 )
 
+REFUSALS = (401, 403)
+"""The statuses of an answer that refuses the credentials."""
 _STATUS = re.compile(r"got response (\d{3}) ")
 _WORD = re.compile(r'\\?"message\\?":\s*\\?"([A-Z_]+)\\?"')
 _DIALED = re.compile(r"^dial tcp (?P<server>\S+): (?:connect: )?(?P<why>.*)$", re.DOTALL)
@@ -76,6 +80,43 @@ _LIMITS_OF_NSQD = (
 _USAGE = ("INVALID_ID", "INVALID_POLICY", "INVALID_TO")
 """Words of answers to a wrong argument."""
 _LOCAL_HINT = "; 'nsqtw up' starts a cluster here, and --nsqd-http-address or a context names another"
+
+
+class ExitCode(IntEnum):
+    """The exit codes. The text of each is its line in the documentation."""
+
+    text: str
+
+    def __new__(cls, number: int, text: str) -> ExitCode:
+        """Make a member: its number, and the line of the documentation."""
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.text = text
+        return member
+
+    DONE = 0, "The command is done."
+    FAILED = 1, "The command failed, or a check found an error."
+    WRONG_USAGE = 2, "A word, an option, a context or the config file is wrong. Nothing was done."
+    NOT_FOUND = 3, "The topic, channel, message or file does not exist."
+    CANNOT_CONNECT = 4, "No node of the cluster can be reached."
+    REFUSED = 5, "A node refused the credentials, or they do not permit the action."
+    PARTIAL_FAILURE = 6, "Some nodes did it and some did not. stderr names those that did not."
+    INTERRUPTED = 130, "Ctrl-C or SIGTERM ended the command before it was done."
+
+
+_CODES: tuple[tuple[type[NsqtwError], ExitCode], ...] = (
+    (PermissionRefused, ExitCode.REFUSED),
+    (AuthError, ExitCode.REFUSED),
+    (NotFound, ExitCode.NOT_FOUND),
+    (ConnectFailed, ExitCode.CANNOT_CONNECT),
+    (NotConnected, ExitCode.CANNOT_CONNECT),
+    (OptionError, ExitCode.WRONG_USAGE),
+)
+
+
+def exit_code_of(error: NsqtwError) -> ExitCode:
+    """Return the exit code of a command that an error ended."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILED)
 
 
 def explained(error: NsqtwError) -> NsqtwError:

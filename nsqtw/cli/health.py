@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
-from nsqtw.cli.choices import CHECKS
 from nsqtw.cli.contexts import ClusterAccess
-from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.failures import ExitCode
 from nsqtw.cli.output import Document
 from nsqtw.cli.session import Session
 from nsqtw.cli.stdlib_http import get
+from nsqtw.cli.verb import CHECKS
 
 _STATES = {"ready": "ready", "live": "alive", "ping": "healthy"}
 _SHOWN_BYTES = 64 * 1024

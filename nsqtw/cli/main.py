@@ -12,8 +12,7 @@ import click
 
 from nsqtw.cli import PROGRAM
 from nsqtw.cli.commands import make_root
-from nsqtw.cli.exit_codes import ExitCode, exit_code_of
-from nsqtw.cli.failures import explained
+from nsqtw.cli.failures import ExitCode, exit_code_of, explained
 from nsqtw.errors import NsqtwError
 from nsqtw.printing import complain, complain_lines, discard_stdout
 

@@ -1,4 +1,4 @@
-"""Verbs about messages that a channel has: `nsqtw peek`, `nsqtw seek` and `nsqtw message cancel`."""
+"""Verbs about messages that a channel has: `nsqtw peek`, `seek`, `message cancel` and `channel redrive`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from nsqtw.cli.choices import STATES
-from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.failures import topic_not_found
-from nsqtw.cli.output import Column, Document, Table, body_fields, number
+from twisted.internet.task import deferLater
+
+from nsqtw.cli.failures import ExitCode, topic_not_found
+from nsqtw.cli.output import Column, Document, ProgressBar, Table, body_fields, number
 from nsqtw.cli.session import Session
+from nsqtw.cli.verb import STATES
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.model import Cancelled, Message, Seek
+from nsqtw.cluster.model import Cancelled, Message, RedriveProgress, Seek
 from nsqtw.errors import NoServerAnswered, NotFound, OptionError
 from nsqtw.options.texts import brief_duration, parse_duration
 
@@ -23,6 +24,29 @@ _SHOWN_HEADERS = 60
 _MOST_SHOWN = 1000
 _DAY_SECONDS = 86_400
 _UNITS = ((_DAY_SECONDS, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+_LETTER_COLUMNS = (
+    Column("failed_in", "FAILED IN", if_used=True),
+    Column("reason", "REASON", if_used=True),
+    Column("deliveries", "DELIVERIES", is_number=True, if_used=True),
+)
+"""What a dead letter says of the message that it was."""
+_SEEK_COLUMNS = (
+    Column("node", "NODE"),
+    number("replayed", "DELIVERED AGAIN"),
+    number("skipped", "SKIPPED"),
+    number("depth", "DEPTH"),
+    number("max_drops", "DROPPED UP TO", if_used=True),
+)
+_LOOK_SECONDS = 0.25
+_REDRIVE_COLUMNS = (
+    Column("node", "NODE"),
+    Column("state", "STATE"),
+    number("total", "MESSAGES"),
+    number("redriven", "PUT BACK"),
+    number("others", "OF OTHERS"),
+    Column("error", "ERROR"),
+)
+Redrives = tuple[RedriveProgress, ...]
 
 
 def time_text(nanoseconds: int | None) -> str:
@@ -53,19 +77,6 @@ _STATE_COLUMNS = {
     "deferred": (Column("due", "DUE", time_text),),
     "in-flight": (Column("deadline", "TIMES OUT", time_text), Column("consumer", "CONSUMER")),
 }
-_LETTER_COLUMNS = (
-    Column("failed_in", "FAILED IN", if_used=True),
-    Column("reason", "REASON", if_used=True),
-    Column("deliveries", "DELIVERIES", is_number=True, if_used=True),
-)
-"""What a dead letter says of the message that it was."""
-_SEEK_COLUMNS = (
-    Column("node", "NODE"),
-    number("replayed", "DELIVERED AGAIN"),
-    number("skipped", "SKIPPED"),
-    number("depth", "DEPTH"),
-    number("max_drops", "DROPPED UP TO", if_used=True),
-)
 
 
 def _letter_row(headers: Mapping[str, str]) -> dict[str, str]:
@@ -267,3 +278,53 @@ def _document(topic: str, channel: str, moves: tuple[Seek, ...], what: str) -> D
             Table(_SEEK_COLUMNS, rows),
         ],
     )
+
+
+async def redrive(
+    session: Session,
+    topic: str,
+    channel: str,
+    rate: int | None,
+    max: int | None,
+    dry_run: bool,
+    stop: bool,
+    no_wait: bool,
+) -> Table:
+    """`nsqtw channel redrive`. Waits until the redrive has ended on all nodes."""
+    given = {"rate": rate, "max": max, "dry_run": dry_run and "true", "stop": stop and "true"}
+    parameters = {name: str(value) for name, value in given.items() if value}
+    async with session.cluster() as cluster:
+        try:
+            found = session.value_of(await cluster.redrive(topic, channel, parameters))
+        except NoServerAnswered as error:
+            if error.errors:
+                raise
+            raise topic_not_found(topic) from error
+        if not found:
+            raise NotFound(f"no node has dead letters of channel {channel!r} of topic {topic!r}")
+        if not (dry_run or no_wait):
+            found = await _redrives_ended(session, cluster, topic, channel, found)
+    if any(one.state == "failed" for one in found):
+        session.exit_code = ExitCode.FAILED
+    return Table(_REDRIVE_COLUMNS, [_redrive_row(one) for one in found])
+
+
+async def _redrives_ended(session: Session, cluster: Cluster, topic: str, channel: str, found: Redrives) -> Redrives:
+    """Wait until no node goes on. Return how far all came."""
+    with ProgressBar(f"redrive of {topic}/{channel}") as bar:
+        while any(one.is_running for one in found):
+            bar.show(sum(one.redriven + one.others for one in found), sum(one.total for one in found))
+            await deferLater(session.reactor, _LOOK_SECONDS)
+            found = session.value_of(await cluster.redrive_progress(topic, channel))
+    return found
+
+
+def _redrive_row(one: RedriveProgress) -> dict[str, Any]:
+    return {
+        "node": one.node,
+        "state": one.state,
+        "total": one.total,
+        "redriven": one.redriven,
+        "others": one.others,
+        "error": one.error,
+    }

@@ -1,5 +1,6 @@
 """
 Output of the verbs: a verb returns a result, which becomes a rich table on a terminal, aligned text elsewhere, or JSON.
+What takes longer than a second has a progress bar on stderr, if that is a terminal.
 
 JSON is stable: keys are added and never renamed. Numbers are plain, in the unit of their key.
 """
@@ -7,23 +8,28 @@ JSON is stable: keys are added and never renamed. Numbers are plain, in the unit
 from __future__ import annotations
 
 import sys
+import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
 from nsqtw.foreign_text import json_text, one_line, printable
 from nsqtw.options.texts import brief_duration, readable_size
-from nsqtw.printing import is_stdout_terminal, write_line, write_lines
+from nsqtw.printing import is_stderr_terminal, is_stdout_terminal, write_line, write_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
     from rich.table import Table as RichTable
     from rich.text import Text  # noqa: TID251
 
+
 TABLE, JSON = FORMATS = ("table", "json")
 _GAP = "  "
+_DELAY_SECONDS = 1.0
 
 
 def _shown(value: Any) -> str:
@@ -195,3 +201,44 @@ def text_table(table: Table) -> list[str]:
         ]
         lines.append(_GAP.join(cells).rstrip())
     return lines
+
+
+class ProgressBar:
+    """A bar with a text before it. Its context, or `close`, ends it."""
+
+    def __init__(self, text: str, *, is_wanted: bool = True) -> None:
+        self._text = text
+        self._begin = time.monotonic()
+        self._is_wanted = is_wanted and is_stderr_terminal()
+        self._progress: Progress | None = None
+
+    def show(self, done: int, total: int | None, text: str = "") -> None:
+        """Show `done` of `total` steps, None for an unknown number."""
+        if not self._is_wanted or time.monotonic() - self._begin < _DELAY_SECONDS:
+            return
+        if self._progress is None:
+            self._progress = _make_bar()
+            self._progress.start()
+            self._progress.add_task(one_line(self._text), total=total)
+        task = self._progress.task_ids[0]
+        self._progress.update(task, completed=done, total=total, description=one_line(text or self._text), refresh=True)
+
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _make_bar() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=make_console(is_stderr=True), auto_refresh=False, transient=True)

@@ -1,42 +1,145 @@
 """
 `nsqtw pub`: publishes messages of the command line or of stdin, through the client library; those with headers, with a
-time, or for one channel over HTTP.
+time, or for one channel over HTTP, many in a request.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import attrs
 
-from nsqtw.cli.checks import check_name, duration_of
 from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.failures import explained
-from nsqtw.cli.output import Document
-from nsqtw.cli.progress import ProgressBar
-from nsqtw.cli.publish_headers import headers_of, parameters_of, publish_with_headers
+from nsqtw.cli.output import Document, ProgressBar
 from nsqtw.cli.session import Session
-from nsqtw.cli.stdin import StdinMessages, delimiter_of
+from nsqtw.cli.stdio import StdinMessages, delimiter_of
+from nsqtw.cli.verb import check_name, duration_of
 from nsqtw.client.event_loop import Future
 from nsqtw.client.twisted import Producer
 from nsqtw.errors import (
     ClientLibraryError,
     CommandError,
+    InvalidHeaders,
     NotConnected,
     NsqtwError,
     OptionError,
     PermissionRefused,
     Refused,
 )
+from nsqtw.message_headers import encode_headers
 from nsqtw.printing import is_terminal
 
+_UNIX_TIME = re.compile(r"[0-9]{9,15}(\.[0-9]+)?")
+_MAX_MESSAGES = 1000
+_MAX_BYTES = 1 << 20
+"""Messages and bytes of a request, with the headers."""
 _IN_FLIGHT = 1000
 """Publishes without an answer."""
 _DEFAULT_MAX_BYTES = 1 << 20
 """The default of nsqd's --max-msg-size."""
+
+
+def _headers_of(given: Sequence[str], ttl: str, message_id: str, priority: str | None) -> dict[str, str]:
+    """Return the headers of the options --header, --ttl, --id and --priority. OptionError."""
+    headers: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise OptionError(f"--header {text!r} must be NAME=VALUE")
+        _add_header(headers, name.lower(), value)
+    if ttl:
+        seconds = duration_of("--ttl", ttl, "a duration such as 60s")
+        if round(seconds * 1000) <= 0:
+            raise OptionError("--ttl must be at least 1ms")
+        _add_header(headers, "ttl", str(round(seconds * 1000)))
+    if message_id:
+        _add_header(headers, "id", message_id)
+    if priority:
+        _add_header(headers, "priority", priority)
+    try:
+        encode_headers(headers)
+    except InvalidHeaders as error:
+        raise OptionError(f"--header: {error}") from error
+    return headers
+
+
+def _parameters_of(delay: float, deliver_at: str, channel: str) -> dict[str, str]:
+    """Return the parameters of /mpub for the options --defer, --deliver-at and --channel. OptionError."""
+    parameters: dict[str, str] = {}
+    if delay and deliver_at:
+        raise OptionError("--defer and --deliver-at cannot be given together")
+    if delay:
+        parameters["defer"] = str(round(delay * 1000))
+    if deliver_at:
+        parameters["deliver_at"] = _time_of(deliver_at)
+    if channel:
+        check_name(channel)
+        parameters["channel"] = channel
+    return parameters
+
+
+def _time_of(text: str) -> str:
+    """Return a time as the nodes take it: Unix time as it is, a local time with its offset. OptionError."""
+    if _UNIX_TIME.fullmatch(text):
+        return text
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError):
+        raise OptionError(
+            f"--deliver-at {text!r} must be a time such as 2026-01-31T08:00, or Unix time; a delay is --defer"
+        ) from None
+
+
+def _add_header(headers: dict[str, str], name: str, value: str) -> None:
+    if headers.setdefault(name, value) != value:
+        raise OptionError(f"the header {name} is given twice")
+
+
+async def _publish_with_headers(
+    session: Session,
+    topic: str,
+    messages: AsyncIterable[bytes],
+    headers: Mapping[str, str],
+    count: int,
+    parameters: Mapping[str, str],
+) -> int:
+    """
+    Publish each message `count` times, with further `parameters` of /mpub. Return how many were published.
+    OptionError, ClusterError.
+    """
+    published = 0
+    headers_bytes = len(encode_headers(headers))
+    waiting: list[tuple[bytes, Mapping[str, str]]] = []
+    size = 0
+    async with session.cluster() as cluster:
+
+        async def flush() -> None:
+            nonlocal published, size
+            if waiting:
+                await cluster.publish_with_headers(topic, waiting, parameters=parameters)
+                published += len(waiting)
+                size = 0
+                waiting.clear()
+
+        async for body in messages:
+            if "id" in headers and (published or waiting):
+                raise OptionError("an id is that of one message, and stdin has more")
+            for _ in range(count):
+                more = headers_bytes + len(body)
+                if len(waiting) == _MAX_MESSAGES or size + more > _MAX_BYTES:
+                    await flush()
+                waiting.append((body, headers))
+                size += more
+            if isinstance(messages, StdinMessages) and messages.is_idle:
+                await flush()
+        await flush()
+    return published
 
 
 class _Publish(NamedTuple):
@@ -69,8 +172,8 @@ async def publish(
     delay = duration_of("--defer", defer, "a duration such as 30s or 5m")
     if delay < 0:
         raise OptionError("--defer must not be negative")
-    headers = headers_of(header, ttl, message_id, priority)
-    parameters = parameters_of(delay, deliver_at, channel)
+    headers = _headers_of(header, ttl, message_id, priority)
+    parameters = _parameters_of(delay, deliver_at, channel)
     is_over_http = bool(headers or deliver_at or channel)
     if is_over_http and nsqd_tcp_address:
         raise OptionError("--nsqd-tcp-address cannot be given with headers, --deliver-at or --channel, which need HTTP")
@@ -80,7 +183,7 @@ async def publish(
         session.say("a message on each line; Ctrl-D ends")
     source = StdinMessages(session.reactor, delimiter_of(delimiter)) if not bodies else None
     if is_over_http:
-        published = await publish_with_headers(session, topic, source or _each(bodies), headers, count, parameters)
+        published = await _publish_with_headers(session, topic, source or _each(bodies), headers, count, parameters)
         return _published(session, topic, published)
     access = session.usable_access()
     if nsqd_tcp_address:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from nsqtw.cli.contexts import LOCAL_NSQD, NAME_VARIABLE, ClusterAccess, Contexts, read_contexts
-from nsqtw.cli.exit_codes import ExitCode
-from nsqtw.cli.failures import readable
+from nsqtw.cli.failures import ExitCode, readable
 from nsqtw.cli.output import TABLE, Output
 from nsqtw.client.lookup import host_and_port
 from nsqtw.errors import CommandError, OptionError

@@ -9,11 +9,11 @@ from typing import Any
 from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
-from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
-from nsqtw.cli.choices import SORTS
-from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.failures import ExitCode
 from nsqtw.cli.output import Column, Document, Table, age_or_dash, console_text, make_console, number, rich_table
 from nsqtw.cli.session import Session
+from nsqtw.cli.topics import CHANNEL_COLUMNS, channel_row
+from nsqtw.cli.verb import SORTS
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.model import ClusterStats, TopicStats
 from nsqtw.cluster.rates import RateMeter, Rates, Subject

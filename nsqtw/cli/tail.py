@@ -12,15 +12,13 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
-from nsqtw.cli.checks import check_name
-from nsqtw.cli.connect import client_options, nsqd_addresses, registered_nsqds
-from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.connect import Problems, client_options, nsqd_addresses, registered_nsqds
+from nsqtw.cli.failures import ExitCode
 from nsqtw.cli.messages import headers_text
 from nsqtw.cli.output import body_fields
-from nsqtw.cli.pipe import Pipe, PipeWatcher
-from nsqtw.cli.problems import Problems
 from nsqtw.cli.session import Session
-from nsqtw.cli.stdin import delimiter_of
+from nsqtw.cli.stdio import Pipe, PipeWatcher, delimiter_of
+from nsqtw.cli.verb import check_name
 from nsqtw.client.message import Message
 from nsqtw.client.twisted import Consumer
 from nsqtw.errors import NotFound, NsqtwError

@@ -1,4 +1,4 @@
-"""Verbs about topics: `nsqtw topic list`, `show` and `set`."""
+"""Verbs about topics and channels: `nsqtw topic list`, `show` and `set`, `nsqtw channel list` and `show`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,124 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nsqtw.cli.actions import Change, run_change
-from nsqtw.cli.channels import CHANNEL_COLUMNS, channel_row
-from nsqtw.cli.checks import duration_of
-from nsqtw.cli.choices import DEFAULT
 from nsqtw.cli.failures import topic_not_found
 from nsqtw.cli.output import Column, Document, Table, age_or_dash, number, size_or_dash
 from nsqtw.cli.session import Session
+from nsqtw.cli.verb import DEFAULT, duration_of
 from nsqtw.cluster.cluster import Cluster
-from nsqtw.cluster.model import Partial, Retention, TopicStats
+from nsqtw.cluster.model import ChannelStats, ConsumerStats, Partial, Retention, TopicStats
 from nsqtw.errors import OptionError
 from nsqtw.options.texts import parse_size
+
+CHANNEL_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("channel", "CHANNEL"),
+    number("depth", "DEPTH"),
+    number("in_flight", "IN FLIGHT"),
+    number("deferred", "DEFERRED", rank=4),
+    number("requeued", "REQUEUED", rank=6),
+    number("timed_out", "TIMED OUT", rank=7),
+    number("dropped", "DROPPED", rank=8, if_used=True),
+    number("dead_lettered", "DEAD-LETTERED", rank=8, if_used=True),
+    number("expired", "EXPIRED", rank=8, if_used=True),
+    number("high_depth", "HIGH", rank=8, if_used=True),
+    number("normal_depth", "NORMAL", rank=8, if_used=True),
+    number("low_depth", "LOW", rank=8, if_used=True),
+    number("messages", "MESSAGES", rank=5),
+    number("consumers", "CONSUMERS", rank=1),
+    number("oldest_message_age", "OLDEST", age_or_dash, rank=2),
+    Column("paused", "PAUSED", rank=3),
+)
+_CONSUMER_COLUMNS = (
+    Column("hostname", "HOST"),
+    Column("client_id", "CLIENT", rank=1),
+    Column("remote_address", "ADDRESS"),
+    Column("user_agent", "USER AGENT", rank=2),
+    Column("node", "NODE"),
+    number("ready", "READY"),
+    number("in_flight", "IN FLIGHT"),
+    number("finished", "FINISHED"),
+    number("requeued", "REQUEUED", rank=3),
+)
+_NODE_COLUMNS = (
+    Column("node", "NODE"),
+    number("waiting", "WAITING"),
+    number("deferred", "DEFERRED"),
+    number("messages", "MESSAGES"),
+    Column("paused", "PAUSED"),
+    Column("durability", "DURABILITY"),
+)
+
+
+def channel_row(channel: ChannelStats) -> dict[str, Any]:
+    """Return a channel as the object of JSON."""
+    return {
+        "topic": channel.topic_name,
+        "channel": channel.channel_name,
+        "depth": channel.depth,
+        "backend_depth": channel.backend_depth,
+        "in_flight": channel.in_flight_count,
+        "deferred": channel.deferred_count,
+        "requeued": channel.requeue_count,
+        "timed_out": channel.timeout_count,
+        "messages": channel.message_count,
+        "consumers": channel.client_count,
+        "dropped": channel.dropped_count,
+        "dead_lettered": channel.dead_letter_count,
+        "expired": channel.expired_count,
+        "high_depth": channel.high_depth,
+        "normal_depth": channel.normal_depth,
+        "low_depth": channel.low_depth,
+        "oldest_message_age": channel.oldest_message_age,
+        "paused": channel.is_paused,
+    }
+
+
+def _consumer_row(client: ConsumerStats) -> dict[str, Any]:
+    return {
+        "hostname": client.hostname,
+        "client_id": client.client_id,
+        "remote_address": client.remote_address,
+        "user_agent": client.user_agent,
+        "node": client.node,
+        "connected_at": client.connect_ts,
+        "ready": client.ready_count,
+        "in_flight": client.in_flight_count,
+        "finished": client.finish_count,
+        "requeued": client.requeue_count,
+        "tls": client.tls,
+    }
+
+
+async def list_channels(session: Session, topic: str | None) -> Table:
+    """`nsqtw channel list`."""
+    async with session.cluster() as cluster:
+        stats = session.value_of(await cluster.stats())
+    if topic is not None and topic not in stats.topics:
+        raise topic_not_found(topic)
+    topics = stats.topics.values() if topic is None else [stats.topics[topic]]
+    rows = [channel_row(channel) for found in topics for channel in found.channels]
+    return Table(CHANNEL_COLUMNS, rows, "no channels")
+
+
+async def show_channel(session: Session, topic: str, channel: str) -> Document:
+    """`nsqtw channel show`."""
+    async with session.cluster() as cluster:
+        found = session.value_of(await cluster.channel(topic, channel))
+    row = channel_row(found)
+    consumers = [_consumer_row(client) for client in found.clients]
+    nodes = [{**channel_row(entry), "node": entry.node} for entry in found.nodes or (found,)]
+    node_columns = (Column("node", "NODE"), *CHANNEL_COLUMNS[2:])
+    return Document(
+        {**row, "consumers": consumers, "nodes": nodes},
+        [
+            f"channel {channel} of topic {topic}{' (paused)' if found.is_paused else ''}",
+            "",
+            Table(node_columns, nodes),
+            "",
+            Table(_CONSUMER_COLUMNS, consumers, "no consumers"),
+        ],
+    )
 
 
 def _retention_text(retention: Mapping[str, Any] | None) -> str:
@@ -26,7 +134,7 @@ def _retention_text(retention: Mapping[str, Any] | None) -> str:
     return " or ".join([*limits, *([size_or_dash(retention["bytes"])] if retention["bytes"] else [])]) or "-"
 
 
-COLUMNS = (
+_TOPIC_COLUMNS = (
     Column("topic", "TOPIC"),
     number("channels", "CHANNELS", rank=6),
     number("waiting", "WAITING"),
@@ -41,17 +149,9 @@ COLUMNS = (
     Column("retention", "RETENTION", _retention_text, rank=3),
     number("node_count", "NODES"),
 )
-_NODE_COLUMNS = (
-    Column("node", "NODE"),
-    number("waiting", "WAITING"),
-    number("deferred", "DEFERRED"),
-    number("messages", "MESSAGES"),
-    Column("paused", "PAUSED"),
-    Column("durability", "DURABILITY"),
-)
 
 
-def topic_row(topic: TopicStats) -> dict[str, Any]:
+def _topic_row(topic: TopicStats) -> dict[str, Any]:
     """Return a topic as the object of JSON."""
     return {
         "topic": topic.topic_name,
@@ -82,21 +182,21 @@ async def list_topics(session: Session, pattern: str | None) -> Table:
     async with session.cluster() as cluster:
         stats = session.value_of(await cluster.stats())
         inactive = session.value_of(await cluster.inactive_topics())
-    rows = {name: topic_row(topic) for name, topic in stats.topics.items()}
+    rows = {name: _topic_row(topic) for name, topic in stats.topics.items()}
     for name, channels in inactive.items():
         rows.setdefault(name, {"topic": name, "channels": len(channels), "node_count": 0})
     chosen = [rows[name] for name in sorted(rows) if fnmatchcase(name, pattern or "*")]
-    keys = topic_row(TopicStats(node="", topic_name="")).keys()
-    return Table(COLUMNS, [{key: row.get(key) for key in keys} for row in chosen], "no topics")
+    keys = _topic_row(TopicStats(node="", topic_name="")).keys()
+    return Table(_TOPIC_COLUMNS, [{key: row.get(key) for key in keys} for row in chosen], "no topics")
 
 
-async def show(session: Session, topic: str) -> Document:
+async def show_topic(session: Session, topic: str) -> Document:
     """`nsqtw topic show`."""
     async with session.cluster() as cluster:
         found = session.value_of(await _topic(cluster, topic))
-    row = topic_row(found)
+    row = _topic_row(found)
     channels = [channel_row(channel) for channel in found.channels]
-    nodes = [{**topic_row(entry), "node": entry.node} for entry in found.nodes or (found,)]
+    nodes = [{**_topic_row(entry), "node": entry.node} for entry in found.nodes or (found,)]
     retention = _retention_text(row["retention"])
     oldest = age_or_dash(row["oldest_message_age"])
     lines = [
@@ -138,7 +238,7 @@ async def _topic(cluster: Cluster, topic: str) -> Partial[TopicStats]:
     return await cluster.topic(topic)
 
 
-async def change(
+async def set_topic(
     session: Session, topic: str, durability: str | None, retention_time: str | None, retention_bytes: str | None
 ) -> Document:
     """`nsqtw topic set`."""

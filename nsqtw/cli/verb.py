@@ -1,4 +1,4 @@
-"""The declaration of a verb, and of the arguments and options that several verbs have. Only click is imported."""
+"""The declaration of a verb, of the arguments and options that several verbs have, and the values that these take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import attrs
 import click
 
 from nsqtw.cli import PROGRAM, completion
+from nsqtw.errors import OptionError
+from nsqtw.names import is_valid_name
 from nsqtw.options.addresses import MAX_PORT
+from nsqtw.options.texts import parse_duration
 
 MESSAGES, TOPICS, CLUSTER, FILES, SETTINGS = SECTIONS = (
     "Messages",
@@ -25,6 +28,22 @@ GROUPS = {
     "policy": "show and change what topics and channels promise",
     "context": "named clusters with addresses and credentials",
 }
+STATES = {"waiting": "ready", "deferred": "deferred", "in-flight": "in_flight"}
+"""The values of --state of `peek`: states of messages, as the nodes name them."""
+SORTS = {
+    "name": ("topic", False),
+    "depth": ("depth", True),
+    "in": ("in_rate", True),
+    "out": ("out_rate", True),
+    "age": ("oldest_message_age", True),
+}
+"""The values of --sort of `stat`: a key of the rows, and whether the largest value comes first."""
+CHECKS = {"ready": "/readyz", "live": "/livez", "ping": "/ping"}
+"""The values of --check of `health`: paths."""
+DEFAULT = "default"
+"""The value of the options of `topic set` that stands for what the options of the nodes say."""
+PRIORITIES = ("high", "normal", "low")
+"""The values of --priority of `pub`."""
 
 
 @attrs.frozen
@@ -105,3 +124,17 @@ def verb(name: str, summary: str, function: str, *parameters: click.Parameter, *
 
 def port(words: str, what: str) -> click.Option:
     return option(words, f"{what}.", type=click.IntRange(0, MAX_PORT), metavar="PORT")
+
+
+def check_name(name: str) -> None:
+    """Check the name of a topic or channel. OptionError."""
+    if not is_valid_name(name):
+        raise OptionError(f"no topic or channel can have the name {name!r}: 1 to 64 of a-z A-Z 0-9 . _ -")
+
+
+def duration_of(option: str, text: str, form: str) -> float:
+    """Return the seconds of the value of an option; `form` is what it must be. OptionError."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise OptionError(f"{option} {text!r} must be {form}") from error

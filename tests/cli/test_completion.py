@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from nsqtw.cli.cluster_names import ClusterNames
 from nsqtw.cli.contexts import ClusterAccess
+from nsqtw.cli.server_answers import ClusterNames
 from nsqtw.testing import Broker
 from tests.cli.conftest import Nsqtw
 from tests.cli.serving import serving

@@ -12,17 +12,21 @@ import pytest
 import trustme
 
 from nsqtw.cli.contexts import ClusterAccess, Contexts
-from nsqtw.cli.doctor import files
+from nsqtw.cli.doctor import local
 from nsqtw.cli.doctor.cluster import check_clock, check_versions
-from nsqtw.cli.doctor.files import check_certificate, check_config, check_secret, check_tls_files
-from nsqtw.cli.doctor.finding import Finding, Level
-from nsqtw.cli.doctor.machine import (
+from nsqtw.cli.doctor.local import (
     ENOUGH_FILES,
     FEW_FILES,
+    Finding,
+    Level,
+    check_certificate,
+    check_config,
     check_data_path,
     check_file_system,
     check_limits,
+    check_secret,
     check_space,
+    check_tls_files,
     mount_of,
 )
 from nsqtw.testing import Broker, broker
@@ -169,7 +173,7 @@ def test_tls_files(tls: dict[str, str], tmp_path: Path) -> None:
 
 def test_a_certificate_whose_time_cannot_be_read(tls: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As for some that only OpenSSL takes."""
-    monkeypatch.setattr(files, "expiry_of", lambda path: None)
+    monkeypatch.setattr(local, "expiry_of", lambda path: None)
     assert levels(ClusterAccess(tls_ca_file=tls["ca"])) == [Level.WARNING]
 
 

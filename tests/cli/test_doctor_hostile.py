@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsqtw.cli import stdlib_http
-from nsqtw.cli.cluster_names import ClusterNames
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.doctor.cluster import check_cluster
-from nsqtw.cli.doctor.finding import Finding, Level
+from nsqtw.cli.doctor.local import Finding, Level
+from nsqtw.cli.server_answers import ClusterNames
 from nsqtw.errors import ConnectFailed
 from tests.cli.serving import serving
 from tests.cluster.odd_answers import documents, lookupd_documents, odd_documents

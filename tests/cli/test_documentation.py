@@ -12,7 +12,7 @@ import pytest
 
 from nsqtw.cli.commands import make_root
 from nsqtw.cli.documentation import MAN_PAGE, PAGE, pages
-from nsqtw.cli.exit_codes import ExitCode, exit_code_of
+from nsqtw.cli.failures import ExitCode, exit_code_of
 from nsqtw.cli.verb import GROUPS, SECTIONS
 from nsqtw.cli.verbs import VERBS
 from nsqtw.errors import ConnectFailed, NotFound, NsqtwError, OptionError, PermissionRefused

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.cli.messages import place_text, target_of
-from nsqtw.cli.stdin import StdinMessages, delimiter_of
+from nsqtw.cli.stdio import StdinMessages, delimiter_of
 from nsqtw.errors import OptionError
 from nsqtw.testing import Broker
 from tests.cli.conftest import Nsqtw

@@ -206,7 +206,7 @@ web.crash()
 (topic,) = web.get("/stats?format=json").json["topics"]
 assert topic["channels"][0]["policy"] == {"shiny": "9s"}
 
-from nsqtw.cli.policies import _setting
+from nsqtw.cli.actions import _setting
 assert _setting(module.ChannelPolicy, "shiny").read("3s") == 3.0
 
 from tests.test_policies_page import rows_of

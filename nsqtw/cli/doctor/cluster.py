@@ -13,9 +13,8 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from nsqtw.cli.contexts import ClusterAccess
-from nsqtw.cli.doctor.files import check_certificate
-from nsqtw.cli.doctor.finding import CheckSubject, Finding, Level
-from nsqtw.cli.exit_codes import REFUSALS
+from nsqtw.cli.doctor.local import CheckSubject, Finding, Level, check_certificate
+from nsqtw.cli.failures import REFUSALS
 from nsqtw.cli.health import reasons_text
 from nsqtw.cli.stdlib_http import MAX_BYTES, HttpAnswer, failures_named, get, may_have_secret, tls_context_of
 from nsqtw.client.lookup import host_and_port

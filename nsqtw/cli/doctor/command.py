@@ -8,10 +8,18 @@ from datetime import UTC, datetime
 
 from nsqtw.cli.contexts import contexts_path
 from nsqtw.cli.doctor.cluster import check_cluster
-from nsqtw.cli.doctor.files import check_config, check_secret, check_tls_files
-from nsqtw.cli.doctor.finding import CheckSubject, Finding, Level
-from nsqtw.cli.doctor.machine import check_data_path, check_limits, open_file_limits
-from nsqtw.cli.exit_codes import ExitCode
+from nsqtw.cli.doctor.local import (
+    CheckSubject,
+    Finding,
+    Level,
+    check_config,
+    check_data_path,
+    check_limits,
+    check_secret,
+    check_tls_files,
+    open_file_limits,
+)
+from nsqtw.cli.failures import ExitCode
 from nsqtw.cli.output import Column, Document, Table
 from nsqtw.cli.session import Session
 from nsqtw.errors import NotFound, OptionError

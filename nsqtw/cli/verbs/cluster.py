@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from nsqtw.cli import completion
-from nsqtw.cli.choices import CHECKS, SORTS
 from nsqtw.cli.contexts import LOCAL_NSQD
 from nsqtw.cli.verb import (
+    CHECKS,
+    SORTS,
     Verb,
     argument,
     flag,
@@ -90,7 +91,7 @@ VERBS: tuple[Verb, ...] = (
     verb(
         "drain",
         "have a node deliver what it has, then stop",
-        "maintenance:drain",
+        "nodes:drain",
         argument(
             "node",
             "HTTP address of the node: the one that 'nsqtw nodes' shows, or one that was given.",
@@ -109,7 +110,7 @@ VERBS: tuple[Verb, ...] = (
     verb(
         "reload",
         "have nodes read options and files again",
-        "maintenance:reload",
+        "nodes:reload",
         argument(
             "node", "HTTP address of a node; all nodes unless given.", required=False, shell_complete=completion.nodes
         ),

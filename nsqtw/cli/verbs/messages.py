@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from nsqtw.cli import completion
-from nsqtw.cli.choices import PRIORITIES, STATES
 from nsqtw.cli.verb import (
     MESSAGES,
+    PRIORITIES,
+    STATES,
     Verb,
     argument,
     channel,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from nsqtw.cli import completion
-from nsqtw.cli.choices import DEFAULT
 from nsqtw.cli.verb import (
+    DEFAULT,
     TOPICS,
     Verb,
     argument,
@@ -26,7 +26,7 @@ VERBS: tuple[Verb, ...] = (
         argument("pattern", "Pattern of names, such as 'orders.*'.", required=False, shell_complete=completion.topics),
         section=TOPICS,
     ),
-    verb("topic show", "show a topic with its channels and nodes", "topics:show", topic(), section=TOPICS),
+    verb("topic show", "show a topic with its channels and nodes", "topics:show_topic", topic(), section=TOPICS),
     verb("topic create", "create a topic on all nodes", "actions:create", topic(), section=TOPICS),
     verb("topic pause", "stop the flow to the channels", "actions:pause", topic(), section=TOPICS),
     verb("topic unpause", "resume the flow to the channels", "actions:unpause", topic(), section=TOPICS),
@@ -49,7 +49,7 @@ VERBS: tuple[Verb, ...] = (
     verb(
         "topic set",
         "set durability and retention of a topic",
-        "topics:change",
+        "topics:set_topic",
         topic(),
         option("--durability", "What an OK to a publisher means.", type=click.Choice((*DURABILITIES, DEFAULT))),
         option(
@@ -70,14 +70,14 @@ VERBS: tuple[Verb, ...] = (
     verb(
         "channel list",
         "list channels of the cluster, or of a topic",
-        "channels:list_channels",
+        "topics:list_channels",
         argument("topic", "Name of the topic.", required=False, shell_complete=completion.topics),
         section=TOPICS,
     ),
     verb(
         "channel show",
         "show a channel with its nodes and consumers",
-        "channels:show",
+        "topics:show_channel",
         topic(),
         channel(),
         section=TOPICS,
@@ -120,7 +120,7 @@ VERBS: tuple[Verb, ...] = (
     verb(
         "policy show",
         "show the policy of a topic or channel",
-        "policies:show",
+        "actions:show_policy",
         topic(),
         channel(is_required=False, help="Name of the channel; unless given, the policy of the topic is shown."),
         description="Show every setting of the policy of a topic, or of a channel, on all nodes: its value, and whether"
@@ -131,7 +131,7 @@ VERBS: tuple[Verb, ...] = (
     verb(
         "policy set",
         "set settings of the policy of a topic or channel",
-        "policies:change",
+        "actions:set_policy",
         topic(),
         argument(
             "words",
@@ -154,7 +154,7 @@ VERBS: tuple[Verb, ...] = (
     verb(
         "policy unset",
         "remove settings that were set",
-        "policies:reset",
+        "actions:unset_policy",
         topic(),
         argument(
             "words",
@@ -173,7 +173,7 @@ VERBS: tuple[Verb, ...] = (
     verb(
         "channel redrive",
         "put the dead letters of a channel back to it",
-        "redrive:redrive",
+        "messages:redrive",
         topic(),
         channel(),
         option("--rate", "Messages a second, on each node.", type=click.IntRange(1), metavar="COUNT"),

@@ -1,24 +1,26 @@
 """
-Names of a cluster for shell completion, with the standard library only: importing Twisted would take longer than the
-answer. Servers that do not answer at once have no names. A shell puts a name on the command line as it is, so what is
-no name or address is left out.
+What servers answer without Twisted: names of a cluster for shell completion, and the program that is at an address.
+
+Importing Twisted would take longer than the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from urllib.parse import quote
 
 from nsqtw.cli.contexts import ClusterAccess
 from nsqtw.cli.stdlib_http import get
 from nsqtw.cluster.answers import channel_names_in, names_in, nodes_in, topic_names_in
 from nsqtw.cluster.fields import JsonObject
-from nsqtw.errors import ConnectFailed, ServerFailed
+from nsqtw.errors import CommandError, ConnectFailed, ServerFailed
 from nsqtw.names import is_valid_name
 
-_SECONDS = 1.0
+_NAMES_SECONDS = 1.0
 
 Reader = Callable[[JsonObject], tuple[str, ...]]
+_PROGRAM_SECONDS = 2.0
 
 
 class ClusterNames:
@@ -53,7 +55,7 @@ class ClusterNames:
     def _names(self, address: str, path: str, read: Reader) -> tuple[str, ...]:
         """Return the names that a server answers; none without a usable answer."""
         try:
-            return read(get(self._access, address, path, _SECONDS).document())
+            return read(get(self._access, address, path, _NAMES_SECONDS).document())
         except (ConnectFailed, ServerFailed):
             return ()
 
@@ -61,3 +63,29 @@ class ClusterNames:
 def _addresses(document: JsonObject) -> tuple[str, ...]:
     nodes = nodes_in(document)
     return tuple(node.http_address for node in nodes if node.has_address)
+
+
+def wrong_program(access: ClusterAccess) -> CommandError | None:
+    """Ask each given address what runs there. Return the error for the first one of the other program, if any."""
+    for address in (*access.lookupd_http_addresses, *access.nsqd_http_addresses):
+        if "nodes" in _document(access, address, "/api/nodes"):
+            return CommandError(f"{address} is an nsqadmin; give the HTTP address of an nsqd or nsqlookupd")
+    for address in access.lookupd_http_addresses:
+        if "tcp_port" in _info(access, address):
+            return CommandError(f"{address} is an nsqd, not an nsqlookupd; give it as --nsqd-http-address")
+    for address in access.nsqd_http_addresses:
+        info = _info(access, address)
+        if "version" in info and "tcp_port" not in info:
+            return CommandError(f"{address} is an nsqlookupd, not an nsqd; give it as --lookupd-http-address")
+    return None
+
+
+def _info(access: ClusterAccess, address: str) -> JsonObject:
+    """Return the answer to /info, empty without one. An nsqlookupd's has only its version."""
+    return _document(access, address, "/info")
+
+
+def _document(access: ClusterAccess, address: str, path: str) -> JsonObject:
+    with suppress(ConnectFailed, ServerFailed):
+        return get(access, address, path, _PROGRAM_SECONDS).document()
+    return {}
