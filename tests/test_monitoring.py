@@ -9,21 +9,23 @@ import pytest
 from pyspark_nsq.monitoring.metrics import METRICS as SPARK_METRICS
 
 from contrib.monitoring import dashboard
-from nsqtw.tools.metrics_page import PAGE, TABLES, page
+from nsqtw.tools.documentation import METRIC_TABLES, METRICS_PAGE, metrics_page
 from tests.system import __main__ as system_tests
 
 ROOT = Path(__file__).parent.parent
 _NAME = re.compile(r"\bnsq_[a-z0-9_]+\b")
 _SUFFIX = re.compile(r"_(bucket|count|sum)$")
-NAMES = {family.name for families in TABLES.values() for family in families} | {one.name for one in SPARK_METRICS}
+NAMES = {family.name for families in METRIC_TABLES.values() for family in families} | {
+    one.name for one in SPARK_METRICS
+}
 NOT_METRICS = {"nsq_version"}
 """The name of a label."""
 
 
 @pytest.mark.plain  # the page lies beside the tree's modules
 def test_the_page_in_the_docs_is_up_to_date() -> None:
-    """Brought up to date by: python -m nsqtw.tools.metrics_page"""
-    assert page() == PAGE.read_text("utf-8")
+    """Brought up to date by: python -m nsqtw.tools.documentation"""
+    assert metrics_page() == METRICS_PAGE.read_text("utf-8")
 
 
 def test_the_dashboard_is_up_to_date() -> None:
@@ -58,7 +60,9 @@ def test_the_panels_do_not_overlap() -> None:
 
 def test_every_metric_of_a_channel_is_on_the_dashboard() -> None:
     shown = dashboard.text()
-    assert {family.name for family in (*TABLES["topics"], *TABLES["channels"]) if family.name not in shown} == set()
+    assert {
+        family.name for family in (*METRIC_TABLES["topics"], *METRIC_TABLES["channels"]) if family.name not in shown
+    } == set()
 
 
 def test_every_lag_and_state_of_spark_is_on_the_dashboard_or_in_an_alert() -> None:

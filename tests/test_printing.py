@@ -116,5 +116,5 @@ def test_exceptions_from_that_are_few() -> None:
         "nsqtw/cli/output.py",
         "nsqtw/cli/output.py",
         "nsqtw/daemon/process.py",
-        "nsqtw/tools/backup/progress.py",
+        "nsqtw/tools/backup/copy.py",
     ]

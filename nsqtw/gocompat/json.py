@@ -1,14 +1,18 @@
 """
-JSON objects as NSQ's daemons read them into their structures: keys match in any case and the last one wins, unknown
-ones and null mean nothing, and types are exact: no quoted numbers, no fractions, no booleans for integers. A byte of
-a string that is no UTF-8 becomes one U+FFFD.
+JSON as NSQ's daemons and tools read and write it.
+
+Objects are read into structures: keys match in any case and the last one wins, unknown ones and null mean nothing, and
+types are exact: no quoted numbers, no fractions, no booleans for integers. A byte of a string that is no UTF-8 becomes
+one U+FFFD. Floating-point numbers are those of Go, in flags as well.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +20,10 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, or a byte tha
 _INTEGER_DIGITS = len(str(-(1 << 63)))
 _INTEGER_BITS = 64
 _ALL_WIDE: Mapping[str, int] = MappingProxyType({})
+_LARGEST_PLAIN = 1e21
+_SMALLEST_PLAIN = 1e-6
+_HEX = re.compile(r"[+-]?0[xX]")
+_IS_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
 
 def read_object(body: bytes, defaults: Mapping[str, Any], bits: Mapping[str, int] = _ALL_WIDE) -> dict[str, Any]:
@@ -66,3 +74,26 @@ def _typed(name: str, value: Any, kind: type, bits: int) -> Any:
         if not -bound <= value < bound:
             raise ValueError(name)
     return _LONE_SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+
+
+def parse_float(text: str) -> float:
+    """Read a number: decimal, hexadecimal, with `_` between digits, infinite or none (NaN). ValueError."""
+    try:
+        if not text.isascii() or text != text.strip():
+            raise ValueError
+        value = float.fromhex(text) if _HEX.match(text) else float(text)
+    except (ValueError, OverflowError):
+        raise ValueError("parse error") from None
+    if math.isinf(value) and not _IS_INFINITE.fullmatch(text):
+        raise ValueError("value out of range")
+    return value
+
+
+def float_text(value: float) -> str:
+    """Write a finite float as Go's encoding/json does."""
+    if value == 0 or _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:
+        text = format(Decimal(repr(value)), "f")
+        return text.removesuffix(".0")
+    mantissa, _, exponent = repr(value).partition("e")
+    sign, digits = exponent[0], exponent[1:].lstrip("0")
+    return f"{mantissa.removesuffix('.0')}e{sign}{digits}"

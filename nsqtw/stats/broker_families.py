@@ -1,7 +1,7 @@
 """
 Metrics of a broker, of its topics and of its channels, as Prometheus gets them: one row each.
 
-Adding a metric is adding a row; docs/reference/metrics.md is made from the tables (`nsqtw.tools.metrics_page`).
+Adding a metric is adding a row; docs/reference/metrics.md is made from the tables (`nsqtw.tools.documentation`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Documentation of NSQ's tools: the tables of docs/reference/tools.md, and the man pages.
+Documentation of NSQ's tools and of the metrics: tables of docs/reference/tools.md and metrics.md, and the man pages.
 
 `python -m nsqtw.tools.documentation` updates them in a checkout.
 """
@@ -10,8 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from nsqtw.admin.health import ADMIN_FAMILIES
+from nsqtw.lookupd.metrics import LOOKUPD_FAMILIES
 from nsqtw.options.help import DOCS, man_page, options_table, replaced
 from nsqtw.printing import write_line
+from nsqtw.stats.broker_families import BROKER_FAMILIES, CHANNEL_FAMILIES, TOPIC_FAMILIES
+from nsqtw.stats.daemon_families import DAEMON_FAMILIES
+from nsqtw.stats.families import Families
 from nsqtw.tools.program import Tool
 
 _HEAD = """
@@ -30,6 +35,16 @@ _TAIL = """
 .SH SIGNALS
 SIGINT and SIGTERM stop the tool: it responds to the messages in hand, and requeues the others.
 """
+METRICS_PAGE = DOCS / "metrics.md"
+METRIC_TABLES: dict[str, Families] = {
+    "every daemon": DAEMON_FAMILIES,
+    "nsqd": BROKER_FAMILIES,
+    "topics": TOPIC_FAMILIES,
+    "channels": CHANNEL_FAMILIES,
+    "nsqlookupd": LOOKUPD_FAMILIES,
+    "nsqadmin": ADMIN_FAMILIES,
+}
+"""The tables of metrics by the names of their markers in the page."""
 
 
 def tools() -> list[Tool[Any]]:
@@ -49,7 +64,25 @@ def pages() -> dict[Path, str]:
         head = _HEAD.format(title=tool.name.upper(), name=tool.name, summary=tool.summary)
         made[DOCS / f"{tool.name}.1"] = man_page(reader, head, _TAIL)
     made[page] = text
+    made[METRICS_PAGE] = metrics_page()
     return made
+
+
+def _metrics_table(families: Families) -> str:
+    """Return metrics as a table in Markdown."""
+    lines = ["| metric | type | labels | what |", "|---|---|---|---|"]
+    for family in families:
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def metrics_page() -> str:
+    """Return the current text of the page of metrics."""
+    text = METRICS_PAGE.read_text("utf-8")
+    for name, families in METRIC_TABLES.items():
+        text = replaced(text, name, _metrics_table(families))
+    return text
 
 
 def main() -> None:

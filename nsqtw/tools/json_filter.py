@@ -13,8 +13,8 @@ from typing import Any
 
 import attrs
 
+from nsqtw.gocompat.json import float_text, parse_float
 from nsqtw.gocompat.text import json_text
-from nsqtw.tools.numbers import float_text, parse_float
 
 _REPLACEMENT = "\ufffd"
 _SURROGATE = re.compile("[\ud800-\udfff]")

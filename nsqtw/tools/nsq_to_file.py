@@ -30,9 +30,8 @@ from nsqtw.foreign_text import one_line
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, LEVELS, TEXT, TEXTS
 from nsqtw.printing import complain_lines
-from nsqtw.tools.abandoned_files import recover
 from nsqtw.tools.file_names import FileNames, host_identifier
-from nsqtw.tools.output_file import FileRules
+from nsqtw.tools.output_file import FileRules, recover
 from nsqtw.tools.program import FAILED, Run, Tool
 from nsqtw.tools.sources import STOP_SECONDS, SourceOptions, make_consumer, source_mistake
 from nsqtw.tools.topic_archive import TopicArchive

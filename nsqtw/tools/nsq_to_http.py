@@ -22,16 +22,15 @@ from twisted.web.error import SchemeNotSupported
 from nsqtw import NSQ_VERSION
 from nsqtw.client.message import Message
 from nsqtw.errors import NsqtwError
+from nsqtw.gocompat.json import parse_float
 from nsqtw.http.client import make_client, skip_body
 from nsqtw.http.failures import reason_of
 from nsqtw.http.kept_connections import AT_LEAST_ONCE, KeptConnections
 from nsqtw.options.fields import option
 from nsqtw.options.types import BOOLEAN, DURATION, INTEGER, TEXT, TEXTS, Kind
-from nsqtw.tools.host_pool import EPSILON_GREEDY, HOSTPOOL, ROUND_ROBIN, make_pool
-from nsqtw.tools.numbers import parse_float
+from nsqtw.tools.destinations import EPSILON_GREEDY, HOSTPOOL, ROUND_ROBIN, Status, make_pool, status_warning
 from nsqtw.tools.program import Run, Tool
 from nsqtw.tools.sources import SourceOptions, consume, make_consumer, source_mistake
-from nsqtw.tools.status import Status, warning
 
 _DEFAULT_TYPE = "application/octet-stream"
 _MOST_REQUESTS = 10
@@ -229,7 +228,7 @@ def _timed_out(result: object, timeout: float) -> object:
 
 
 async def _run(options: ToHttpOptions, run: Run) -> None:
-    if text := warning(options.status_every):
+    if text := status_warning(options.status_every):
         run.say(text)
     sender = Sender(options, run)
     consumer = make_consumer(

@@ -14,11 +14,10 @@ from nsqtw.errors import ClientLibraryError
 from nsqtw.names import is_valid_name
 from nsqtw.options.fields import option
 from nsqtw.options.types import INTEGER, TEXT, TEXTS
-from nsqtw.tools.host_pool import HOSTPOOL, make_pool
+from nsqtw.tools.destinations import HOSTPOOL, Status, make_pool, status_warning
 from nsqtw.tools.json_filter import JsonFilter, Verdict
 from nsqtw.tools.program import Run, Tool
 from nsqtw.tools.sources import CLIENT_OPTIONS, SourceOptions, consume, make_consumer, source_mistake
-from nsqtw.tools.status import Status, warning
 
 
 @attrs.define(kw_only=True)
@@ -118,7 +117,7 @@ class _Republisher:
 
 
 async def _run(options: ToNsqOptions, run: Run) -> None:
-    if text := warning(options.status_every):
+    if text := status_warning(options.status_every):
         run.say(text)
     republisher = _Republisher(options, run)
     consumers: list[Consumer] = []

@@ -17,8 +17,8 @@ import pytest
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.tools.backup.backup import make_backup
 from nsqtw.tools.backup.contents import CONTENTS_FILE, read_contents
+from nsqtw.tools.backup.copy import ProgressLine
 from nsqtw.tools.backup.hold import Hold
-from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.backup.restore import check_backup, put_in_place
 from nsqtw.tools.fsck.data_path import check_data_path
 from tests.cli.serving import serving

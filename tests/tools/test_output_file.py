@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nsqtw.tools import output_file
-from nsqtw.tools.abandoned_files import recover
-from nsqtw.tools.output_file import FileRules, OutputFile
+from nsqtw.tools.output_file import FileRules, OutputFile, recover
 from tests.tools.test_file_names import NOON, names
 
 

@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from nsqtw.tools.host_pool import HostPool, make_pool
+from nsqtw.tools.destinations import HostPool, Status, make_pool, status_warning
 from nsqtw.tools.json_filter import JsonFilter, Verdict
-from nsqtw.tools.status import Status, warning
 
 
 def picks(pool: object, count: int, now: float = 0.0) -> str:
@@ -57,8 +56,8 @@ def test_status_lines() -> None:
     line = "finished 100 - 99th: 100.00ms - 95th: 96.00ms - avg: 50.50ms"
     assert lines == [f"[x]: {line}", f"[aggregate]: {line}"]
     Status(0, ["x"], lines.append).add("x", 1.0)
-    assert warning(99).startswith("Warning: use more than 100 status values")
-    assert warning(0) == warning(100) == ""
+    assert status_warning(99).startswith("Warning: use more than 100 status values")
+    assert status_warning(0) == status_warning(100) == ""
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,15 @@ from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.options.files import read_secret
 from nsqtw.printing import complain, write_line
 from nsqtw.tools.backup.contents import BACKENDS, Contents, StoredFile, checksum, write_contents
-from nsqtw.tools.backup.copy import copy_data_path, cut_torn_ends, data_path_bytes
+from nsqtw.tools.backup.copy import (
+    ProgressLine,
+    copy_data_path,
+    cut_torn_ends,
+    data_path_bytes,
+    only_one,
+    partial_directory,
+)
 from nsqtw.tools.backup.hold import Hold
-from nsqtw.tools.backup.partial import only_one, partial_directory
-from nsqtw.tools.backup.progress import ProgressLine
 from nsqtw.tools.fsck.data_path import check_data_path, is_data_path
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.owner import Owner

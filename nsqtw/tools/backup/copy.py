@@ -5,22 +5,31 @@ Databases are copied by SQLite's online backup from one read transaction, so a d
 begin the copy again. A log file may grow meanwhile: as many bytes are copied as it had when it was opened, and what is
 not a whole record at its end is cut off afterwards. Log files are never changed when they are finished, so all of a
 topic but the newest two may be linked instead of copied.
+
+A directory is made beside its place under another name, `NAME.partial`, and renamed when it is complete. Another
+process that makes the same one is kept away by a lock on `NAME.partial.lock`, which a process that is killed leaves
+without effect. The lock is on a file, because NFS has none on directories.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import shutil
 import sqlite3
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
+from typing import TextIO
 
 from nsqtw.backends.disk.format import first_of_index, first_of_log, index_name
-from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.files import DIRECTORY_MODE, FILE_MODE, Files, backend_error
 from nsqtw.backends.manifest import MANIFEST_FILE
 from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
 from nsqtw.backends.sqlite.schema import connect_read_only
-from nsqtw.errors import BackendError
+from nsqtw.errors import BackendError, OptionError
 from nsqtw.names import is_ephemeral, name_of_directory
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
@@ -28,9 +37,100 @@ from nsqtw.tools.backup.contents import CHUNK_BYTES, Progress, StoredFile
 from nsqtw.tools.fsck.data_path import DataPathCheck
 from nsqtw.tools.owner import Owner, create, open_regular
 
-FILE_MODE = 0o600
-DIRECTORY_MODE = 0o700
+FIRST_SECONDS = 1.0
+"""What takes no longer has no line."""
+_AGAIN_SECONDS = 0.2
+_MEGABYTE = 1 << 20
+PARTIAL = ".partial"
+_LOCK = ".lock"
 _PAGES = 1024
+
+
+class ProgressLine:
+    """The progress of `what`, of about `total` bytes."""
+
+    def __init__(self, what: str, total: int, stream: TextIO | None = None) -> None:
+        self._what = what
+        self._total = total
+        self._stream = stream or sys.stderr  # noqa: TID251 - no foreign text, and control characters of its own
+        self._is_shown = self._stream.isatty()
+        self._next = time.monotonic() + FIRST_SECONDS
+        self._done = 0
+        self._has_line = False
+
+    def __call__(self, count: int) -> None:
+        """So many more bytes are done."""
+        self._done += count
+        now = time.monotonic()
+        if self._is_shown and now >= self._next:
+            self._next = now + _AGAIN_SECONDS
+            self._has_line = True
+            share = min(99, 100 * self._done // self._total) if self._total else 99
+            self._stream.write(f"\r{self._what}: {self._done // _MEGABYTE} MB, {share} %")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self._has_line:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+@contextmanager
+def only_one(target: str, beside: Owner) -> Iterator[None]:
+    """
+    While no other process makes `target`, with the rights of `beside` on the directory that it is in. OptionError when
+    one does. OSError.
+    """
+    path = f"{target}{PARTIAL}{_LOCK}"
+    with beside.rights():
+        os.makedirs(os.path.dirname(path), DIRECTORY_MODE, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    try:
+        if not _is_locked(descriptor, path):
+            raise OptionError(f"another nsqtw makes {target} at this moment")
+        try:
+            yield
+        finally:
+            with beside.rights():
+                os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def partial_directory(target: str, beside: Owner, owner: Owner) -> Iterator[str]:
+    """
+    An empty directory of `owner` beside `target`, which is removed unless it has another name at the end. It is made
+    with the rights of `beside`. Call it within `only_one`. OSError.
+    """
+    partial = target + PARTIAL
+    with beside.rights():
+        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+        os.mkdir(partial, DIRECTORY_MODE)
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.geteuid() == 0:
+            if os.fstat(descriptor).st_uid != beside.uid:
+                raise BackendError(f"{partial} was replaced")
+            os.fchown(descriptor, owner.uid, owner.gid)
+    finally:
+        os.close(descriptor)
+    try:
+        yield partial
+    finally:
+        for one in (owner, beside):
+            with one.rights():
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_locked(descriptor: int, path: str) -> bool:
+    """Lock the open file at `path`. False when another process has the lock, or has just removed the file."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def data_path_bytes(directory: str) -> int:

@@ -18,15 +18,19 @@ from shlex import quote
 
 from attrs import frozen
 
-from nsqtw.backends.files import Files, backend_error, replace_file
+from nsqtw.backends.files import DIRECTORY_MODE, Files, backend_error, replace_file
 from nsqtw.backends.manifest import MANIFEST_FILE, has_interrupted_restore, write_restore_mark
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.printing import complain, write_line
 from nsqtw.tools.backup.contents import Contents, StoredFile, check_file, check_files, read_contents
-from nsqtw.tools.backup.copy import DIRECTORY_MODE, copy_file, sync_directories
-from nsqtw.tools.backup.partial import only_one, partial_directory
-from nsqtw.tools.backup.progress import ProgressLine
+from nsqtw.tools.backup.copy import (
+    ProgressLine,
+    copy_file,
+    only_one,
+    partial_directory,
+    sync_directories,
+)
 from nsqtw.tools.fsck.data_path import check_data_path
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.owner import Owner, open_regular

@@ -2,8 +2,7 @@
 `nsqtw fsck`: a check of the data path of a stopped broker, and its repair.
 
     finding     one thing that is wrong
-    sequences   which messages a log has
-    log_file    one log file, every record of it
+    log_file    one log file, every record of it, and which messages it has
     topic_log   the directory of one topic
     positions   positions.db, and what it says of the logs
     data_path   all of it

@@ -22,7 +22,7 @@ from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
 from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, connect_read_only, version_of
 from nsqtw.errors import BackendError
 from nsqtw.tools.fsck.finding import Finding
-from nsqtw.tools.fsck.sequences import ClassSequences
+from nsqtw.tools.fsck.log_file import ClassSequences
 from nsqtw.tools.fsck.topic_log import TopicLog
 
 _MAX_PROBLEMS = 10

@@ -23,8 +23,7 @@ from nsqtw.backends.disk.format import (
 from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.files import Files
 from nsqtw.tools.fsck.finding import Finding
-from nsqtw.tools.fsck.log_file import Damage, LogFileCheck, check_log_file
-from nsqtw.tools.fsck.sequences import ChannelSequences, ClassSequences
+from nsqtw.tools.fsck.log_file import ChannelSequences, ClassSequences, Damage, LogFileCheck, check_log_file
 
 
 @define

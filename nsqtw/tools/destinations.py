@@ -1,5 +1,6 @@
 """
-Choice among the destinations of nsq_to_http and nsq_to_nsq.
+Destinations of nsq_to_http and nsq_to_nsq: the choice among them, and the status lines with counts and durations of
+their last messages.
 
     round-robin      in turn; the counter is raised first, so the second destination gets the first message
     hostpool         in turn, without destinations that failed: one is tried again after 30 s, 60 s, ... 900 s
@@ -9,7 +10,7 @@ Choice among the destinations of nsq_to_http and nsq_to_nsq.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
@@ -22,6 +23,7 @@ _BUCKET_SECONDS: Final = 2.5
 _FIRST_EPSILON: Final = 0.3
 _LEAST_EPSILON: Final = 0.01
 _EPSILON_DECAY: Final = 0.9
+_PERCENTILES = (99, 95)
 
 
 class _Host:
@@ -157,3 +159,55 @@ def make_pool(mode: str, addresses: Sequence[str], random: Random) -> HostPool |
     if mode in (HOSTPOOL, EPSILON_GREEDY):
         return HostPool(addresses, random, epsilon_greedy=mode == EPSILON_GREEDY)
     return RoundRobin(addresses)
+
+
+class _Durations:
+    """The durations since the last line, for one name."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def line(self, name: str) -> str:
+        ordered = sorted(self.seconds)
+        places = [min(int(percent / 100 * len(ordered) + 0.5), len(ordered) - 1) for percent in _PERCENTILES]
+        parts = [f"{percent}th: {_text(ordered[place])}" for percent, place in zip(_PERCENTILES, places, strict=True)]
+        average = sum(ordered) / len(ordered)
+        return f"[{name}]: finished {len(ordered)} - {' - '.join(parts)} - avg: {_text(average)}"
+
+
+class Status:
+    """
+    Writes a line with `say` after every `every` messages, 0 for never; with several `names`, destinations, one for each
+    of them as well.
+    """
+
+    def __init__(self, every: int, names: list[str], say: Callable[[str], None]) -> None:
+        self._every = every
+        self._say = say
+        self._total = _Durations()
+        self._of_name = {name: _Durations() for name in names} if len(names) > 1 else {}
+
+    def add(self, name: str, seconds: float) -> None:
+        """Count a message that destination `name` took."""
+        if not self._every:
+            return
+        if name in self._of_name:
+            self._record(name, self._of_name[name], seconds)
+        self._record("aggregate", self._total, seconds)
+
+    def _record(self, name: str, durations: _Durations, seconds: float) -> None:
+        if len(durations.seconds) >= self._every:
+            self._say(durations.line(name))
+            durations.seconds.clear()
+        durations.seconds.append(seconds)
+
+
+def _text(seconds: float) -> str:
+    return f"{seconds * 1000:.2f}ms"
+
+
+def status_warning(every: int) -> str:
+    """Return the warning for a number of messages that gives no percentiles, "" for none."""
+    if 0 < every < 100:
+        return f"Warning: use more than 100 status values for accurate percentiles (configured with {every})"
+    return ""
