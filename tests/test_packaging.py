@@ -11,6 +11,7 @@ import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 
+import yaml
 from packaging.requirements import Requirement
 
 import nsqtw
@@ -45,6 +46,26 @@ def test_the_console_scripts_are_nsqs_and_our_own() -> None:
 
 def test_the_version_is_said_once() -> None:
     assert distribution("nsqtw").version == nsqtw.__version__
+
+
+def test_the_changelog_has_the_version() -> None:
+    versions = re.findall(
+        r"^## \[([\d.]+)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert versions[0] == nsqtw.__version__
+
+
+def test_a_hosted_ci_tests_each_python_that_is_supported() -> None:
+    """And runs targets that the Makefile has."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+    jobs = workflow["jobs"]
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
+    assert jobs["fast"]["strategy"]["matrix"]["python"] == named
+    steps = " ".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    targets = {*re.findall(r"make ([\w-]+)", steps), *jobs["nightly"]["strategy"]["matrix"]["target"]}
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert {"test-fast", "test-compiled", "crash", "fuzz"} <= targets
+    assert not [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)]
 
 
 def test_nothing_of_ours_can_shadow_twisted() -> None:
