@@ -83,7 +83,8 @@ demo: $(EVERYTHING)
 test-fast: $(FAST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(PYTEST) --hypothesis-profile=fast --numprocesses=$(JOBS) -m 'not process' tests/core tests/protocols tests/options tests/backends
+	@$(PYTEST) --hypothesis-profile=fast --numprocesses=$(JOBS) \
+	    -m 'not process and not histories' tests/core tests/protocols tests/options tests/backends
 
 # What the crash tests do by chance is the same each time, unless CRASH_SEED says otherwise.
 test: export CRASH_SEED ?= 1

@@ -20,9 +20,15 @@ settings.register_profile("nsqtw", deadline=None, suppress_health_check=[HealthC
 # `make test` takes the same examples each time (--hypothesis-profile=same), so that a red run is about the change; runs
 # by hand go on exploring.
 settings.register_profile("same", settings.get_profile("nsqtw"), derandomize=True)
-# `make test-fast` takes fewer, and shorter histories.
-settings.register_profile("fast", settings.get_profile("same"), max_examples=10, stateful_step_count=20)
+# `make test-fast` takes fewer, and no histories.
+settings.register_profile("fast", settings.get_profile("same"), max_examples=10)
 settings.load_profile("nsqtw")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.name == "runTest":  # of a state machine of hypothesis
+            item.add_marker("histories")
 
 
 @pytest.fixture(autouse=True)
