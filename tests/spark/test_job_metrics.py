@@ -44,7 +44,7 @@ class Kept:
 @pytest.fixture
 def kept(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Kept:
     kept = Kept(spark)
-    monkeypatch.setattr(sessions, "local_session", lambda *_, **__: kept)
+    monkeypatch.setattr(sessions, "start_session", lambda *_: kept)
     return kept
 
 

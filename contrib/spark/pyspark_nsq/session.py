@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from pyspark_nsq.java import ensure_java
@@ -21,6 +22,18 @@ def local_session(name: str, threads: int = 2, settings: Mapping[str, str] | Non
     conf = SparkConf().setAll(list(local_settings(name, threads, settings).items()))
     with local_environment():
         return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def start_session(settings: Mapping[str, str]) -> SparkSession:
+    """Start a context in another thread, and a session in this one.
+
+    In the main thread a context would install its own handler of SIGINT. Spark has an active session for each thread,
+    and writes to a data source in Python only in a thread that has one.
+    """
+    conf = SparkConf().setAll(list(settings.items()))
+    with ThreadPoolExecutor(1) as starting:
+        starting.submit(SparkContext.getOrCreate, conf).result()
+    return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def local_settings(name: str, threads: int = 2, settings: Mapping[str, str] | None = None) -> dict[str, str]:

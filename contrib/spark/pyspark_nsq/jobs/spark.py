@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -64,29 +63,14 @@ class SparkChoice:
             session.stop()
 
     def _start(self) -> SparkSession:
-        from pyspark_nsq.session import local_environment, local_settings
+        from pyspark_nsq.session import local_environment, local_settings, start_session
 
         settings = {"spark.master": self.master} if self.master else {}
         is_here = not self.master or _LOCAL.fullmatch(self.master) is not None
         if not is_here or _is_submitted():
-            return _start({"spark.app.name": self.name} | settings | self.settings)
+            return start_session({"spark.app.name": self.name} | settings | self.settings)
         with local_environment():
-            return _start(local_settings(self.name, os.cpu_count() or 1, settings | self.settings))
-
-
-def _start(settings: dict[str, str]) -> SparkSession:
-    """Start a context in another thread, and a session in this one.
-
-    In the main thread a context would install its own handler of SIGINT. Spark has an active session for each thread,
-    and writes to a data source in Python only in a thread that has one.
-    """
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
-    conf = SparkConf().setAll(list(settings.items()))
-    with ThreadPoolExecutor(1) as starting:
-        starting.submit(SparkContext.getOrCreate, conf).result()
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+            return start_session(local_settings(self.name, os.cpu_count() or 1, settings | self.settings))
 
 
 def spark_options(function: F) -> F:
