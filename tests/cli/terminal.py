@@ -28,6 +28,8 @@ class Terminal:
         self._fd, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         variables = {**os.environ, "TERM": "xterm-256color", **environment}
+        for name in ("COLUMNS", "LINES"):  # would be the size, whatever the terminal says
+            variables.pop(name, None)
         self._process = subprocess.Popen(
             [os.path.join(os.path.dirname(NSQTW), program), *words],
             stdin=other,
