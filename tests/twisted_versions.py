@@ -17,9 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 NEAR_PRIVATE_NAMES = (
     "tests/runtime",
-    "tests/net",
-    "tests/daemon",
-    "tests/discovery",
+    "tests/net/test_listen.py",
+    "tests/net/test_tcp.py",
+    "tests/net/test_tcp_steps.py",
+    "tests/net/test_low_water.py",
+    "tests/net/test_deadlines.py",
+    "tests/daemon/test_process.py",
     "tests/http/test_sockets.py",
     "tests/test_http_clients.py",
 )
