@@ -52,6 +52,12 @@ def checked_name(raw: bytes, code: str, what: str) -> str:
     return name
 
 
+def checked_topic(verb: bytes, raw: bytes) -> str:
+    """The name of the topic of a publish. ClientError."""
+    code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"  # as nsqd has it
+    return checked_name(raw, code, f"{verb.decode()} topic name")
+
+
 def need_names(verb: bytes, params: Sequence[bytes], count: int) -> None:
     """ClientError when a command that begins with names has less than the `count` parameters."""
     if len(params) < count:

@@ -19,7 +19,7 @@ MAX_FILLED: Final = 1024
 
 
 class ReplySlot:
-    """The slot of a reply that is not known yet: `set` it once."""
+    """The slot of a reply that is not known yet, behind the other ones of `replies`: `set` it once."""
 
     __slots__ = ("_replies", "count", "frames", "is_last")
 
@@ -28,10 +28,13 @@ class ReplySlot:
         self.frames: bytes | Upgrade | None = None
         self.count = 1
         self.is_last = False
+        replies.slots.append(self)
 
     def set(self, frames: bytes | Upgrade, *, count: int = 1, is_last: bool = False) -> None:
         """The reply, or `count` of them. Nothing is written after the one that `is_last`."""
-        self.frames, self.count, self.is_last = frames, count, is_last
+        self.frames = frames
+        self.count = count
+        self.is_last = is_last
         self._replies.flush()
 
 
@@ -43,7 +46,7 @@ class Replies:
         self._ended = ended
         self._out: list[bytes | Upgrade] = []
         self._has_upgrade = False
-        self._slots: list[ReplySlot] = []
+        self.slots: list[ReplySlot] = []
         self._filled = 0
         """Slots that are written, counted from the first."""
         self._is_paused = False
@@ -55,17 +58,11 @@ class Replies:
     @property
     def are_pending(self) -> bool:
         """Whether replies are missing."""
-        return bool(self._slots)
+        return bool(self.slots)
 
     def reserve(self) -> ReplySlot:
         """Keep a place for a reply."""
-        slot = ReplySlot(self)
-        self._slots.append(slot)
-        return slot
-
-    def append(self, slot: ReplySlot) -> None:
-        """A reply goes to this place, behind the others."""
-        self._slots.append(slot)
+        return ReplySlot(self)
 
     def add(self, frames: bytes, *, is_last: bool = False) -> None:
         """Reply."""
@@ -86,9 +83,15 @@ class Replies:
 
     def flush(self) -> None:
         """Write what is known, up to the first place that is not filled."""
-        slots, filled = self._slots, self._filled
-        while filled < len(slots) and (frames := slots[filled].frames) is not None:
+        slots, filled = self.slots, self._filled
+        while filled < len(slots):
             slot = slots[filled]
+            frames = slot.frames
+            if frames is None:
+                if filled >= MAX_FILLED:
+                    del slots[:filled]
+                    filled = 0
+                break
             filled += 1
             self._out.append(frames)
             if self._is_paused:
@@ -96,11 +99,8 @@ class Replies:
             if slot.is_last:
                 slots.clear()
                 self._ended()
-        if filled >= len(slots):
+        else:
             slots.clear()
-            filled = 0
-        elif filled >= MAX_FILLED:
-            del slots[:filled]
             filled = 0
         self._filled = filled
         if not self.are_awaited:
@@ -134,7 +134,7 @@ class Replies:
 
     def forget(self) -> None:
         """Nobody reads them any more."""
-        self._slots.clear()
+        self.slots.clear()
         self._filled = 0
         self._out.clear()
 

@@ -33,21 +33,41 @@ from nsqtw.protocols.v2_command import (
     CONSUMING,
     DOCUMENT,
     MESSAGE,
+    MESSAGE_OF_RUN,
     MESSAGES,
     CommandSpec,
 )
 from nsqtw.protocols.v2_session import V2Session
 from nsqtw.protocols.v2_subscription import Subscriber
+from nsqtw.rights import PUBLISH, SUBSCRIBE
 
 IN_INIT: Final = frozenset({ClientState.INIT})
 
 COMMANDS: dict[bytes, CommandSpec] = {
     b"IDENTIFY": CommandSpec(IN_INIT, V2Session.on_identify, body=DOCUMENT, before_tls=True),
-    b"AUTH": CommandSpec(IN_INIT, V2Session.on_auth, body=DOCUMENT),
-    b"SUB": CommandSpec(IN_INIT, V2Session.on_sub, shown=(shown_name, shown_name)),
-    b"PUB": CommandSpec(ANY_STATE, V2Session.on_pub, body=MESSAGE, shown=(shown_name,)),
-    b"MPUB": CommandSpec(ANY_STATE, V2Session.on_pub, body=MESSAGES, shown=(shown_name,)),
-    b"DPUB": CommandSpec(ANY_STATE, V2Session.on_pub, body=MESSAGE, shown=(shown_name, shown_number)),
+    b"AUTH": CommandSpec(IN_INIT, V2Session.on_auth, check=V2Session.check_auth, body=DOCUMENT),
+    b"SUB": CommandSpec(
+        IN_INIT, V2Session.on_sub, check=V2Session.check_sub, right=SUBSCRIBE, shown=(shown_name, shown_name)
+    ),
+    b"PUB": CommandSpec(
+        ANY_STATE,
+        V2Session.on_pub,
+        check=V2Session.check_pub,
+        right=PUBLISH,
+        body=MESSAGE_OF_RUN,
+        shown=(shown_name,),
+    ),
+    b"MPUB": CommandSpec(
+        ANY_STATE, V2Session.on_mpub, check=V2Session.check_mpub, right=PUBLISH, body=MESSAGES, shown=(shown_name,)
+    ),
+    b"DPUB": CommandSpec(
+        ANY_STATE,
+        V2Session.on_dpub,
+        check=V2Session.check_dpub,
+        right=PUBLISH,
+        body=MESSAGE,
+        shown=(shown_name, shown_number),
+    ),
     b"RDY": CommandSpec(CONSUMING, V2Session.on_rdy, shown=(shown_number,)),
     b"FIN": CommandSpec(CONSUMING, consume=Subscriber.finish, shown=(shown_id,)),
     b"REQ": CommandSpec(CONSUMING, consume=Subscriber.requeue, shown=(shown_id, shown_number)),
@@ -55,7 +75,7 @@ COMMANDS: dict[bytes, CommandSpec] = {
     b"CLS": CommandSpec(frozenset({ClientState.SUBSCRIBED}), V2Session.on_cls),
     b"NOP": CommandSpec(ANY_STATE, V2Session.on_nop),
 }
-"""All commands. A new command is one entry here and a method."""
+"""All commands. A new command is one entry here, and its functions."""
 
 
 @provider(IProtocolFactory)

@@ -39,7 +39,7 @@ from nsqtw.protocols.mpub import (
     unpack_size,
 )
 from nsqtw.protocols.parameters import ID_BYTES
-from nsqtw.protocols.v2_command import MESSAGE, MESSAGES, NO_BODY, Commands
+from nsqtw.protocols.v2_command import DOCUMENT, MESSAGE_OF_RUN, MESSAGES, NO_BODY, Commands
 from nsqtw.rights import MAX_SECRET_BYTES
 
 MAX_LINE_BYTES: Final = 16384
@@ -98,11 +98,12 @@ class V2Codec:
         """Returns the ids whose FINs would come next, at most so many, with a separator between them."""
         self._fin_window = _FIRST_WINDOW  # how many of them are asked for
         self._line: bytes = b""
-        self._known_line = b""  # the last one of a PUB or MPUB that was right, and what it says
+        self._known_line = b""  # the last one of a PUB or MPUB that was right, what it says, and what follows it
         self._known_verb = b""
         self._known_params: list[bytes] = []
+        self._known_body = NO_BODY
         self._params: list[bytes] = []  # of the command whose body is being read; verb first
-        self._stage = ""
+        self._stage, self._stage_code = "", ""  # what is waited for, and the code of the error if it never comes
         self._mpub = PartialMpub()
         self._expected = 0
         self._commands = commands
@@ -152,10 +153,10 @@ class V2Codec:
                 self._drop_used()
                 return None
             if self._known_line and not self.checks_each:
-                verb, line = self._known_verb, self._known_line
-                bodies = self._take_pub_run(line) if verb == b"PUB" else self._take_whole_mpub(line)
+                line = self._known_line
+                bodies = self._take_whole_mpub(line) if self._known_body == MESSAGES else self._take_run(line)
                 if bodies:
-                    return verb, self._known_params, bodies, 0
+                    return self._known_verb, self._known_params, bodies, 0
             if buffer[offset : offset + _FIN_HEAD_BYTES] == b"FIN ":
                 if not self.checks_each and (count := self._take_expected_fins()):
                     return b"FIN", (), [], count
@@ -176,19 +177,18 @@ class V2Codec:
                 self._drop_used()
             return None
         (verb, *params), self._params, self._stage, self._needed = self._params, [], "", 0
-        if verb in (b"PUB", b"MPUB") and len(params) == 1:  # what is remembered is as long as a name
+        if self._body >= MESSAGE_OF_RUN and len(params) == 1:  # what is remembered is as long as a name
             self._known_line, self._known_verb, self._known_params = self._line, verb, params
-        if verb == b"PUB":
-            payload += self._take_pub_run(self._line)
+            self._known_body = self._body
+            if self._body == MESSAGE_OF_RUN:
+                payload += self._take_run(self._line)
         return verb, params, payload, 0
 
     def interrupted(self) -> ClientError | None:
         """The error for a body that will never be complete; None between commands and inside a line."""
         if not self._params:
             return None
-        name = self._params[0].decode()
-        code = "E_BAD_MESSAGE" if "message" in self._stage and "count" not in self._stage else "E_BAD_BODY"
-        return ClientError(code, f"{name} failed to read {self._stage}")
+        return ClientError(self._stage_code, f"{self._params[0].decode()} failed to read {self._stage}")
 
     # -- the buffer
 
@@ -203,12 +203,12 @@ class V2Codec:
         """Keep nothing of what was taken: a connection may be silent for long after much."""
         self._buffer, self._offset = self._buffer[self._offset :], 0
 
-    def _need(self, count: int, stage: str) -> bool:
-        """Return whether `count` more bytes are there; if not, what is being waited for."""
+    def _need(self, count: int, code: str, stage: str) -> bool:
+        """Return whether `count` more bytes are there. If they never come, the error is `code`, and names `stage`."""
         lacking = self._offset + count - len(self._buffer)
         if lacking <= 0:
             return True
-        self._stage = stage
+        self._stage, self._stage_code = stage, code
         self._needed = lacking
         return False
 
@@ -282,14 +282,14 @@ class V2Codec:
     # -- bodies
 
     def _read_body(self) -> list[bytes] | None:
-        if self._body == MESSAGE:
-            return self._read_message()
-        return self._read_messages() if self._body == MESSAGES else self._read_document()
+        if self._body == MESSAGES:
+            return self._read_messages()
+        return self._read_document() if self._body == DOCUMENT else self._read_message()
 
     def _read_document(self) -> list[bytes] | None:
         """IDENTIFY and AUTH."""
         if not self._expected:
-            if not self._need(SIZE_BYTES, "body size"):
+            if not self._need(SIZE_BYTES, "E_BAD_BODY", "body size"):
                 return None
             name, size, limit = self._params[0].decode(), self._take_size(), self._max_body_size
             if size > min(limit, MAX_DOCUMENT_BYTES):
@@ -298,7 +298,7 @@ class V2Codec:
             if size <= 0:
                 raise ClientError("E_BAD_BODY", f"{name} invalid body size {size}")
             self._expected = size
-        if not self._need(self._expected, "body"):
+        if not self._need(self._expected, "E_BAD_BODY", "body"):
             return None
         size, self._expected = self._expected, 0
         return [self._take(size)]
@@ -306,7 +306,7 @@ class V2Codec:
     def _read_message(self) -> list[bytes] | None:
         """PUB and DPUB."""
         if not self._expected:
-            if not self._need(SIZE_BYTES, "message body size"):
+            if not self._need(SIZE_BYTES, "E_BAD_MESSAGE", "message body size"):
                 return None
             name, size, limit = self._params[0].decode(), self._take_size(), self._max_msg_size
             if size <= 0:
@@ -314,18 +314,18 @@ class V2Codec:
             if size > limit:
                 raise ClientError("E_BAD_MESSAGE", f"{name} message too big {size} > {limit}")
             self._expected = size
-        if not self._need(self._expected, "message body"):
+        if not self._need(self._expected, "E_BAD_MESSAGE", "message body"):
             return None
         size, self._expected = self._expected, 0
         return [self._take(size)]
 
-    def _take_pub_run(self, line: bytes) -> list[bytes]:
-        """The messages of all complete PUBs with this line from here on; what is not plain is left."""
+    def _take_run(self, line: bytes) -> list[bytes]:
+        """The messages of all complete commands with this line from here on; what is not plain is left."""
         bodies: list[bytes] = []
         limit = self._max_msg_size
         buffer, offset, end = self._buffer, self._offset, len(self._buffer)
-        line_bytes = len(line)
-        while (start := offset + line_bytes + SIZE_BYTES) <= end and buffer[offset : offset + line_bytes] == line:
+        head_bytes = len(line) + SIZE_BYTES
+        while (start := offset + head_bytes) <= end and buffer.startswith(line, offset):
             size: int = unpack_size(buffer, start - SIZE_BYTES)[0]
             stop = start + size
             if not 0 < size <= limit or stop > end:
@@ -361,7 +361,7 @@ class V2Codec:
     def _read_messages(self) -> list[bytes] | None:
         """MPUB. What was read is in `_mpub` until the last message is there."""
         partial = self._mpub
-        if not partial.expected and not (self._need(SIZE_BYTES, "body size") and self._start_mpub()):
+        if not partial.expected and not (self._need(SIZE_BYTES, "E_BAD_BODY", "body size") and self._start_mpub()):
             return None
         start = self._offset
         messages: list[bytes] = []
@@ -378,7 +378,7 @@ class V2Codec:
         if total <= 0:
             raise ClientError("E_BAD_BODY", f"MPUB invalid body size {total}")
         check_total(total, limit)
-        if not self._need(2 * SIZE_BYTES, "message count"):
+        if not self._need(2 * SIZE_BYTES, "E_BAD_BODY", "message count"):
             return False
         self._offset += SIZE_BYTES
         count = self._take_size()
@@ -412,7 +412,7 @@ class V2Codec:
         """The message at `offset` is not there yet."""
         self._mpub.total += offset - self._offset
         self._offset = offset
-        return self._need(count, stage)
+        return self._need(count, "E_BAD_MESSAGE", stage)
 
     def _take_equal_messages(self, messages: list[bytes]) -> bool:
         """Return all messages that are complete if they have one size, without a look at each of them."""

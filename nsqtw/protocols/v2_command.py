@@ -1,5 +1,6 @@
 """
-Description of a V2 command: when it is allowed, what follows its line, how the log shows it, what carries it out.
+Description of a V2 command: when and to whom it is allowed, what follows its line, how the log shows it, what carries
+it out.
 
 The table of all commands is in `protocols.v2`. The codec, the session and the trace read it.
 
@@ -28,7 +29,9 @@ DOCUMENT: Final = 1
 """int32 size and a JSON document or a secret."""
 MESSAGE: Final = 2
 """int32 size and a message."""
-MESSAGES: Final = 3
+MESSAGE_OF_RUN: Final = 3
+"""The same; commands with the same line behind it, which has one parameter, are carried out together with it."""
+MESSAGES: Final = 4
 """MPUB's body."""
 
 Arguments = tuple[bytes, Sequence[bytes], list[bytes], float]
@@ -37,8 +40,9 @@ Arguments = tuple[bytes, Sequence[bytes], list[bytes], float]
 
 class CommandSpec:
     """
-    One command. `states`: those of a session in which it is allowed; `shown`: for each parameter the function that
-    makes its text for the log. It is carried out by `handle`, or for a command of consumers by `consume`.
+    One command. `states`: those of a session in which it is allowed; `check`: of the parameters, before a body is read;
+    `right`: the permission that it needs, for the names that are its first parameters; `shown`: for each parameter the
+    function that makes its text for the log. It is carried out by `handle`, or for a command of consumers by `consume`.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class CommandSpec:
         handle: Callable[[V2Session, bytes, Sequence[bytes], list[bytes], float], None] | None = None,
         *,
         consume: Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None] | None = None,
+        check: Callable[[V2Session, bytes, Sequence[bytes]], None] | None = None,
+        right: str = "",
         body: int = NO_BODY,
         shown: tuple[Callable[[bytes], str], ...] = (),
         before_tls: bool = False,
@@ -54,6 +60,8 @@ class CommandSpec:
         self.states = states
         self.handle = handle
         self.consume = consume
+        self.check = check
+        self.right = right
         self.body = body
         self.shown = shown
         self.before_tls = before_tls

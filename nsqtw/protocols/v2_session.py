@@ -7,7 +7,7 @@ further command, while a new channel is being saved, while the client's rights a
 one step, and while it rests after too many commands without effect. The reasons are bits of `_blocked`.
 
 A mistake of the client is raised as ClientError and becomes an error frame in one place; a fatal one ends the session
-once it is written. PUB, allowed in every state, is not looked up in the table.
+once it is written.
 
 Performance: once per command or run of commands.
 """
@@ -31,18 +31,19 @@ from nsqtw.options.types import DEBUG
 from nsqtw.protocols.access import ClientAccess
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
-from nsqtw.protocols.parameters import hidden, text_of
+from nsqtw.protocols.parameters import checked_topic, hidden, need_names, text_of
 from nsqtw.protocols.replies import Replies, ReplySlot
 from nsqtw.protocols.session import Session
 from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.protocols.v2_codec import V2Codec
-from nsqtw.protocols.v2_command import ANY_STATE, DOCUMENT, Commands, CommandSpec
+from nsqtw.protocols.v2_command import ANY_STATE, Commands, CommandSpec
 from nsqtw.protocols.v2_identity import Identity
-from nsqtw.protocols.v2_publish import Publish, check_publish, delay_ms_of
-from nsqtw.protocols.v2_subscription import Subscriber, subscribed_names
+from nsqtw.protocols.v2_publish import Publish, delay_ms_of
+from nsqtw.protocols.v2_subscription import Subscriber, check_subscription
 from nsqtw.protocols.v2_timeout import CommandTimeout
 from nsqtw.protocols.v2_trace import Trace
 from nsqtw.protocols.v2_upgrade import Upgrades
+from nsqtw.rights import SUBSCRIBE
 from nsqtw.upgrades import Upgrade
 
 # Why a session carries out no further command.
@@ -140,9 +141,11 @@ class V2Session(Session):
                 self._blocked &= ~IS_BEHIND
             self._is_traced = self._codec.checks_each = self._options.log_level <= DEBUG
             subscriber = self._subscriber
-            had = 0 if subscriber is None else subscriber.consumer.in_flight.count
-            self._run_commands(now)
-            if subscriber is not None:
+            if subscriber is None:
+                self._run_commands(now)
+            else:
+                had = subscriber.consumer.in_flight.count
+                self._run_commands(now)
                 in_flight = subscriber.consumer.in_flight.count
                 subscriber.fin_coalescing.record(had - in_flight, in_flight, now)
             if self._is_traced and self._subscriber is not None:
@@ -262,6 +265,10 @@ class V2Session(Session):
             self._end()
         else:
             self._spent += FAILURE_COST
+            if self._spent >= STEP_COMMANDS and not self._ending:
+                self._spent = 0
+                self._blocked |= IS_BEHIND
+                self._changed()
             self._count_idle(self._last_command)
         (slot or self._replies.reserve()).set(self.error_frame(error), is_last=error.fatal)
 
@@ -292,11 +299,10 @@ class V2Session(Session):
         try:
             if (
                 self._client_auth is not None
+                and not (self._ending or self._blocked)
                 and (parked := self._client_auth.take_parked()) is not None
-                and not self._ending
             ):
-                verb, params, payload = parked
-                self._carry_out(self._commands[verb], verb, params, payload, now)
+                self._carry_out(*parked, now)
             for _ in range(STEP_COMMANDS):
                 if self._ending or self._blocked:
                     return
@@ -307,19 +313,10 @@ class V2Session(Session):
                 verb, params, payload, count = command
                 if self._is_traced:
                     self._trace.command(verb, params, payload)
-                if verb == b"PUB" and not self._needs_tls:  # it is looked up for no other, and costs a twentieth less
-                    self.on_pub(verb, params, payload, now)
-                    continue
                 if count and self._subscriber is not None:
                     self._subscriber.finish_in_order(count, now)
-                    continue
-                spec = self._spec(verb)
-                if self._state not in spec.states:
-                    raise self._wrong_state(verb)
-                self._carry_out(spec, verb, params, payload, now)
-                if self._spent >= STEP_COMMANDS:
-                    self._spent = 0
-                    break
+                else:
+                    self._carry_out(verb, params, payload, now)
             if not (self._ending or self._blocked):
                 self._blocked |= IS_BEHIND
                 self._changed()
@@ -329,29 +326,31 @@ class V2Session(Session):
             self._failure = "failed to read command - bufio: buffer full"
             self._end()
 
-    def _carry_out(
-        self, spec: CommandSpec, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float
-    ) -> None:
-        if spec.consume is not None:
+    def _carry_out(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        """Check a command as far as that was not done before its body was read, and do it. ClientError."""
+        spec = self._commands.get(verb, _UNKNOWN)
+        if self._needs_tls or self._state not in spec.states:
+            self._check_state(spec, verb)
+        if not payload and spec.check is not None:
+            spec.check(self, verb, params)
+        if self._client_auth is not None and spec.right:
+            channel = params[1] if spec.right == SUBSCRIBE else b""
+            if self._client_auth.must_wait(verb, params, payload, channel, now):
+                return
+        if spec.handle is not None:
+            spec.handle(self, verb, params, payload, now)
+        elif spec.consume is not None:
             assert self._subscriber is not None, "the table lets only subscribed sessions here"
             spec.consume(self._subscriber, verb, params, payload, now)
-        elif spec.handle is not None:
-            spec.handle(self, verb, params, payload, now)
 
     def _check_body_command(self, verb: bytes, params: Sequence[bytes]) -> None:
         """Check a command before its body is read."""
         if self._is_traced:
             self._trace.body_begins(verb, params)
-        spec = self._spec(verb)
-        if self._state not in spec.states:
-            raise self._wrong_state(verb)
-        if verb == b"AUTH" and params:
-            raise ClientError("E_INVALID", "AUTH invalid number of parameters")
-        if spec.body == DOCUMENT:
-            return
-        check_publish(verb, params, self._options)
-        if verb == b"MPUB" and (self._client_auth is None or self._client_auth.admits_now(verb, params[0])):
-            self._topic(verb, params[0])
+        spec = self._commands[verb]
+        self._check_state(spec, verb)
+        if spec.check is not None:
+            spec.check(self, verb, params)
 
     def on_identify(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         fields, settings = self._identity.learn(payload[0]), self._identity.settings
@@ -373,17 +372,22 @@ class V2Session(Session):
         """The connection is TLS now."""
         self._needs_tls = False
 
+    def check_auth(self, verb: bytes, params: Sequence[bytes]) -> None:
+        if params:
+            raise ClientError("E_INVALID", "AUTH invalid number of parameters")
+
     def on_auth(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         if self._client_auth is None:
             raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
         self._client_auth.show(payload[0], self._replies.reserve)
 
-    def on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+    def check_sub(self, verb: bytes, params: Sequence[bytes]) -> None:
         if not self._identity.settings.heartbeat_interval:
             raise ClientError("E_INVALID", "cannot SUB with heartbeats disabled")
-        topic, channel = subscribed_names(params)
-        if self._client_auth is not None and self._client_auth.must_wait(verb, params, payload, params[1], now):
-            return
+        check_subscription(params)
+
+    def on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        topic, channel = params[0].decode(), params[1].decode()
         consumer = self._identity.consumer(self._broker.timers, self._replies.push, self._end)
         consumer.is_blocked = self._is_blocked
         joined = self._access.join(topic, channel, consumer, now)
@@ -404,21 +408,39 @@ class V2Session(Session):
         else:
             self._refuse(ClientError("E_SUB_FAILED", f"SUB failed {error}"))
 
+    def check_pub(self, verb: bytes, params: Sequence[bytes]) -> None:
+        need_names(verb, params, 1)
+        checked_topic(verb, params[0])
+
     def on_pub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
-        """PUB, a run of them, MPUB, or DPUB."""
-        if self._client_auth is not None and self._client_auth.must_wait(verb, params, payload, b"", now):
-            return
-        delay_ms = delay_ms_of(params[1], self._options) if verb == b"DPUB" else 0
+        """PUB, or a run of them."""
         topic = self._topic(verb, params[0])
-        if topic.bounds is not None and len(payload) > 1 and verb == b"PUB":
-            self._put_each(params, payload, topic, now)
+        count = len(payload)
+        if count == 1 or topic.bounds is None:
+            self._put(verb, topic, payload, 0, count)
             return
-        publish = Publish(self, self._replies, verb, topic.name, len(payload))
-        self._replies.append(publish)
-        if topic.commits_async:
-            publish.commits_async = True
-            self.async_count += 1
-        topic.put(payload, delay_ms, publish.on_commit)
+        rejected_count = topic.rejected_count
+        for body in payload:  # the first ones may be accepted, and nothing after one is refused
+            self._put(verb, topic, [body], 0, 1)
+            if topic.rejected_count != rejected_count:
+                return
+
+    def check_mpub(self, verb: bytes, params: Sequence[bytes]) -> None:
+        """Make its topic, too, as nsqd does: before the body is read."""
+        self.check_pub(verb, params)
+        if self._client_auth is None or self._client_auth.admits_now(verb, params[0]):
+            self._topic(verb, params[0])
+
+    def on_mpub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        self._put(verb, self._topic(verb, params[0]), payload, 0, 1)
+
+    def check_dpub(self, verb: bytes, params: Sequence[bytes]) -> None:
+        need_names(verb, params, 2)
+        checked_topic(verb, params[0])
+        delay_ms_of(params[1], self._options)
+
+    def on_dpub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
+        self._put(verb, self._topic(verb, params[0]), payload, delay_ms_of(params[1], self._options), 1)
 
     def on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """RDY"""
@@ -438,13 +460,12 @@ class V2Session(Session):
 
     # -- inside
 
-    def _put_each(self, params: Sequence[bytes], payload: list[bytes], topic: Topic, now: float) -> None:
-        """A run of PUBs for a topic with bounds: the first ones may be accepted, and nothing after one is refused."""
-        rejected_count = topic.rejected_count
-        for body in payload:
-            self.on_pub(b"PUB", params, [body], now)
-            if topic.rejected_count != rejected_count:
-                return
+    def _put(self, verb: bytes, topic: Topic, bodies: list[bytes], delay_ms: int, reply_count: int) -> None:
+        publish = Publish(self, self._replies, verb, topic.name, len(bodies), reply_count)
+        if topic.commits_async:
+            publish.commits_async = True
+            self.async_count += 1
+        topic.put(bodies, delay_ms, publish.on_commit)
 
     def _count_idle(self, now: float) -> None:
         """Count a command without effect, and rest after too many of them. ClientError."""
@@ -458,16 +479,13 @@ class V2Session(Session):
         client = self.client
         return client.finish_count + client.requeue_count + sum(self.published.by_topic().values())
 
-    def _spec(self, verb: bytes) -> CommandSpec:
-        """Return the command of a verb; of one that is unknown, a command that fails."""
-        spec = self._commands.get(verb, _UNKNOWN)
-        return spec if spec.before_tls or not self._needs_tls else _REFUSED
-
-    def _wrong_state(self, verb: bytes) -> ClientError:
-        text, shown = "cannot {} in current state", verb.decode() if verb in self._commands else hidden(verb)
-        if self._needs_tls and not self._commands.get(verb, _UNKNOWN).before_tls:
-            text += " (TLS required)"
-        return ClientError("E_INVALID", text.format(text_of(verb)), logged=text.format(shown))
+    def _check_state(self, spec: CommandSpec, verb: bytes) -> None:
+        """ClientError when a command is not allowed now."""
+        lacks_tls = self._needs_tls and not spec.before_tls
+        if lacks_tls or self._state not in spec.states:
+            shown = verb.decode() if verb in self._commands else hidden(verb)
+            text = "cannot {} in current state" + (" (TLS required)" if lacks_tls else "")
+            raise ClientError("E_INVALID", text.format(text_of(verb)), logged=text.format(shown))
 
     def _set_state(self, state: ClientState) -> None:
         self._state = self.client.state = state
@@ -499,5 +517,3 @@ def _fail_unknown(session: V2Session, verb: bytes, params: Sequence[bytes], payl
 
 
 _UNKNOWN: Final = CommandSpec(ANY_STATE, _fail_unknown)
-_REFUSED: Final = CommandSpec(frozenset())
-"""A command before TLS, where TLS is required."""

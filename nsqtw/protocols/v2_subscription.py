@@ -97,8 +97,8 @@ class Subscriber(MessageAccess):
             self._refuse(error)
 
 
-def subscribed_names(params: Sequence[bytes]) -> tuple[str, str]:
-    """Return the topic and channel of a SUB. ClientError."""
+def check_subscription(params: Sequence[bytes]) -> None:
+    """Check the topic and channel of a SUB. ClientError."""
     need_names(b"SUB", params, 2)
-    topic = checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
-    return topic, checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")
+    checked_name(params[0], "E_BAD_TOPIC", "SUB topic name")
+    checked_name(params[1], "E_BAD_CHANNEL", "SUB channel name")

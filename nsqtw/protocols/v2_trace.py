@@ -23,7 +23,7 @@ from nsqtw.core.segment import BODY_AT, FRAME_TYPE_MESSAGE, ID_AT, SIZE_BYTES
 from nsqtw.interfaces import OperatorLog
 from nsqtw.protocols.frames import HEAD
 from nsqtw.protocols.parameters import hidden
-from nsqtw.protocols.v2_command import Commands
+from nsqtw.protocols.v2_command import MESSAGE_OF_RUN, NO_BODY, Commands
 from nsqtw.protocols.v2_headers import FRAME_TYPE_HEADED, headers_bytes
 
 _MAX_VALUE = 200
@@ -74,14 +74,16 @@ class Trace:
 
     def command(self, verb: bytes, params: Sequence[bytes], payload: Sequence[bytes]) -> None:
         """A command, or a run of them, for which `body_begins` has said the first line of those with a body."""
-        if verb == b"FIN" and payload:
+        spec = self._commands.get(verb)
+        body = NO_BODY if spec is None else spec.body
+        if body == NO_BODY:
             for message_id in payload:
                 self._say(command_text(self._commands, verb, (message_id,)))
-        elif payload:
-            for _ in payload[1:] if verb == b"PUB" else ():
+            if not payload:
                 self._say(command_text(self._commands, verb, params))
-        else:
-            self._say(command_text(self._commands, verb, params))
+        elif body == MESSAGE_OF_RUN:
+            for _ in payload[1:]:
+                self._say(command_text(self._commands, verb, params))
 
     def written(self, out: Iterable[bytes]) -> None:
         """The messages among frames that are written now."""

@@ -8,9 +8,14 @@ import pytest
 from twisted.internet.address import IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
 
+from nsqtw.api import site
+from nsqtw.api.context import ApiContext
 from nsqtw.api.openapi import words_of
 from nsqtw.api.site import endpoints
+from nsqtw.http.endpoints import TOPIC, Section, endpoint
 from nsqtw.http.errors import DETAILS
+from nsqtw.http.request import HttpRequest
+from nsqtw.http.responses import Answer
 from tests.http.broker_fixture import Log, Web
 
 JSON = "application/json; charset=utf-8"
@@ -217,3 +222,23 @@ def test_options_are_not_logged() -> None:
 def test_a_proxy_sees_the_path_that_is_served(path: str, plain: str | None) -> None:
     reply = Web().get(f"{path}?a=b")
     assert (reply.status, reply.headers.get("location")) == ((301, f"{plain}?a=b") if plain else (400, None))
+
+
+def test_one_declaration_makes_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its route, its checks and its part of the OpenAPI document come from there."""
+
+    class Echoing(Section):
+        def __init__(self, context: ApiContext) -> None:
+            pass
+
+        @endpoint("POST", "/v2/echo", "Answer with the body", required=(TOPIC,), body="a text", max_body=10)
+        def echo(self, request: HttpRequest) -> Answer:
+            """POST /v2/echo"""
+            return Answer(200, request.body)
+
+    monkeypatch.setattr(site, "SECTIONS", (*site.SECTIONS, Echoing))
+    web = Web()
+    reply = web.ask("POST", "/v2/echo?topic=t", b"hello")
+    assert (reply.status, reply.body) == (200, b"hello")
+    assert web.ask("GET", "/v2/echo?topic=t").outcome == (405, "METHOD_NOT_ALLOWED")
+    assert "/v2/echo" in {one.path for one in site.endpoints()}

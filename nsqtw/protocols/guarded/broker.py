@@ -39,7 +39,7 @@ from nsqtw.protocols.guarded.publish import (
 from nsqtw.protocols.guarded.subscribe import Callbacks, Subscribe, check_subscription
 from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.mpub import SIZE_BYTES, equal_messages_in, messages_in
-from nsqtw.protocols.parameters import checked_name
+from nsqtw.protocols.parameters import checked_topic
 from nsqtw.protocols.replies import Replies, ReplySlot
 from nsqtw.protocols.session import PublishAnswer, SessionBroker
 from nsqtw.protocols.v2_auth import ClientAuth
@@ -375,8 +375,7 @@ class ClientBroker(SessionBroker):
 
     def _check_topic(self, verb: bytes, topic: str) -> None:
         if topic != self._checked_topic:
-            code = "E_BAD_TOPIC E_BAD_TOPIC" if verb == b"MPUB" else "E_BAD_TOPIC"
-            checked_name(topic.encode("utf-8", "replace"), code, f"{verb.decode()} topic name")
+            checked_topic(verb, topic.encode("utf-8", "replace"))
             self._checked_topic = topic
 
     def put(
