@@ -302,7 +302,8 @@ class V2Session(Session):
                 and not (self._ending or self._blocked)
                 and (parked := self._client_auth.take_parked()) is not None
             ):
-                self._carry_out(*parked, now)
+                verb, params, payload = parked
+                self._carry_out(verb, params, payload, now)
             for _ in range(STEP_COMMANDS):
                 if self._ending or self._blocked:
                     return

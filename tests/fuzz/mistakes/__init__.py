@@ -45,10 +45,10 @@ class Mistake:
 
 def _without_a_bound(self: Any) -> list[bytes] | None:
     """Of a PUB: the size that the client says is believed."""
-    if not self._need(4, "message body size"):
+    if not self._need(4, "E_BAD_MESSAGE", "message body size"):
         return None
     (size,) = struct.unpack_from(">I", self._buffer, self._offset)
-    if not self._need(4 + size, "message body"):
+    if not self._need(4 + size, "E_BAD_MESSAGE", "message body"):
         return None
     self._offset += 4
     return [self._take(size)]
