@@ -58,6 +58,11 @@ class Client:
     """The messages in flight of its consumer; None before it subscribes."""
 
     @property
+    def host(self) -> str:
+        """The host of its address."""
+        return self.remote_address.rpartition(":")[0].strip("[]")
+
+    @property
     def pub_counts(self) -> dict[str, int]:
         """Messages published, by topic."""
         return self.published.by_topic()

@@ -17,7 +17,7 @@ from nsqtw.gocompat.json import read_object
 from nsqtw.gocompat.text import json_text
 from nsqtw.interfaces import MAX_CLIENT_TEXT
 from nsqtw.options.broker import Options
-from nsqtw.protocols.access import is_msg_timeout
+from nsqtw.protocols.subscription import is_msg_timeout
 
 DEFAULT_HEARTBEAT_SECONDS = 30.0
 DEFAULT_OUTPUT_BUFFER_BYTES = 16384

@@ -29,12 +29,13 @@ LOW_RATE: Final = 100.0
 class IdleCommands:
     """
     The count of one session. `limit` is the option, 0 for no limit; `effects` returns a number that changes when a
-    command of the client has an effect.
+    command of the client has an effect; `rest` has the session rest until a time.
     """
 
-    def __init__(self, limit: int, effects: Callable[[], int]) -> None:
+    def __init__(self, limit: int, effects: Callable[[], int], rest: Callable[[float], None]) -> None:
         self._limit = limit or maxsize
         self._effects = effects
+        self._rest = rest
         self._count = 0
         self._next_check = self._limit
         self._since = 0.0
@@ -46,24 +47,30 @@ class IdleCommands:
     def close(self) -> None:
         """The session has ended, and is not asked any more."""
         self._effects = _no_effects
+        self._rest = _no_rest
 
-    def record(self, now: float) -> bool:
-        """Count one command at `now`, in seconds. Return True when the session must rest. ClientError."""
+    def record(self, now: float) -> None:
+        """Count one command at `now`, in seconds. ClientError when there are far too many."""
         if not self._count:
             self._since, self._seen_effects = now, self._effects()
         self._count += 1
-        return self._count >= self._next_check and self._is_flood(now)
+        if self._count >= self._next_check:
+            self._check(now)
 
-    def _is_flood(self, now: float) -> bool:
+    def _check(self, now: float) -> None:
         if self._effects() != self._seen_effects or self._count < LOW_RATE * (now - self._since):
             self._count, self._next_check = 0, self._limit
-            return False
+            return
         if self._count >= 2 * self._limit:
             self.is_exceeded = True
             raise ClientError("E_INVALID", "too many commands without effect")
         self._next_check = min(self._count + BATCH, 2 * self._limit)
-        return True
+        self._rest(now + REST_SECONDS)
 
 
 def _no_effects() -> int:
     return 0
+
+
+def _no_rest(until: float) -> None:
+    pass

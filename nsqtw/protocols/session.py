@@ -12,7 +12,7 @@ Performance: called once per chunk and turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
@@ -63,8 +63,9 @@ class PublishAnswer:
 class SessionBroker:
     """The part of IBroker that a session uses once per command. See there."""
 
-    def __init__(self) -> None:
+    def __init__(self, had_no_effect: Callable[[float], None]) -> None:
         self.is_waiting = False
+        self.had_no_effect = had_no_effect
 
     def committed(self, answer: PublishAnswer, error: Exception | None) -> None:
         """The result of the commit of a publish is known. Called by its PublishAnswer."""
@@ -94,9 +95,6 @@ class SessionBroker:
         now: float,
         assigned: Assigned | None = None,
     ) -> None:
-        raise NotImplementedError
-
-    def had_no_effect(self, now: float) -> None:
         raise NotImplementedError
 
 

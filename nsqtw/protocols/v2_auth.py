@@ -127,8 +127,7 @@ class ClientAuth:
             raise ClientError("E_INVALID", "AUTH already set")
         self._wait()
         client = self._client
-        host = client.remote_address.rpartition(":")[0].strip("[]")
-        self._ask(Credentials(secret, host, client.tls, client.common_name), partial(self._shown, reserve()))
+        self._ask(Credentials(secret, client.host, client.tls, client.common_name), partial(self._shown, reserve()))
 
     def reconsider(self) -> None:
         """RightsListener API. Until it is known what the secret is worth now, nothing new is allowed."""

@@ -23,18 +23,16 @@ from typing import Final
 from zope.interface import classImplements
 
 from nsqtw.core.broker import Broker
-from nsqtw.core.client import Client, ClientState
+from nsqtw.core.client import ClientState
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, LineTooLong
 from nsqtw.interfaces import ICountedProtocol
 from nsqtw.options.types import DEBUG
-from nsqtw.protocols.access import ClientAccess
+from nsqtw.protocols.client import RESTS, CommandClient, new_client
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
-from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.parameters import checked_topic, hidden, need_names, text_of
 from nsqtw.protocols.replies import Replies, ReplySlot
 from nsqtw.protocols.session import Session
-from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.protocols.v2_codec import V2Codec
 from nsqtw.protocols.v2_command import ANY_STATE, Commands, CommandSpec
 from nsqtw.protocols.v2_identity import Identity
@@ -46,15 +44,11 @@ from nsqtw.protocols.v2_upgrade import Upgrades
 from nsqtw.rights import SUBSCRIBE
 from nsqtw.upgrades import Upgrade
 
-# Why a session carries out no further command.
-SAVES_CHANNEL: Final = 1
+# Why a session carries out no further command, beside the reasons of `protocols.client`.
+SAVES_CHANNEL: Final = 4
 """A new channel is being saved."""
-ASKS_RIGHTS: Final = 2
-"""The client's rights are asked for."""
-IS_BEHIND: Final = 4
+IS_BEHIND: Final = 8
 """It has done enough for one step."""
-RESTS: Final = 8
-"""It has had enough creations or idle commands, until `_rest_until`."""
 MAX_UNREAD_REPLIES: Final = 1000
 """Replies a client may leave unread before it is not read from either."""
 STEP_COMMANDS: Final = 256
@@ -75,8 +69,7 @@ class V2Session(Session):
         self._options = broker.options
         self._changed = changed
         self._codec = V2Codec(broker.options, self._check_body_command, commands)
-        host = remote_address.rpartition(":")[0].strip("[]")
-        self.client = Client(remote_address, int(broker.timestamp_ns(now) // 10**9), client_id=host, hostname=host)
+        self.client = new_client(broker, remote_address, "V2", now)
         self.published = self.client.published
         self._identity = Identity(self.client, broker.options, broker.log)
         self._command_timeout = CommandTimeout(self._codec, self._identity.settings, broker.options)
@@ -87,10 +80,8 @@ class V2Session(Session):
         self._ending = False
         self._blocked = 0
         """The reasons for which no further command is carried out."""
-        self._rest_until = 0.0
         self._spent = 0
         """The cost of commands beyond the one that each counts as, since the last step."""
-        self._idle = IdleCommands(broker.options.max_idle_commands, self._count_effects)
         self.async_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._is_blocked = False
@@ -105,15 +96,16 @@ class V2Session(Session):
         self._trace = Trace(broker.log, self.client, commands)
         self._is_traced = False
         """The log level at the last input of the client."""
-        self._client_auth: ClientAuth | None = None
-        if broker.authorizations is not None:
-            self._client_auth = ClientAuth(
-                self.client, broker.authorizations, broker.log, self._refuse, self._await_rights, self._on_rights
-            )
+        self._broker_client = CommandClient(broker, self.client, self._wait, self._go_on, self._count_effects)
+        self._idle = self._broker_client.idle
+        self._client_auth = (
+            None
+            if broker.authorizations is None
+            else self._broker_client.need_rights(broker.authorizations, self._refuse)
+        )
         self._upgrades = Upgrades(self.client, self._replies, broker.log, self._secured, self._fail)
         self._needs_tls = bool(broker.options.tls_required)
         """Until it has it, IDENTIFY is the one command there is."""
-        self._access = ClientAccess(broker, self.client)
         broker.timers.schedule(self._next_heartbeat, self)
 
     # -- IProtocol
@@ -168,7 +160,7 @@ class V2Session(Session):
 
     @property
     def refused(self) -> str:
-        return OPTION if self._idle.is_exceeded else ""
+        return self._broker_client.refused
 
     def data_to_send(self) -> list[bytes | Upgrade]:
         out = self._replies.take()
@@ -197,13 +189,10 @@ class V2Session(Session):
         self._blocked &= ~IS_BEHIND
         self._replies.close()
         self._codec.close()
-        self._idle.close()
         self._upgrades.close()
         self._broker.timers.cancel(self)
-        self._access.leave()
-        if self._client_auth is not None:
-            self._client_auth.detach()
-            self._client_auth = None
+        self._broker_client.leave()
+        self._client_auth = None
         self._log("info", "PROTOCOL(V2): [{client}] exiting ioloop")
         if self._failure:
             self._log("error", "client({client}) - {error}", error=self._failure)
@@ -215,10 +204,7 @@ class V2Session(Session):
     # -- time
 
     def on_timer(self, now: float) -> float | None:
-        """Heartbeats, a client that is silent for too long, and commands that waited for a birth or for a rest."""
-        if self._blocked & RESTS and now >= self._rest_until:
-            self._blocked &= ~RESTS
-            self._changed()
+        """Heartbeats, a client that is silent for too long, and commands that waited for a birth or for rights."""
         if not self._blocked:
             self._run_commands(now)
         if self._replies.are_pending or not self.wants_data:
@@ -234,8 +220,6 @@ class V2Session(Session):
                 self._replies.push(HEARTBEAT)
             self._next_heartbeat = now + self._beat
         next_due = min(self._next_heartbeat, self._command_timeout.deadline(self._last_command))
-        if self._blocked & RESTS and self._rest_until > now:
-            next_due = min(next_due, self._rest_until)
         return next_due if next_due < inf else None
 
     def _await_rest(self, now: float) -> None:
@@ -249,7 +233,7 @@ class V2Session(Session):
 
     def error_frame(self, error: ClientError) -> bytes:
         """The one place where an error becomes a frame, and a line in the log."""
-        self._access.log_refusal(error)
+        self._broker_client.log_refusal(error)
         if error.fatal:
             self._failure = error.log_text
         return frame(ERROR, error.frame_data)
@@ -269,20 +253,21 @@ class V2Session(Session):
                 self._spent = 0
                 self._blocked |= IS_BEHIND
                 self._changed()
-            self._count_idle(self._last_command)
+            self._idle.record(self._last_command)
         (slot or self._replies.reserve()).set(self.error_frame(error), is_last=error.fatal)
 
-    def _await_rights(self) -> None:
-        self._blocked |= ASKS_RIGHTS
+    def _wait(self, reason: int) -> None:
+        """Carry out no further command, because of one more reason."""
+        self._blocked |= reason
 
-    def _on_rights(self) -> None:
-        self._unblock(ASKS_RIGHTS)
-
-    def _unblock(self, reason: int) -> None:
+    def _go_on(self, reason: int, now: float) -> None:
         """Look at the next command, unless there is another reason not to."""
         self._blocked &= ~reason
-        self._broker.timers.schedule(self._last_command, self)
         self._changed()  # it may come at any time, and nothing else looks at the agenda before it is due
+        if reason != RESTS:
+            self._broker.timers.schedule(self._last_command, self)
+        elif not self._blocked:
+            self._run_commands(now)
 
     def _end(self) -> None:
         """Read, execute and deliver nothing more; replies that are due are still written."""
@@ -391,23 +376,20 @@ class V2Session(Session):
         topic, channel = params[0].decode(), params[1].decode()
         consumer = self._identity.consumer(self._broker.timers, self._replies.push, self._end)
         consumer.is_blocked = self._is_blocked
-        joined = self._access.join(topic, channel, consumer, now)
+        joined = self._broker_client.join(topic, channel, consumer, now)
         self._subscriber = Subscriber(consumer, joined, self._options, self._refuse, self._log)
         self._codec.expected_fins = consumer.in_flight.next_ids
         self._set_state(ClientState.SUBSCRIBED)
-        if joined.is_saved:
-            self._replies.add(OK)
-        else:
-            self._blocked |= SAVES_CHANNEL
-            self._broker.checkpointer.ask(self._channel_saved)
+        self._blocked |= SAVES_CHANNEL
+        self._broker_client.when_saved(joined, self._channel_saved)
 
-    def _channel_saved(self, error: Exception | None) -> None:
+    def _channel_saved(self, error: ClientError | None) -> None:
         """The channel survives a crash from now on: only now SUB is answered, and the next command looked at."""
-        self._unblock(SAVES_CHANNEL)
+        self._go_on(SAVES_CHANNEL, self._last_command)
         if error is None:
             self._replies.add(OK)
         else:
-            self._refuse(ClientError("E_SUB_FAILED", f"SUB failed {error}"))
+            self._refuse(error)
 
     def check_pub(self, verb: bytes, params: Sequence[bytes]) -> None:
         need_names(verb, params, 1)
@@ -446,7 +428,7 @@ class V2Session(Session):
     def on_rdy(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """RDY"""
         assert self._subscriber is not None, "the table lets only subscribed sessions here"
-        self._count_idle(now)
+        self._idle.record(now)
         self._subscriber.ready(params)
 
     def on_cls(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
@@ -457,7 +439,7 @@ class V2Session(Session):
 
     def on_nop(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         """A sign of life."""
-        self._count_idle(now)
+        self._idle.record(now)
 
     # -- inside
 
@@ -467,13 +449,6 @@ class V2Session(Session):
             publish.commits_async = True
             self.async_count += 1
         topic.put(bodies, delay_ms, publish.on_commit)
-
-    def _count_idle(self, now: float) -> None:
-        """Count a command without effect, and rest after too many of them. ClientError."""
-        if self._idle.record(now):
-            self._blocked |= RESTS
-            self._rest_until = now + REST_SECONDS
-            self._broker.timers.schedule(self._rest_until, self)
 
     def _count_effects(self) -> int:
         """Return how many messages of the client were published, finished or requeued."""
@@ -497,11 +472,7 @@ class V2Session(Session):
             return last
         topic = self._broker.topics.get(name.decode())
         if topic is None:
-            topic = self._access.new_topic(verb.decode(), name.decode())
-            if self._access.must_rest:
-                self._blocked |= RESTS
-                self._rest_until = self._last_command
-                self._broker.timers.schedule(self._last_command, self)
+            topic = self._broker_client.new_topic(verb.decode(), name.decode())
         self._last_topic, self._last_name = topic, name
         return topic
 

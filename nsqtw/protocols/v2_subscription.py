@@ -14,7 +14,6 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.consumer import Consumer
 from nsqtw.errors import ClientError
 from nsqtw.options.broker import Options
-from nsqtw.protocols.access import MessageAccess
 from nsqtw.protocols.fin_coalescing import FinCoalescing
 from nsqtw.protocols.parameters import (
     checked_name,
@@ -25,9 +24,10 @@ from nsqtw.protocols.parameters import (
     signed64,
     unparsed,
 )
+from nsqtw.protocols.subscription import BrokerSubscription
 
 
-class Subscriber(MessageAccess):
+class Subscriber(BrokerSubscription):
     """`consumer` of `channel`; `refuse` answers with an error, `log` writes a line about the client."""
 
     __slots__ = ("_is_closing", "_log", "_refuse", "fin_coalescing")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from nsqtw.core.client import Client
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import OperatorLog
+from nsqtw.protocols.client import note_tls
 from nsqtw.protocols.frames import OK
 from nsqtw.protocols.identify import Features
 from nsqtw.protocols.replies import Replies
@@ -64,10 +65,7 @@ class Upgrades:
             self.is_pending = False
 
     def _secured(self, secured: Secured) -> None:
-        client = self._client
-        client.tls = True
-        client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
-        client.common_name = secured.common_name
+        note_tls(self._client, secured)
         self.is_pending = False
         self._told()
         self._replies.add(OK)

@@ -28,7 +28,7 @@ from nsqtw.http.names import names
 from nsqtw.http.query import duration, parameters, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, Answer, Refused, document, failure
-from nsqtw.protocols.access import is_msg_timeout
+from nsqtw.protocols.subscription import is_msg_timeout
 from nsqtw.rights import SUBSCRIBE
 
 MAX = 10

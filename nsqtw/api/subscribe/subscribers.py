@@ -61,7 +61,7 @@ class Subscribers:
     def new(self, wanted: Wanted, request: HttpRequest, reader: Reader) -> Subscription:
         """Return a subscription by the client of `request`, which is to `join`."""
         self._last += 1
-        client = http_client(request, self.broker.timestamp_ns(self.pump.now()) // 10**9)
+        client = http_client(request, self.broker, self.pump.now())
         return Subscription(self.broker, self._tokens, self._last, wanted, client, reader, self._left)
 
     def join(self, one: Subscription) -> None:

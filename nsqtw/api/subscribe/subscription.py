@@ -29,7 +29,8 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, failure
 from nsqtw.interfaces import MAX_CLIENT_TEXT
 from nsqtw.message_headers import decode_headers
-from nsqtw.protocols.access import ClientAccess, MessageAccess
+from nsqtw.protocols.client import BrokerClient, new_client
+from nsqtw.protocols.subscription import BrokerSubscription
 
 PROTOCOL = "HTTP"
 """The protocol version of these clients in /stats."""
@@ -93,8 +94,8 @@ class Subscription:
         self._tokens = tokens
         self._reader = reader
         self._left = left
-        self._access: ClientAccess | None = None
-        self._messages: MessageAccess | None = None
+        self._broker_client: BrokerClient | None = None
+        self._messages: BrokerSubscription | None = None
         self._is_ready = False
         self._is_blocked = False
         self._consumer = Consumer(client, broker.timers, self._deliver, self._end, wanted.msg_timeout)
@@ -103,23 +104,19 @@ class Subscription:
 
     def join(self, now: float) -> None:
         """Become a consumer of the channel, which is made when there is none. ClientError, and the log line."""
-        access = ClientAccess(self._broker, self.client)
+        broker_client = BrokerClient(self._broker, self.client)
         try:
-            channel = access.join(self.wanted.topic, self.wanted.channel, self._consumer, now)
+            channel = broker_client.join(self.wanted.topic, self.wanted.channel, self._consumer, now)
         except ClientError as error:
-            access.log_refusal(error)
-            access.leave()
+            broker_client.log_refusal(error)
+            broker_client.leave()
             raise
-        self._access = access
-        self.client.state = ClientState.SUBSCRIBED
-        self._messages = MessageAccess(self._consumer, channel, self._broker.options)
+        self._broker_client = broker_client
+        self._messages = BrokerSubscription(self._consumer, channel, self._broker.options)
         self._consumer.on_timeout = self._time_out
         self._consumer.on_pause = self._pause_changed
-        self._broker.drain_listeners[id(self)] = self._reader.state_changed
-        if channel.is_saved:
-            self._saved(None)
-        else:
-            self._broker.checkpointer.ask(self._saved)
+        broker_client.on_drain(self._reader.state_changed)
+        broker_client.when_saved(channel, self._saved)
 
     # -- for readers
 
@@ -128,8 +125,7 @@ class Subscription:
         """`paused`: an operator paused the channel or its topic. `draining`: a drain has begun."""
         if self._messages is None:
             return USUAL
-        channel = self._messages.channel
-        return {"paused": channel.paused or channel.topic.paused, "draining": self._broker.is_draining}
+        return {"paused": self._messages.is_paused, "draining": self._broker.is_draining}
 
     @property
     def in_flight_count(self) -> int:
@@ -155,11 +151,10 @@ class Subscription:
     def leave(self, now: float) -> None:
         """Leave the channel. The messages in flight are requeued, unless the broker stops."""
         messages, self._messages = self._messages, None
-        access, self._access = self._access, None
-        if messages is None or access is None:
+        broker_client, self._broker_client = self._broker_client, None
+        if messages is None or broker_client is None:
             return
-        access.leave()
-        self._broker.drain_listeners.pop(id(self), None)
+        broker_client.leave()
         self._consumer.on_pause = None
         self._left(self)
         self.client.state = ClientState.CLOSING
@@ -199,8 +194,8 @@ class Subscription:
 
     def log_refusal(self, error: ClientError) -> None:
         """Write the line about a refused command."""
-        if self._access is not None:
-            self._access.log_refusal(error)
+        if self._broker_client is not None:
+            self._broker_client.log_refusal(error)
 
     # -- from the core
 
@@ -218,11 +213,10 @@ class Subscription:
             self._messages.channel.on_timeout(consumer, deliveries, now)
             self._reader.freed()
 
-    def _saved(self, error: Exception | None) -> None:
+    def _saved(self, error: ClientError | None) -> None:
         if error is not None:
-            refused = ClientError("E_SUB_FAILED", f"SUB failed {error}")
-            self.log_refusal(refused)
-            self._reader.ready(subscribe_failed(refused))
+            self.log_refusal(error)
+            self._reader.ready(subscribe_failed(error))
         elif self._messages is not None:
             self._is_ready = True
             if not self._is_blocked:
@@ -252,7 +246,7 @@ class Subscription:
             offset = stop
             index += 1
 
-    def _holding(self, token: Token) -> MessageAccess | None:
+    def _holding(self, token: Token) -> BrokerSubscription | None:
         """Return the access to the delivery that a token names; None when it is not in flight any more."""
         delivery = self._consumer.in_flight.get(token.message_id)
         if delivery is None or delivery.attempts & MAX_ATTEMPTS != token.attempts:
@@ -265,17 +259,11 @@ def user_agent(request: HttpRequest) -> str:
     return request.fields.get(b"User-Agent", b"")[:MAX_CLIENT_TEXT].decode("latin-1")
 
 
-def http_client(request: HttpRequest, connected: int) -> Client:
-    """Return the client of a request, as /stats shows it. `connected` is in seconds of Unix time."""
-    address = request.client
-    host = address.rpartition(":")[0].strip("[]")
-    agent = user_agent(request)
-    client = Client(address, connected, client_id=host, hostname=host, user_agent=agent, version=PROTOCOL)
+def http_client(request: HttpRequest, broker: Broker, now: float) -> Client:
+    """Return the client of a request, as /stats shows it."""
+    client = new_client(broker, request.client, PROTOCOL, now, request.secured)
+    client.user_agent = user_agent(request)
     client.auth_identity, client.authed = request.identity, bool(request.identity)
-    secured = request.secured
-    if secured is not None:
-        client.tls, client.common_name = True, secured.common_name
-        client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
     return client
 
 

@@ -16,11 +16,11 @@ from zope.interface import classImplements
 
 from nsqtw import NSQ_VERSION
 from nsqtw.core.broker import Broker
-from nsqtw.core.client import Client, ClientState
+from nsqtw.core.client import Client
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import MAX_CLIENT_TEXT, Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
-from nsqtw.protocols.access import ClientAccess
+from nsqtw.protocols.client import RESTS, CommandClient, new_client
 from nsqtw.protocols.guarded.commands import Asking, Call, CommandQueue
 from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
 from nsqtw.protocols.guarded.messages import Message
@@ -37,12 +37,10 @@ from nsqtw.protocols.guarded.publish import (
     put_runs,
 )
 from nsqtw.protocols.guarded.subscribe import Callbacks, Subscribe, check_subscription
-from nsqtw.protocols.idle_commands import OPTION, REST_SECONDS, IdleCommands
 from nsqtw.protocols.mpub import SIZE_BYTES, equal_messages_in, messages_in
 from nsqtw.protocols.parameters import checked_topic
 from nsqtw.protocols.replies import Replies, ReplySlot
 from nsqtw.protocols.session import PublishAnswer, SessionBroker
-from nsqtw.protocols.v2_auth import ClientAuth
 from nsqtw.rights import MAX_SECRET_BYTES
 from nsqtw.upgrades import Secured
 
@@ -68,30 +66,22 @@ class ClientBroker(SessionBroker):
         now: float,
         secured: Secured | None = None,
     ) -> None:
-        super().__init__()
+        client = new_client(broker, remote_address, protocol, now, secured)
+        self._broker_client = CommandClient(broker, client, self._wait, self._go_on, self._count_effects)
+        super().__init__(self._broker_client.idle.record)
         self._broker = broker
         self._options = broker.options
         self._topics = broker.topics
         self._changed = changed
-        host = remote_address.rpartition(":")[0].strip("[]")
-        connected = int(broker.timestamp_ns(now) // 10**9)
-        client = Client(remote_address, connected, client_id=host, hostname=host, version=protocol)
-        if secured is not None:
-            client.tls, client.common_name = True, secured.common_name
-            client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
         self._client = client
         self.published = client.published
         """The counts of its publishes."""
-        self._access = ClientAccess(broker, client)
-        self._commands = CommandQueue(self._access.log_refusal, now)
-        self._client_auth: ClientAuth | None = None
+        self._commands = CommandQueue(self._broker_client.log_refusal, now)
         if broker.authorizations is not None:
             authorizations = Asking(broker.authorizations, self._on_rights)
-            self._client_auth = ClientAuth(client, authorizations, broker.log, self._refuse, self._wait, self._go_on)
-            self._commands.ask(self._client_auth)
+            self._commands.ask(self._broker_client.need_rights(authorizations, self._refuse))
         self._welcome: Replies | None = Replies(self._let_in, _do_nothing)
         self._authorizing: Answered | None = None
-        self._idle = IdleCommands(broker.options.max_idle_commands, self._count_effects)
         self._timers: set[Call] = set()
         self._consumers: dict[ClientConsumer, tuple[str, str]] = {}
         self._has_subscribed = False
@@ -114,7 +104,7 @@ class ClientBroker(SessionBroker):
     @property
     def needs_authorization(self) -> bool:
         """IBroker API."""
-        return self._client_auth is not None and not self._client.authed
+        return self._broker_client.auth is not None and not self._client.authed
 
     @property
     def is_draining(self) -> bool:
@@ -189,7 +179,7 @@ class ClientBroker(SessionBroker):
     @property
     def exceeded(self) -> str:
         """IBroker API."""
-        return OPTION if self._idle.is_exceeded else ""
+        return self._broker_client.refused
 
     def introduce(self, client_id: str, hostname: str, user_agent: str) -> None:
         """IBroker API."""
@@ -200,13 +190,7 @@ class ClientBroker(SessionBroker):
 
     def refused(self, error: ClientError) -> None:
         """IBroker API."""
-        self._access.log_refusal(error)
-
-    def had_no_effect(self, now: float) -> None:
-        """IBroker API."""
-        if self._idle.record(now) and not self._commands.rests:
-            self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
-            self.schedule(now + REST_SECONDS, self._rested)
+        self._broker_client.log_refusal(error)
 
     def schedule(self, due: float, call: Callable[[float], None]) -> Callable[[], None]:
         """IBroker API."""
@@ -232,7 +216,7 @@ class ClientBroker(SessionBroker):
             told()
             self._changed()
 
-        self._broker.drain_listeners[id(self)] = tell
+        self._broker_client.on_drain(tell)
 
     def authorize(self, secret: BytesLike, answered: Answered, now: float) -> None:
         """IBroker API."""
@@ -240,7 +224,8 @@ class ClientBroker(SessionBroker):
         try:
             if self._commands.end is not None:
                 raise ClientError(self._commands.end.code, self._commands.end.description)
-            if self._client_auth is None:
+            client_auth = self._broker_client.auth
+            if client_auth is None:
                 raise ClientError("E_AUTH_DISABLED", "AUTH disabled")
             if self._authorizing is not None:
                 raise ClientError("E_INVALID", "AUTH already set")
@@ -248,7 +233,7 @@ class ClientBroker(SessionBroker):
                 raise ClientError("E_BAD_BODY", f"AUTH body too big {len(secret)} > {MAX_SECRET_BYTES}")
             assert self._welcome is not None, "there is one until the connection ends"
             self._authorizing = answered
-            self._client_auth.show(bytes(secret), self._welcome.reserve)
+            client_auth.show(bytes(secret), self._welcome.reserve)
         except ClientError as error:
             if self._authorizing is answered:
                 self._authorizing = None
@@ -258,12 +243,7 @@ class ClientBroker(SessionBroker):
     def leave(self) -> None:
         """IBroker API."""
         self._commands.close()
-        self._idle.close()
-        self._access.leave()
-        self._broker.drain_listeners.pop(id(self), None)
-        if self._client_auth is not None:
-            self._client_auth.detach()
-            self._client_auth = None
+        self._broker_client.leave()
         self._authorizing = None
         self._welcome = None
         for timer in self._timers:
@@ -383,9 +363,8 @@ class ClientBroker(SessionBroker):
     ) -> None:
         """An allowed publish. ClientError."""
         topic = self._topics.get(answer.topic)
-        is_new = topic is None
         if topic is None:
-            topic = self._access.new_topic(answer.verb.decode(), answer.topic)
+            topic = self._broker_client.new_topic(answer.verb.decode(), answer.topic)
         if topic.bounds is not None and len(bodies) > 1 and (parts := answer.parts()):
             # A bound may refuse some of these publishes.
             for index, (part, assigned) in enumerate(parts):
@@ -399,14 +378,6 @@ class ClientBroker(SessionBroker):
             topic.put(bodies, delays[0], answer, headers, "", answer.assigned)
         else:
             put_runs(topic, bodies, delays, headers, answer)
-        if is_new:
-            self._rest_if_full()
-
-    def _rest_if_full(self) -> None:
-        """After the new topics that a turn may have, the next command waits for the next turn."""
-        if self._access.must_rest and not self._commands.rests:
-            self._wait_for(asks_rights=self._commands.asks_rights, rests=True)
-            self.schedule(self._commands.now, self._rested)
 
     def hold_bytes(self, more: int) -> None:
         """So many bytes more are not stored yet."""
@@ -442,34 +413,27 @@ class ClientBroker(SessionBroker):
         if len(self._consumers) >= MAX_SUBSCRIPTIONS:
             raise ClientError("E_SUB_FAILED", f"SUB failed a connection has at most {MAX_SUBSCRIPTIONS} subscriptions")
         consumer = subscribe.consumer
-        joined = self._access.join(subscribe.topic, subscribe.channel, consumer.inner, self._commands.now)
-        self._rest_if_full()
+        joined = self._broker_client.join(subscribe.topic, subscribe.channel, consumer.inner, self._commands.now)
         self._has_subscribed = True
         self._consumers[consumer] = (subscribe.topic, subscribe.channel)
-        consumer.inner.client.state = ClientState.SUBSCRIBED
         consumer.joined(joined)
 
-        def saved(error: Exception | None) -> None:
-            if error is None:
-                consumer.tell_subscribed(None)
-            else:
-                failure = ClientError("E_SUB_FAILED", f"SUB failed {error}")
-                self.refused(failure)
-                consumer.tell_subscribed(failure)
+        def saved(error: ClientError | None) -> None:
+            if error is not None:
+                self.refused(error)
+            consumer.tell_subscribed(error)
+            if error is not None:
                 consumer.leave()
             self._changed()
 
-        if joined.is_saved:
-            consumer.tell_subscribed(None)
-        else:
-            self._broker.checkpointer.ask(saved)
+        self._broker_client.when_saved(joined, saved)
 
     def _consume(
         self, topic: str, channel: str, receiver: IReceiver, now: float, msg_timeout: float | None, *, once: bool
     ) -> ClientConsumer:
         options = self._options
         seconds = options.msg_timeout if msg_timeout is None else msg_timeout
-        consumer = ClientConsumer(self._broker, self._new_client(), receiver, seconds, self._access.log_refusal)
+        consumer = ClientConsumer(self._broker, self._new_client(), receiver, seconds, self._broker_client.log_refusal)
         try:
             check_subscription(topic, channel, msg_timeout, options)
             self._commands.take(Subscribe(self, topic, channel, consumer, once=once), now)
@@ -502,20 +466,22 @@ class ClientBroker(SessionBroker):
         for consumer, (topic, channel) in list(self._consumers.items()):
             if consumer.is_closed:
                 del self._consumers[consumer]
-                if self._client_auth is not None and (topic, channel) not in self._consumers.values():
-                    self._client_auth.end_subscription(topic.encode(), channel.encode())
+                client_auth = self._broker_client.auth
+                if client_auth is not None and (topic, channel) not in self._consumers.values():
+                    client_auth.end_subscription(topic.encode(), channel.encode())
 
-    # -- from the rights
+    # -- from the client and its rights
 
-    def _wait(self) -> None:
-        self._wait_for(asks_rights=True, rests=self._commands.rests)
-
-    def _go_on(self) -> None:
-        self._wait_for(asks_rights=False, rests=self._commands.rests)
-
-    def _wait_for(self, *, asks_rights: bool, rests: bool) -> None:
-        self._commands.wait(asks_rights=asks_rights, rests=rests)
+    def _wait(self, reason: int) -> None:
+        self._commands.wait(reason)
         self.hold_bytes(0)
+
+    def _go_on(self, reason: int, now: float) -> None:
+        self._commands.go_on(reason)
+        self.hold_bytes(0)
+        if reason == RESTS:
+            self._commands.run()
+            self._changed()
 
     def _let_in(self) -> None:
         """The rights came in time and the secret is worth something."""
@@ -543,11 +509,6 @@ class ClientBroker(SessionBroker):
         """An answer of the authorizer was taken note of."""
         self._commands.run()
         self._changed()
-
-    def _rested(self, now: float) -> None:
-        """The next turn begins."""
-        self._wait_for(asks_rights=self._commands.asks_rights, rests=False)
-        self._commands.run()
 
 
 def _do_nothing() -> None:

@@ -52,11 +52,8 @@ class CommandQueue:
         """None: everything is allowed."""
         self._is_open = True
         """Whether everything is allowed, and the connection has not ended."""
-        self.asks_rights = False
-        self.rests = False
-        """True until the next turn begins, after too many new topics in this one."""
-        self.is_waiting = False
-        """Whether commands wait: the one or the other."""
+        self._waits = 0
+        """The reasons of `protocols.client` for which commands wait."""
         self.end: ClientError | None = None
         """Why the connection may do nothing any more."""
         self._log_refusal = log_refusal
@@ -67,12 +64,20 @@ class CommandQueue:
     @property
     def is_idle(self) -> bool:
         """Whether everything is allowed and nothing waits: a command may be executed at once."""
-        return self._is_open and not (self.is_waiting or self._queue or self._is_running)
+        return self._is_open and not (self._waits or self._queue or self._is_running)
 
-    def wait(self, *, asks_rights: bool, rests: bool) -> None:
-        """Change the reasons for which commands wait."""
-        self.asks_rights, self.rests = asks_rights, rests
-        self.is_waiting = asks_rights or rests
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is a reason to wait."""
+        return self._waits != 0
+
+    def wait(self, reason: int) -> None:
+        """Let commands wait, for one more reason."""
+        self._waits |= reason
+
+    def go_on(self, reason: int) -> None:
+        """One reason less."""
+        self._waits &= ~reason
 
     def take(self, command: Command, now: float) -> None:
         """Execute a command, behind all that wait. ClientError when too many wait, or when it failed at once."""
@@ -91,7 +96,7 @@ class CommandQueue:
             return
         self._is_running = True
         try:
-            while not self.is_waiting:
+            while not self._waits:
                 command = self._current or (self._queue.popleft() if self._queue else None)
                 if command is None:
                     return

@@ -20,10 +20,10 @@ from nsqtw.core.segment import consecutive_ids
 from nsqtw.errors import BackendError, ClientError
 from nsqtw.gocompat.text import quoted
 from nsqtw.interfaces import BytesLike, Failed, IChannel, IConsumer, IReceiver, Range
-from nsqtw.protocols.access import MessageAccess
 from nsqtw.protocols.guarded.byte_credit import ByteCredit
 from nsqtw.protocols.guarded.messages import Batch
 from nsqtw.protocols.parameters import message_id_of
+from nsqtw.protocols.subscription import BrokerSubscription
 
 MAX_RANGE = 4096
 """Messages that one command about ranges may name: a message is looked at after the other."""
@@ -72,7 +72,7 @@ class ClientConsumer:
         self.inner.on_removed = self._on_removed
         self._byte_credit = ByteCredit(self.inner)
         self._log_refusal = log_refusal
-        self._messages: MessageAccess | None = None
+        self._messages: BrokerSubscription | None = None
         """The commands about messages, from `joined` until `leave`."""
         self._is_paused = False
         self.is_closed = False
@@ -82,7 +82,7 @@ class ClientConsumer:
         if self.is_closed:
             channel.leave(self.inner)
             return
-        self._messages = MessageAccess(self.inner, channel, self._broker.options)
+        self._messages = BrokerSubscription(self.inner, channel, self._broker.options)
         self._regulate()
 
     def tell_subscribed(self, error: ClientError | None) -> None:
@@ -93,7 +93,7 @@ class ClientConsumer:
         if error is not None:
             self._receiver = None
         receiver.subscribed(error)
-        if error is None and messages is not None and (messages.channel.paused or messages.channel.topic.paused):
+        if error is None and messages is not None and messages.is_paused:
             receiver.paused(True)
 
     def withdraw(self, error: ClientError) -> None:
@@ -278,7 +278,7 @@ class ClientConsumer:
             self._regulate()
             self._wake()
 
-    def _subscribed(self) -> MessageAccess:
+    def _subscribed(self) -> BrokerSubscription:
         if self._messages is None:
             raise self._not_subscribed()
         return self._messages

@@ -15,11 +15,11 @@ from zope.interface import classImplements
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Answered, IReceiver
 from nsqtw.options.broker import Options
-from nsqtw.protocols.access import is_msg_timeout
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.guarded.consumer import ClientConsumer
 from nsqtw.protocols.guarded.messages import Batch, Message
 from nsqtw.protocols.parameters import checked_name
+from nsqtw.protocols.subscription import is_msg_timeout
 
 if TYPE_CHECKING:
     from nsqtw.protocols.guarded.broker import ClientBroker

@@ -26,7 +26,7 @@ from nsqtw.interfaces import Failed, IBroker, ICountedProtocol, ISteppedProtocol
 from nsqtw.protocols.fin_coalescing import FinCoalescing
 from nsqtw.protocols.session import Session, session_broker
 from nsqtw.protocols.v3 import codec
-from nsqtw.protocols.v3.codec import Frame
+from nsqtw.protocols.v3.codec import CREDIT, FIN, PUBLISH, SET, Frame, read_credit
 from nsqtw.protocols.v3.frame_timeout import FrameTimeout
 from nsqtw.protocols.v3.handshake import DEFAULT_HEARTBEAT, read_hello, welcome_payload
 from nsqtw.protocols.v3.publishes import Confirms, Publish, PublishRun, PublishWithIds
@@ -48,9 +48,9 @@ PIECE_COST: Final = 256
 """What each piece of the output counts besides its bytes."""
 FRAME_OVERHEAD: Final = 256 * 1024
 """Bytes of a PUBLISH besides its bodies: the topic and the headers."""
-_FLAGS: Final = {codec.PUBLISH: codec.HEADERS | codec.DELAYS, codec.CREDIT: codec.SET}
+_FLAGS: Final = {PUBLISH: codec.HEADERS | codec.DELAYS, CREDIT: SET}
 """The flags that a frame may have; others have none."""
-_VERBS: Final = {codec.FIN: "FIN", codec.REQ: "REQ", codec.NACK: "REQ", codec.TOUCH: "TOUCH"}
+_VERBS: Final = {FIN: "FIN", codec.REQ: "REQ", codec.NACK: "REQ", codec.TOUCH: "TOUCH"}
 
 
 class V3Session(Session):
@@ -209,7 +209,7 @@ class V3Session(Session):
                     self._publish_next(body, now)
                     continue
                 if reader.fin_head and (ranges := reader.next_fins()):
-                    self._answer(codec.FIN, reader.fin_number, ranges, 0.0, "", now)
+                    self._answer(FIN, reader.fin_number, ranges, 0.0, "", now)
                     continue
                 frame = reader.next_frame()
                 if frame is None:
@@ -218,13 +218,14 @@ class V3Session(Session):
                         self._frame_timeout.begin(now)
                     return
                 kind = frame.kind
-                if frame.flags and frame.flags & ~_FLAGS.get(kind, 0):
-                    raise ClientError("E_INVALID", f"unknown flags {frame.flags} in a frame of type {kind}")
+                flags = frame.flags
+                if flags and flags & ~_FLAGS.get(kind, 0):
+                    raise ClientError("E_INVALID", f"unknown flags {flags} in a frame of type {kind}")
                 if not self._has_greeted and kind != codec.HELLO:
                     raise ClientError("E_INVALID", "HELLO must be the first frame")
-                if kind == codec.PUBLISH:
+                if kind == PUBLISH:
                     self._publish(frame, now)
-                elif kind == codec.FIN:
+                elif kind == FIN:
                     self._finish(frame, now)
                 else:
                     self._execute(frame, now)
@@ -238,12 +239,12 @@ class V3Session(Session):
     def _execute(self, frame: Frame, now: float) -> None:
         """Execute a frame other than PUBLISH and FIN. ClientError."""
         kind = frame.kind
-        if kind == codec.CREDIT:
+        if kind == CREDIT:
             self._commands.had_no_effect(now)
-            messages, size = codec.read_credit(frame)
+            messages, size = read_credit(frame)
             subscription = self._subscriptions.get(frame.id)
             if subscription is not None:
-                subscription.change_credit(messages, size, frame.flags == codec.SET)
+                subscription.change_credit(messages, size, frame.flags == SET)
         elif kind in (codec.REQ, codec.NACK, codec.TOUCH):
             ranges, delay, reason = codec.read_ranges(frame, self._broker.max_range)
             self._answer(kind, frame.id, ranges, delay, reason, now)
@@ -349,7 +350,7 @@ class V3Session(Session):
                 self._commands.publish_packed(self._topic_name, buffer, start, stop, Publish(self, number), now)
         except ValueError:
             self._pending -= 1
-            raise codec.invalid(codec.PUBLISH) from None
+            raise codec.invalid(PUBLISH) from None
 
     def _publish_next(self, body: bytes, now: float) -> None:
         """
@@ -459,7 +460,7 @@ class V3Session(Session):
             subscription = self._subscriptions.get(frame.id)
             if subscription is not None and subscription.consumer is not None:
                 self._reader.expect_fins(frame.id, subscription.consumer.next_ranges)
-        self._answer(codec.FIN, frame.id, ranges, 0.0, "", now)
+        self._answer(FIN, frame.id, ranges, 0.0, "", now)
 
     def _answer(self, kind: int, number: int, ranges: Sequence[Range], delay: float, reason: str, now: float) -> None:
         """Execute a FIN, REQ, NACK or TOUCH of the subscription `number`. ClientError."""
@@ -472,7 +473,7 @@ class V3Session(Session):
             failed = Failed(error, ranges)
         else:
             try:
-                if kind == codec.FIN:
+                if kind == FIN:
                     failed = subscription.consumer.finish_ranges(ranges, now)
                 elif kind == codec.TOUCH:
                     failed = subscription.consumer.touch_ranges(ranges, now)

@@ -37,8 +37,9 @@ def single_fins(head: bytes, ranges: Sequence[Range], count: int) -> bytearray:
     """
     first, size = ranges[0]
     low = first & 0xFFFF
-    lowest = _U16S[low * 2 : (low + size) * 2]
-    if len(ranges) > 1:
+    if len(ranges) == 1:
+        lowest = _U16S[low * 2 : (low + size) * 2]
+    else:
         base = first - low
         lowest = b"".join([_U16S[(first ^ base) * 2 : ((first ^ base) + size) * 2] for first, size in ranges])
     if len(lowest) != 2 * count:
