@@ -92,6 +92,8 @@ _U16: Final = struct.Struct(">H")
 unpack_head: Final[Callable[[bytes, int], tuple[int, int, int, int, int]]] = _HEAD.unpack_from
 """Bound once: Python 3.11 looks up the method of an imported name at every call."""
 unpack_range: Final = _RANGE.unpack_from
+_unpack_credit: Final[Callable[[bytes, int], tuple[int, int]]] = _CREDIT.unpack_from
+_CREDIT_BYTES: Final = _CREDIT.size
 unpack_u32: Final = _U32.unpack_from
 unpack_u16: Final = _U16.unpack_from
 pack_head: Final = _HEAD.pack
@@ -409,10 +411,9 @@ def read_subscribe(frame: Frame) -> tuple[bytes, bytes, int, int, int]:
 
 def read_credit(frame: Frame) -> tuple[int, int]:
     """Return messages and bytes of a CREDIT. ClientError."""
-    if frame.stop - frame.start != _CREDIT.size:
+    if frame.stop - frame.start != _CREDIT_BYTES:
         raise invalid(CREDIT)
-    limits: tuple[int, int] = _CREDIT.unpack_from(frame.buffer, frame.start)
-    return limits
+    return _unpack_credit(frame.buffer, frame.start)
 
 
 def read_ranges(frame: Frame, max_count: int) -> tuple[list[tuple[int, int]], float, str]:

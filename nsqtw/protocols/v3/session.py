@@ -487,7 +487,9 @@ class V3Session(Session):
             payload = codec.failed_payload(kind, failed.error, failed.ranges)
             self._write(codec.frame_of(codec.FAILED, number, payload))
             self._had_no_effect(min(sum([count for _, count in failed.ranges]), self._broker.max_range), now)
-        total = ranges[0][1] if len(ranges) == 1 else sum([count for _, count in ranges])
+        total = 0
+        for _, count in ranges:
+            total += count
         self._spent += total // IDS_PER_FRAME
         if kind != codec.TOUCH:
             self._answered_count += total

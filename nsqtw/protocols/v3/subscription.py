@@ -60,7 +60,9 @@ class Subscription:
         if not replaces:
             messages += self._messages
             byte_limit += self._byte_limit
-        if byte_limit < 0 or (not replaces and not byte_limit and self._byte_limit):
+            if not byte_limit and self._byte_limit:
+                byte_limit = -1  # 0 bytes more is no way to have no limit
+        if byte_limit < 0:
             raise ClientError("E_INVALID", "CREDIT bytes out of range")
         self._messages, self._byte_limit = messages, byte_limit
         self._apply()
@@ -80,11 +82,12 @@ class Subscription:
     def deliver(self, batch: Any) -> None:
         """IReceiver API."""
         frames: bytes = batch.frames
+        size = len(frames)
         if batch.encoded_headers is None:
-            head = pack_u32(SIZE_BEYOND_PAYLOAD + len(frames)) + self._deliver_mark
+            head = pack_u32(SIZE_BEYOND_PAYLOAD + size) + self._deliver_mark
         else:
-            head = codec.deliver_head(self.number, len(frames), batch.encoded_headers)
-        if len(frames) <= MAX_COPIED:
+            head = codec.deliver_head(self.number, size, batch.encoded_headers)
+        if size <= MAX_COPIED:
             self._write(head + frames)
         else:
             self._write_messages(head, frames)
