@@ -49,7 +49,8 @@ class Replies:
         self.slots: list[ReplySlot] = []
         self._filled = 0
         """Slots that are written, counted from the first."""
-        self._is_paused = False
+        self.is_paused = False
+        """Whether the client does not read."""
         self.are_awaited = False
         """Whether the replies are taken in this turn in any case, so that `changed` need not be called."""
         self.unread_count = 0
@@ -94,7 +95,7 @@ class Replies:
                 break
             filled += 1
             self._out.append(frames)
-            if self._is_paused:
+            if self.is_paused:
                 self.unread_count += slot.count
             if slot.is_last:
                 slots.clear()
@@ -120,11 +121,11 @@ class Replies:
 
     def pause(self) -> None:
         """The client does not read."""
-        self._is_paused = True
+        self.is_paused = True
 
     def resume(self) -> None:
         """It does again."""
-        self._is_paused = False
+        self.is_paused = False
         self.unread_count = 0
 
     def close(self) -> None:

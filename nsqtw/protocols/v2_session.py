@@ -79,12 +79,11 @@ class V2Session(Session):
         self._replies = Replies(changed, self._end)
         self._ending = False
         self._blocked = 0
-        """The reasons for which no further command is carried out."""
+        """The reasons for which no further command is carried out. Deliveries have another: the replies are paused."""
         self._spent = 0
         """The cost of commands beyond the one that each counts as, since the last step."""
         self.async_count = 0
         """Publishes that take longer than a turn: until they are done the client is not read from."""
-        self._is_blocked = False
         self._last_command = now
         self._last_topic: Topic | None = None
         """The last topic: most publishers publish to one."""
@@ -172,13 +171,11 @@ class V2Session(Session):
         return out
 
     def pause_delivery(self) -> None:
-        self._is_blocked = True
         self._replies.pause()
         if self._subscriber is not None:
             self._subscriber.consumer.is_blocked = True
 
     def resume_delivery(self, now: float) -> None:
-        self._is_blocked = False
         self._replies.resume()
         if self._subscriber is not None and not self._ending:
             self._subscriber.consumer.is_blocked = False
@@ -375,7 +372,7 @@ class V2Session(Session):
     def on_sub(self, verb: bytes, params: Sequence[bytes], payload: list[bytes], now: float) -> None:
         topic, channel = params[0].decode(), params[1].decode()
         consumer = self._identity.consumer(self._broker.timers, self._replies.push, self._end)
-        consumer.is_blocked = self._is_blocked
+        consumer.is_blocked = self._replies.is_paused
         joined = self._broker_client.join(topic, channel, consumer, now)
         self._subscriber = Subscriber(consumer, joined, self._options, self._refuse, self._log)
         self._codec.expected_fins = consumer.in_flight.next_ids
