@@ -14,16 +14,14 @@ from typing import Any
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.protocol import Factory, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from nsqtw.lookupd.v1 import V1Context, V1Session, response
-from nsqtw.net.addresses import address_text
-from nsqtw.net.admission import RejectedConnection
+from nsqtw.net.connection import ENDED, MAGIC_BYTES, MagicConnection
 from nsqtw.net.limits import Limits
-from nsqtw.net.stalls import StallDetector
 from nsqtw.options.lookupd import LookupdOptions
 from nsqtw.runtime.long_work import LongWork
 from nsqtw.runtime.turns import PlainTurns
@@ -31,51 +29,35 @@ from nsqtw.runtime.turns import PlainTurns
 MAGIC = b"  V1"
 PIECE_BYTES = 512
 """The size of a piece: some 100 of the shortest commands, which take 2 ms with their log lines."""
-END_SECONDS = 5.0
-"""How long a connection that is being closed may take to read its output."""
+_BAD_PROTOCOL = response(b"E_BAD_PROTOCOL")
 _TOO_MANY = response(b"E_TOO_MANY_CONNECTIONS too many connections")
 
 _log = Logger()
 
 
 @implementer(IHalfCloseableProtocol, IPushProducer)
-class NsqdConnection(Protocol):
+class NsqdConnection(MagicConnection):
     """One accepted connection, from `address`."""
 
-    transport: Any
-
     def __init__(self, factory: NsqdFactory, address: Any) -> None:
+        super().__init__(factory.turns.reactor, factory.limits, factory.connections, address)
         self._factory = factory
-        self._limits = factory.limits
-        self._address = address
-        self._remote = address_text(address)
         self._session: V1Session | None = None
-        self._magic = b""
         self._unread = b""
         """Input that is not processed yet."""
         self._is_behind = False
         """Whether it is processed in steps."""
         self._is_full = False
         """Whether responses wait."""
-        self._has_ended = False
-        """Whether the peer sends no more."""
         self._since = 0.0
         """When it connected, or sent its last complete command."""
         self._command_count = 0
-        self._stall_detector = StallDetector()
-        self._end: Any = None
 
     # -- from the transport
 
-    def connectionMade(self) -> None:
-        if hasattr(self.transport, "setTcpNoDelay"):
-            self.transport.setTcpNoDelay(True)
-            self.transport.setTcpKeepAlive(True)
-        self.transport.registerProducer(self, True)
-        self._factory.connections.add(self)
+    def makeConnection(self, transport: Any) -> None:
         self._since = self._factory.turns.now()
-        self._limits.sweeper.join(self)
-        _log.info("TCP: new client({client})", client=self._remote)
+        super().makeConnection(transport)
 
     def dataReceived(self, data: bytes) -> None:
         if self._end is not None:
@@ -85,7 +67,7 @@ class NsqdConnection(Protocol):
             session = self._choose(data)
             if session is None:
                 return
-            data, self._magic = self._magic[len(MAGIC) :], b""
+            data, self._magic = self._magic[MAGIC_BYTES:], b""
         self._unread += data
         if self._is_behind:
             return
@@ -96,23 +78,15 @@ class NsqdConnection(Protocol):
             self._factory.long_work.add(self._catch_up(session))
 
     def readConnectionLost(self) -> None:
-        self._has_ended = True
+        self._input = ENDED
         if self._session is None:
-            self._log_no_magic("unexpected EOF" if self._magic else "EOF")
-            self.disconnect()
+            self._end_without_magic()
         elif not self._is_behind:
             self._do_end(self._session)
 
-    def writeConnectionLost(self) -> None:
-        """Only we end the writing side, and then the whole connection."""
-
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        if self._end is not None and self._end.active():
-            self._end.cancel()
+        super().connectionLost(reason)
         self._unread = b""
-        self._factory.connections.discard(self)
-        self._limits.sweeper.leave(self)
-        self._limits.connection_limiter.leave(self._address)
         if self._session is not None:
             self._factory.long_work.add(self._session.connection_lost())
         if self._end is None and isinstance(reason.value, ConnectionLost):
@@ -127,9 +101,6 @@ class NsqdConnection(Protocol):
         self._is_full = False
         self._read_on()
 
-    def stopProducing(self) -> None:
-        """The transport is closing; connectionLost follows."""
-
     # -- from the limits
 
     def check(self, now: float) -> bool:
@@ -142,28 +113,13 @@ class NsqdConnection(Protocol):
             self._command_count, self._since = session.command_count, now
         elapsed = now - self._since
         if session is None and 0 < options.magic_timeout <= elapsed:
-            self._limits.rejections.record("magic-timeout", self._remote)
             self._log_no_magic("i/o timeout")
-            self.disconnect()
+            self._time_out("magic-timeout")
         elif session is not None and 0 < options.idle_timeout <= elapsed:
-            self._limits.rejections.record("idle-timeout", self._remote)
-            self.disconnect()
-        elif options.write_timeout and self._stall_detector.lasts(self.transport, now) >= options.write_timeout:
-            self._limits.rejections.record("write-timeout", self._remote)
-            self.abort()
+            self._time_out("idle-timeout")
+        else:
+            self._check_stall(now)
         return True
-
-    def abort(self) -> None:
-        """Close at once, without writing what is buffered."""
-        self._limits.sweeper.leave(self)
-        self.transport.abortConnection()
-
-    def disconnect(self) -> None:
-        """Close, once everything written is out; a peer that does not read it is not waited for."""
-        if self._end is None:
-            self._end = self._factory.turns.reactor.callLater(END_SECONDS, self.abort)
-            self.transport.unregisterProducer()
-            self.transport.loseConnection()
 
     # -- inside
 
@@ -184,7 +140,7 @@ class NsqdConnection(Protocol):
             self._do_piece(session)
             yield
         self._is_behind = False
-        if self._has_ended and self._end is None:
+        if self._input is ENDED and self._end is None:
             self._do_end(session)
         self._read_on()
 
@@ -201,23 +157,11 @@ class NsqdConnection(Protocol):
 
     def _choose(self, data: bytes) -> V1Session | None:
         """Make the session, once the magic is there."""
-        self._magic += data
-        if len(self._magic) < len(MAGIC):
-            return None
-        magic = self._magic[: len(MAGIC)]
-        shown = magic.decode("latin-1")
-        _log.info("CLIENT({client}): desired protocol magic '{magic}'", client=self._remote, magic=shown)
-        if magic != MAGIC:
-            _log.error("client({client}) bad protocol magic '{magic}'", client=self._remote, magic=shown)
-            self.transport.write(response(b"E_BAD_PROTOCOL"))
-            self.disconnect()
+        if not self._take_magic(data, (MAGIC,), _BAD_PROTOCOL):
             return None
         self._since = self._factory.turns.now()
         self._session = V1Session(self._factory.context, self._factory.next_peer_id(), self._remote)
         return self._session
-
-    def _log_no_magic(self, error: str) -> None:
-        _log.error("failed to read protocol version - {error}", client=self._remote, error=error)
 
 
 class NsqdFactory(Factory):
@@ -234,7 +178,8 @@ class NsqdFactory(Factory):
         self.connections: set[NsqdConnection] = set()
         self.next_peer_id = count().__next__
 
-    def buildProtocol(self, addr: Any) -> NsqdConnection | RejectedConnection | None:
+    def buildProtocol(self, addr: Any) -> Any:
+        """A NsqdConnection, a RejectedConnection of one too many, or None."""
         if not self.limits.connection_limiter.enter(addr):
             return self.limits.connection_limiter.refusal(self.turns.reactor, _TOO_MANY)
         return NsqdConnection(self, addr)

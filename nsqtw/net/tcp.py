@@ -35,22 +35,17 @@ from zope.interface import classImplements
 
 from nsqtw.errors import BrokenStream
 from nsqtw.interfaces import ICountedProtocol
-from nsqtw.net.addresses import address_text
+from nsqtw.net.connection import ENDED, IGNORED, MAGIC_BYTES, MagicConnection
 from nsqtw.net.partial_input import SMALL_BYTES
-from nsqtw.net.stalls import StallDetector
 from nsqtw.protocols.frames import ERROR, frame
 from nsqtw.protocols.guarded import ClientBroker
 from nsqtw.protocols.session import Session, adapted, session_of
-from nsqtw.runtime.flushable import Flushable
 from nsqtw.runtime.read_size import READ_BYTES
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:
     from nsqtw.net.tcp_factory import BrokerFactory
 
-MAGIC_BYTES: Final = 4
-END_SECONDS: Final = 5.0
-"""How long a connection that is being closed may take to read its output."""
 V2_MAGIC: Final = b"  V2"
 """
 The one protocol that turns to TLS by a command of its own, and demands it where it is required. A session of another
@@ -63,35 +58,27 @@ MAX_JOINED: Final = 16 * 1024
 """Bytes up to which the pieces of an output are joined: more of them take longer to copy than to send one by one."""
 MAX_PIECES: Final = 64
 """Pieces that are sent without being joined. The kernel takes 1,024."""
-_BAD_PROTOCOL: Final = b"E_BAD_PROTOCOL"
+_BAD_PROTOCOL: Final = frame(ERROR, b"E_BAD_PROTOCOL")
 _NEEDS_TLS: Final = b"E_INVALID the connection must begin with TLS"
 _STARTS_TLS_ITSELF: Final = b"E_INVALID V2 turns to TLS with IDENTIFY, not before the magic"
 
 _log = Logger()
 
 
-class BrokerConnection(Flushable):
-    """
-    One accepted connection: what Twisted's transports take for a protocol. It inherits nothing of Twisted's, with which
-    it would gain nothing by being compiled.
-    """
+class BrokerConnection(MagicConnection):
+    """One accepted connection of a client of the broker."""
 
     def __init__(self, factory: BrokerFactory, address: Any) -> None:
-        self.transport: Any = None
+        super().__init__(factory.reactor, factory.limits, factory.connections, address)
         self._factory = factory
-        self._limits = factory.limits
-        self._address = address
         self._pump = factory.pump
         self._session: Session | None = None
-        self._magic = b""
-        self._remote = ""
         self._reading = 1
         """What the session wanted last: 0, not to be read from, or the minimum number of bytes."""
         self._mark = 1
         """The low-water mark: how many are, as the kernel was told."""
         self._has_read = False
         """Whether data was read since `wait_on`."""
-        self._is_ignored = False
         self._is_plain = False
         """Whether the transport is Twisted's socket transport, without TLS or compression."""
         self._send: Any = None
@@ -103,13 +90,9 @@ class BrokerConnection(Flushable):
         self._compression: Compression | None = None
         self._holds_data = False
         """Whether the compression may have data for the session."""
-        self._has_ended = False
-        """Whether the peer sends no more, which the session is told after the buffered input."""
         self._is_stepping = False
         """True while the session is called in steps for commands that it is behind with."""
-        self._end: Any = None
         self._began = 0.0
-        self._stall_detector = StallDetector()
         self._is_watched = True
         """Whether the sweeper checks the connection."""
         self._counted: Any = None
@@ -122,24 +105,16 @@ class BrokerConnection(Flushable):
     # -- from the transport
 
     def makeConnection(self, transport: Any) -> None:
-        self.transport = transport
-        self._remote = address_text(self.transport.getPeer())
-        if hasattr(self.transport, "setTcpNoDelay"):
-            self.transport.setTcpNoDelay(True)
-            self.transport.setTcpKeepAlive(True)
-        self.transport.bufferSize = READ_BYTES
-        self._is_plain = isinstance(self.transport, SocketConnection)
+        transport.bufferSize = READ_BYTES
+        self._is_plain = isinstance(transport, SocketConnection)
         if self._is_plain:
-            self._send = self.transport.socket.send
-            self._send_pieces = self.transport.socket.sendmsg
-        self.transport.registerProducer(self, True)
-        self._factory.connections.add(self)
+            self._send = transport.socket.send
+            self._send_pieces = transport.socket.sendmsg
         self._began = self._pump.now()
-        self._limits.sweeper.join(self)
-        _log.info("TCP: new client({client})", client=self._remote)
+        super().makeConnection(transport)
 
     def dataReceived(self, data: bytes) -> None:
-        if self._is_ignored:
+        if self._input is IGNORED:
             return
         self._has_read = True
         if self._mark < self._reading:
@@ -162,24 +137,16 @@ class BrokerConnection(Flushable):
 
     def readConnectionLost(self) -> None:
         if self._session is None:
-            self._log_no_magic("unexpected EOF" if self._magic else "EOF")
-            self.disconnect()
+            self._end_without_magic()
         elif self._holds_data or self._session.is_behind:
-            self._has_ended = True
+            self._input = ENDED
         else:
             self._session.receive_end(self._pump.now())
 
-    def writeConnectionLost(self) -> None:
-        """Only we end the writing side, and then the whole connection."""
-
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        if self._end is not None and self._end.active():
-            self._end.cancel()
-        self._factory.connections.discard(self)
-        self._limits.sweeper.leave(self)
+        super().connectionLost(reason)
         self._limits.partial_input.drop(self)
         self._factory.low_water.leave(self)
-        self._limits.connection_limiter.leave(self._address)
         broke = isinstance(reason.value, ConnectionLost)
         if self._session is not None:
             broke = broke and not self._session.closing
@@ -203,9 +170,6 @@ class BrokerConnection(Flushable):
             if self._holds_data:
                 self._pump.changed(self)
             self._pump.wake()
-
-    def stopProducing(self) -> None:
-        """The transport is closing; connectionLost follows."""
 
     # -- from the pump
 
@@ -242,18 +206,6 @@ class BrokerConnection(Flushable):
                 self._account_memory()
             self._regulate(session)
 
-    def abort(self) -> None:
-        """Close at once, without writing what is buffered."""
-        self._limits.sweeper.leave(self)
-        self.transport.abortConnection()
-
-    def disconnect(self) -> None:
-        """Close, once everything written is out; a peer that does not read it is not waited for."""
-        if self._end is None:
-            self._end = self._factory.reactor.callLater(END_SECONDS, self.abort)
-            self.transport.unregisterProducer()
-            self.transport.loseConnection()
-
     # -- from the low-water mark
 
     def wait_on(self) -> bool:
@@ -269,17 +221,13 @@ class BrokerConnection(Flushable):
     # -- from the limits
 
     def check(self, now: float) -> bool:
-        """DeadlineSweeper API. A peer that has read everything has no deadline; TLS writes by itself."""
-        options = self._limits.options
+        """DeadlineSweeper API. A peer that has read everything has no deadline."""
         if self._session is None and self._end is None:
-            if 0 < options.magic_timeout <= now - self._began:
-                self._limits.rejections.record("magic-timeout", self._remote)
+            if 0 < self._limits.options.magic_timeout <= now - self._began:
                 self._log_no_magic("i/o timeout")
-                self.disconnect()
+                self._time_out("magic-timeout")
             return True
-        if options.write_timeout and self._stall_detector.lasts(self.transport, now) >= options.write_timeout:
-            self._limits.rejections.record("write-timeout", self._remote)
-            self.abort()
+        self._check_stall(now)
         self._is_watched = self._stall_detector.is_possible or not self._is_plain
         return self._is_watched
 
@@ -301,7 +249,7 @@ class BrokerConnection(Flushable):
 
     def ignore(self) -> None:
         """Whatever still comes, it is not looked at."""
-        self._is_ignored = True
+        self._input = IGNORED
         self.transport.pauseProducing()
 
     # -- inside
@@ -377,7 +325,7 @@ class BrokerConnection(Flushable):
 
     def _steps(self, session: Session) -> Iterator[None]:
         """Let the session carry out the commands that it is behind with, some at each step."""
-        while self._session is session and session.is_behind and not self._is_ignored:
+        while self._session is session and session.is_behind and self._input is not IGNORED:
             try:
                 session.receive_data(b"", self._pump.now())
             except Exception:  # of a plugin's session; where the reactor calls, it ends the connection, too
@@ -387,7 +335,7 @@ class BrokerConnection(Flushable):
             self._pump.changed(self)
             yield
         self._is_stepping = False
-        if self._has_ended and not self._holds_data and self._session is session:
+        if self._input is ENDED and not self._holds_data and self._session is session:
             session.receive_end(self._pump.now())
             self._pump.changed(self)
 
@@ -407,8 +355,8 @@ class BrokerConnection(Flushable):
             self._account_memory()
         except BrokenStream as error:
             _log.error("client({client}) - failed to read command - {error}", client=self._remote, error=error)
-            self._holds_data, self._has_ended = False, True
-        if (self._has_ended or compression.has_ended) and not self._holds_data:
+            self._holds_data, self._input = False, ENDED
+        if (self._input is ENDED or compression.has_ended) and not self._holds_data:
             session.receive_end(self._pump.now())
         elif room <= 0:
             self._pump.changed(self)
@@ -416,17 +364,10 @@ class BrokerConnection(Flushable):
 
     def _choose(self, data: bytes) -> Session | None:
         """Make the session, once the magic is there."""
-        self._magic += data
-        if len(self._magic) < MAGIC_BYTES:
+        magic = self._take_magic(data, self._factory.protocols, _BAD_PROTOCOL)
+        if not magic:
             return None
-        magic = self._magic[:MAGIC_BYTES]
-        shown = magic.decode("latin-1")
-        _log.info("CLIENT({client}): desired protocol magic '{magic}'", client=self._remote, magic=shown)
-        factory = self._factory.protocols.get(magic)
-        if factory is None:
-            _log.error("client({client}) bad protocol magic '{magic}'", client=self._remote, magic=shown)
-            self._refuse(_BAD_PROTOCOL)
-            return None
+        factory = self._factory.protocols[magic]
         is_encrypted = getattr(self.transport, "secured", None) is not None
         if magic == V2_MAGIC and is_encrypted:
             self._refuse(_STARTS_TLS_ITSELF)
@@ -454,13 +395,9 @@ class BrokerConnection(Flushable):
 
     def _refuse(self, error: bytes) -> None:
         """Close the connection, which has no session, with an error frame."""
-        if error != _BAD_PROTOCOL:
-            _log.error("client({client}) - {error}", client=self._remote, error=error.decode())
+        _log.error("client({client}) - {error}", client=self._remote, error=error.decode())
         self._write(frame(ERROR, error))
         self.disconnect()
-
-    def _log_no_magic(self, error: str) -> None:
-        _log.error("failed to read protocol version - {error}", client=self._remote, error=error)
 
     def _regulate(self, session: Session) -> None:
         """Read from the transport exactly when the session wants data, and has had all there is."""

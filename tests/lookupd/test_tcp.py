@@ -13,8 +13,9 @@ from twisted.python.failure import Failure
 
 from nsqtw.daemon.operator_log import log
 from nsqtw.lookupd.registrations import RegistrationQuotas, Registrations
-from nsqtw.lookupd.tcp import END_SECONDS, NsqdConnection, NsqdFactory
+from nsqtw.lookupd.tcp import NsqdConnection, NsqdFactory
 from nsqtw.lookupd.v1 import V1Context
+from nsqtw.net.connection import END_SECONDS
 from nsqtw.net.limits import Limits
 from nsqtw.options.lookupd import LookupdOptions
 from nsqtw.runtime.turns import PlainTurns

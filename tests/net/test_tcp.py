@@ -17,9 +17,10 @@ from zope.interface import Interface
 
 from nsqtw.auth.authorization import PluginAuthorizations
 from nsqtw.auth.grants import Grant, Grants
+from nsqtw.net.connection import END_SECONDS
 from nsqtw.net.partial_input import PartialInput
 from nsqtw.net.stalls import StallDetector, unread_bytes
-from nsqtw.net.tcp import END_SECONDS, BrokerConnection
+from nsqtw.net.tcp import BrokerConnection
 from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.protocols.v2 import V2Factory
 from nsqtw.rights import Answer, Credentials
