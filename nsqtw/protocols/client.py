@@ -22,7 +22,7 @@ from nsqtw.core.client import Client, ClientState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic import Topic
-from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting
+from nsqtw.errors import BackendError, CapReached, ChannelFull, ClientError, Exiting, HeadersRefused
 from nsqtw.protocols.idle_commands import OPTION, IdleCommands
 from nsqtw.protocols.replies import ReplySlot
 from nsqtw.protocols.v2_auth import ClientAuth
@@ -51,6 +51,12 @@ def note_tls(client: Client, secured: Secured) -> None:
     client.tls_version, client.tls_cipher_suite = secured.version, secured.cipher_suite
 
 
+def publish_failed(verb: str, error: Exception) -> ClientError:
+    """Return what the client is told when a publish could not be stored, or its topic could not be made."""
+    code = "E_BAD_HEADERS" if isinstance(error, HeadersRefused) else f"E_{verb}_FAILED"
+    return ClientError(code, f"{verb} failed {error}")
+
+
 class BrokerClient(Timer):
     """`client` is known to `broker` from here on, until `leave`."""
 
@@ -70,7 +76,7 @@ class BrokerClient(Timer):
         try:
             return self._broker.topic(name)
         except (Exiting, BackendError, CapReached) as error:
-            raise ClientError(f"E_{command}_FAILED", f"{command} failed {error}") from None
+            raise publish_failed(command, error) from None
 
     def join(self, topic: str, channel: str, consumer: Consumer, now: float) -> Channel:
         """Subscribe to a channel, which is made when there is none. ClientError."""

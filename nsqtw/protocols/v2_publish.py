@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nsqtw.errors import ClientError
 from nsqtw.options.broker import Options
+from nsqtw.protocols.client import publish_failed
 from nsqtw.protocols.frames import OK
 from nsqtw.protocols.parameters import decimal, duration_ns, unparsed
 from nsqtw.protocols.replies import Replies, ReplySlot
@@ -47,8 +48,7 @@ class Publish(ReplySlot):
             self._session.published.add(self._topic, self._message_count)
             self.set(OK * self._reply_count, count=self._reply_count)
         else:
-            verb = self._verb.decode()
-            failure = ClientError(f"E_{verb}_FAILED", f"{verb} failed {error}")
+            failure = publish_failed(self._verb.decode(), error)
             self.set(self._session.error_frame(failure), is_last=True)
 
 

@@ -20,7 +20,7 @@ from nsqtw.core.client import Client
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import MAX_CLIENT_TEXT, Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
-from nsqtw.protocols.client import RESTS, CommandClient, new_client
+from nsqtw.protocols.client import RESTS, CommandClient, new_client, publish_failed
 from nsqtw.protocols.guarded.commands import Asking, Call, CommandQueue
 from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
 from nsqtw.protocols.guarded.messages import Message
@@ -33,7 +33,6 @@ from nsqtw.protocols.guarded.publish import (
     check_bodies,
     checked_delays,
     checked_headers,
-    failure_of,
     put_runs,
 )
 from nsqtw.protocols.guarded.subscribe import Callbacks, Subscribe, check_subscription
@@ -342,7 +341,7 @@ class ClientBroker(SessionBroker):
             self.published.add(answer.topic, answer.count)
             answer.answer(None)
         else:
-            failure = failure_of(answer.verb.decode(), error)
+            failure = publish_failed(answer.verb.decode(), error)
             self.refused(failure)
             answer.answer(failure)
 

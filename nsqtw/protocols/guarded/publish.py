@@ -17,7 +17,7 @@ from operator import ne
 from typing import TYPE_CHECKING, Final
 
 from nsqtw.core.topic import Topic
-from nsqtw.errors import ClientError, HeadersRefused, InvalidHeaders
+from nsqtw.errors import ClientError, InvalidHeaders
 from nsqtw.interfaces import Answered, Assigned, BytesLike
 from nsqtw.message_headers import NO_HEADERS, are_plain, check_encoded, encode_headers
 from nsqtw.options.broker import Options
@@ -136,12 +136,6 @@ def put_runs(
     for start, stop in runs:
         of_run = None if headers is None else headers[start:stop]
         topic.put(bodies[start:stop], delays[start], waiter.on_commit, of_run, "", assigned)
-
-
-def failure_of(verb: str, error: Exception) -> ClientError:
-    """Return what the client is told when a publish could not be stored."""
-    code = "E_BAD_HEADERS" if isinstance(error, HeadersRefused) else f"E_{verb}_FAILED"
-    return ClientError(code, f"{verb} failed {error}")
 
 
 def bytes_of(bodies: Sequence[BytesLike]) -> list[bytes]:
