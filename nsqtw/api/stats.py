@@ -7,7 +7,7 @@ The text of /stats is made from the same document as its JSON. Users read it, an
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nsqtw import NSQ_VERSION
@@ -25,7 +25,7 @@ from nsqtw.options.texts import duration_text
 from nsqtw.runtime.memory import undisturbed
 from nsqtw.runtime.process_memory import memory
 from nsqtw.stats.document import document as stats_document
-from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, columns
+from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, Metric
 
 _OFF = ("false", "0")
 _ON = ("true", "1")
@@ -187,17 +187,21 @@ def stats_text(stats: dict[str, Any], version_line: str, now_ns: int) -> str:
 def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:
     yield (
         f"{'*P ' if topic['paused'] else '   '}[{topic['topic_name']:<15}]"
-        f"{columns(TOPIC_METRICS, topic, are_extra=False)} e2e%: {_latencies(topic)}"
-        f"{columns(TOPIC_METRICS, topic, are_extra=True)}"
+        f"{_columns(TOPIC_METRICS.columns, topic)} e2e%: {_latencies(topic)}"
+        f"{_columns(TOPIC_METRICS.extra_columns, topic)}"
     )
     for channel in topic["channels"]:
         yield (
             f"{'   *P ' if channel['paused'] else '      '}[{channel['channel_name']:<25}]"
-            f"{columns(CHANNEL_METRICS, channel, are_extra=False)} e2e%: {_latencies(channel)}"
-            f"{columns(CHANNEL_METRICS, channel, are_extra=True)}"
+            f"{_columns(CHANNEL_METRICS.columns, channel)} e2e%: {_latencies(channel)}"
+            f"{_columns(CHANNEL_METRICS.extra_columns, channel)}"
         )
         for client in channel["clients"] or ():
             yield f"        {_client_text(client, now_ns)}"
+
+
+def _columns(metrics: Iterable[Metric[Any]], numbers: dict[str, Any]) -> str:
+    return "".join(metric.text(numbers) for metric in metrics)
 
 
 def _latencies(latencies: dict[str, Any]) -> str:

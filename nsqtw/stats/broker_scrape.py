@@ -18,16 +18,10 @@ from typing import Any
 
 from nsqtw.core.histogram import Histogram
 from nsqtw.core.topic import Topic
-from nsqtw.stats.broker_families import (
-    BROKER_FAMILIES,
-    CHANNEL_FAMILIES,
-    TOPIC_FAMILIES,
-    BrokerTotals,
-    BrokerView,
-    ChannelView,
-)
+from nsqtw.stats.broker_families import BROKER_FAMILIES, BrokerTotals, BrokerView
 from nsqtw.stats.exposition import DaemonMetrics, Exposition
 from nsqtw.stats.families import Families, Family, Number, Samples
+from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, ChannelView
 
 
 class BrokerMetrics(DaemonMetrics):
@@ -52,7 +46,7 @@ class _Walk:
     def __init__(self, view: BrokerView) -> None:
         options = view.broker.options
         self.totals = BrokerTotals(view)
-        families: Families = [*TOPIC_FAMILIES, *CHANNEL_FAMILIES]
+        families: Families = [*TOPIC_METRICS.families, *CHANNEL_METRICS.families]
         self.collected = {family: Samples() for family in families}
         self._view = view
         self._ages = view.oldest.ages(inf)  # a read of the backend is a step of its own here
@@ -72,7 +66,7 @@ class _Walk:
             yield
 
     def _topic(self, topic: Topic) -> Iterator[None]:
-        if not self._add(TOPIC_FAMILIES, topic, (topic.name,)):
+        if not self._add(TOPIC_METRICS.families, topic, (topic.name,)):
             self.totals.omitted_topics += 1
         if not self._has_channels:
             return
@@ -80,12 +74,12 @@ class _Walk:
         for channel in sorted(topic.channels.values(), key=attrgetter("name")):
             if channel.exiting:
                 continue
-            if self._series_left < len(CHANNEL_FAMILIES):
+            if self._series_left < len(CHANNEL_METRICS.families):
                 self._series_left = 0
                 self.totals.omitted_channels += 1
                 continue
             view = ChannelView(channel, self._ages.age(channel, now) or 0.0)
-            self._add(CHANNEL_FAMILIES, view, (topic.name, channel.name))
+            self._add(CHANNEL_METRICS.families, view, (topic.name, channel.name))
             yield
 
     def _add(self, families: Families, source: object, labels: tuple[str, ...]) -> bool:

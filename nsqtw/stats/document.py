@@ -17,7 +17,7 @@ from nsqtw.core.latency import Measure, Sketch
 from nsqtw.core.oldest import Ages
 from nsqtw.core.topic import Topic
 from nsqtw.options.policies import NO_CHANNEL_POLICY, NO_TOPIC_POLICY, ChannelPolicy, TopicPolicy, changed_settings
-from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS, numbers_of
+from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS
 
 Named = TypeVar("Named", Topic, Channel)
 
@@ -116,7 +116,7 @@ def _topic_numbers(topic: Topic, channels: list[dict[str, Any]], latency: dict[s
     numbers = {
         "topic_name": topic.name,
         "channels": channels,
-        **numbers_of(TOPIC_METRICS, topic),
+        **TOPIC_METRICS.numbers_of(topic),
         "paused": topic.paused,
         "e2e_processing_latency": latency,
     }
@@ -138,7 +138,7 @@ def _channel(channel: Channel, shown: _Shown, counted_topic: str, now: float) ->
     clients = [_client(consumer.client, counted_topic) for consumer in channel.consumers] if shown.clients else None
     numbers: dict[str, Any] = {
         "channel_name": channel.name,
-        **numbers_of(CHANNEL_METRICS, channel),
+        **CHANNEL_METRICS.numbers_of(channel),
         "clients": clients,
         "paused": channel.paused,
         "e2e_processing_latency": _latency(channel.topic.context.measure, [channel], now),

@@ -51,6 +51,8 @@ class Family(Generic[Source]):
     help: str
     value: Callable[[Source], Number | Mapping[Any, Number] | None]
     labels: tuple[str, ...] = ()
+    rank: float = 0
+    """Place in a scrape, where the order of its table is another one."""
 
     def samples(self, source: Source) -> Samples:
         """Return the samples of a source whose `value` has all the labels."""

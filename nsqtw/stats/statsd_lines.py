@@ -11,20 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nsqtw.stats.document import Numbers
-from nsqtw.stats.metrics import (
-    CHANNEL_METRICS,
-    COUNTER,
-    GAUGE,
-    MEMORY_METRICS,
-    TOPIC_METRICS,
-    Metric,
-    in_statsd_order,
-)
+from nsqtw.stats.families import COUNTER, GAUGE
+from nsqtw.stats.metrics import CHANNEL_METRICS, MEMORY_METRICS, TOPIC_METRICS, Metrics
 
-_TOPIC = in_statsd_order(TOPIC_METRICS)
-_CHANNEL = in_statsd_order(CHANNEL_METRICS)
-_MEMORY = in_statsd_order(MEMORY_METRICS)
-_Table = tuple[Metric[Any], ...]
 _Source = tuple[str, ...]
 """Whose counters they are: a topic, a channel, or () for the process. Names may have dots: a line does not tell."""
 
@@ -44,27 +33,27 @@ class Lines:
         """The lines of a topic or a channel, its latencies behind the others."""
         name = f"topic.{numbers.topic}"
         if numbers.channel is None:
-            yield from self._lines(name, (numbers.topic,), _TOPIC, numbers.numbers)
+            yield from self._lines(name, (numbers.topic,), TOPIC_METRICS, numbers.numbers)
         else:
             name += f".channel.{numbers.channel}"
-            yield from self._lines(name, (numbers.topic, numbers.channel), _CHANNEL, numbers.numbers)
+            yield from self._lines(name, (numbers.topic, numbers.channel), CHANNEL_METRICS, numbers.numbers)
         for percentile in numbers.numbers["e2e_processing_latency"]["percentiles"] or ():
             percent = f"{percentile['quantile'] * 100:.0f}"
             yield self._line(f"{name}.e2e_processing_latency_{percent}", percentile["value"], GAUGE)
 
     def memory(self, numbers: Mapping[str, int]) -> Iterator[str]:
         """The lines of the `memory` block of /stats."""
-        return self._lines("mem", (), _MEMORY, numbers)
+        return self._lines("mem", (), MEMORY_METRICS, numbers)
 
     def end_push(self) -> None:
         """Everything was told; the next push counts from here."""
         self._last, self._current = self._current, {}
 
-    def _lines(self, name: str, source: _Source, table: _Table, numbers: Mapping[str, Any]) -> Iterator[str]:
+    def _lines(self, name: str, source: _Source, table: Metrics[Any], numbers: Mapping[str, Any]) -> Iterator[str]:
         """One line for each number of the table that /stats shows; it leaves out some that are 0."""
         last = iter(self._last.get(source, ()))
         current = self._current[source] = []
-        for metric in table:
+        for metric in table.pushed:
             value = numbers.get(metric.name)
             if metric.kind == COUNTER:
                 current.append(value or 0)
@@ -74,7 +63,7 @@ class Lines:
                 yield self._line(f"{name}.{metric.statsd_name}", value, metric.kind)
 
     def _line(self, name: str, value: int, kind: str) -> str:
-        return f"{self._prefix}{name}:{value}|{kind}\n"
+        return f"{self._prefix}{name}:{value}|{kind[0]}\n"
 
 
 class Packets:

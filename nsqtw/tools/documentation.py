@@ -14,9 +14,10 @@ from nsqtw.admin.health import ADMIN_FAMILIES
 from nsqtw.lookupd.metrics import LOOKUPD_FAMILIES
 from nsqtw.options.help import DOCS, man_page, options_table, replaced
 from nsqtw.printing import write_line
-from nsqtw.stats.broker_families import BROKER_FAMILIES, CHANNEL_FAMILIES, TOPIC_FAMILIES
+from nsqtw.stats.broker_families import BROKER_FAMILIES
 from nsqtw.stats.daemon_families import DAEMON_FAMILIES
 from nsqtw.stats.families import Families
+from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS
 from nsqtw.tools.program import Tool
 
 _HEAD = """
@@ -39,8 +40,8 @@ METRICS_PAGE = DOCS / "metrics.md"
 METRIC_TABLES: dict[str, Families] = {
     "every daemon": DAEMON_FAMILIES,
     "nsqd": BROKER_FAMILIES,
-    "topics": TOPIC_FAMILIES,
-    "channels": CHANNEL_FAMILIES,
+    "topics": TOPIC_METRICS.families,
+    "channels": CHANNEL_METRICS.families,
     "nsqlookupd": LOOKUPD_FAMILIES,
     "nsqadmin": ADMIN_FAMILIES,
 }
@@ -68,7 +69,7 @@ def pages() -> dict[Path, str]:
     return made
 
 
-def _metrics_table(families: Families) -> str:
+def metrics_table(families: Families) -> str:
     """Return metrics as a table in Markdown."""
     lines = ["| metric | type | labels | what |", "|---|---|---|---|"]
     for family in families:
@@ -81,7 +82,7 @@ def metrics_page() -> str:
     """Return the current text of the page of metrics."""
     text = METRICS_PAGE.read_text("utf-8")
     for name, families in METRIC_TABLES.items():
-        text = replaced(text, name, _metrics_table(families))
+        text = replaced(text, name, metrics_table(families))
     return text
 
 

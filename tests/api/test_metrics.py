@@ -8,15 +8,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nsqtw.errors import BackendError
-from nsqtw.stats.broker_families import BROKER_FAMILIES, CHANNEL_FAMILIES, TOPIC_FAMILIES
+from nsqtw.stats.broker_families import BROKER_FAMILIES
 from nsqtw.stats.broker_scrape import BrokerMetrics
 from nsqtw.stats.daemon_families import DAEMON_FAMILIES
+from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS
 from tests.http.broker_fixture import Web, request
 
 Samples = dict[tuple[str, ...], float]
 """Values by the name of the sample and its label values."""
 SERIES_OF_A_TOPIC = 6
-SERIES_OF_A_CHANNEL = len(CHANNEL_FAMILIES)
+SERIES_OF_A_CHANNEL = len(CHANNEL_METRICS.families)
 
 
 def scrape(web: Web) -> Samples:
@@ -34,7 +35,7 @@ def of_channel(samples: Samples, name: str, topic: str = "t", channel: str = "c"
 
 
 def test_every_name_says_what_it_counts() -> None:
-    families = [*DAEMON_FAMILIES, *BROKER_FAMILIES, *TOPIC_FAMILIES, *CHANNEL_FAMILIES]
+    families = [*DAEMON_FAMILIES, *BROKER_FAMILIES, *TOPIC_METRICS.families, *CHANNEL_METRICS.families]
     names = [family.name for family in families]
     assert len(set(names)) == len(names)
     assert all(name.startswith("nsq_") for name in names)

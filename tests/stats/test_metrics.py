@@ -6,22 +6,31 @@ import re
 
 import pytest
 
-from nsqtw.api import stats
-from nsqtw.stats import document, metrics, statsd_lines
-from nsqtw.stats.metrics import CHANNEL_METRICS, COUNTER, Metric
+from nsqtw.core.channel import Channel
+from nsqtw.stats import document, metrics
+from nsqtw.stats.families import COUNTER
+from nsqtw.stats.metrics import CHANNEL_METRICS, Metric, Metrics, Series
 from nsqtw.stats.statsd_lines import Lines
+from nsqtw.tools.documentation import metrics_table
 from tests.core.harness import BrokerHarness
 from tests.http.broker_fixture import Web
 
-LENGTH = Metric("name_length", COUNTER, lambda channel: len(channel.name), label="name", width=3, is_extra=True)
+LENGTH: Metric[Channel] = Metric(
+    "name_length",
+    COUNTER,
+    lambda channel: len(channel.name),
+    label="name",
+    width=3,
+    is_extra=True,
+    series=Series("nsq_channel_name_length_total", "Letters of the name.", rank=99),
+)
 
 
-def test_one_declaration_makes_a_statistic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is in the JSON and the text of /stats, and pushed to statsd."""
-    table = (*CHANNEL_METRICS, LENGTH)
-    for module in (metrics, document, stats):
-        monkeypatch.setattr(module, "CHANNEL_METRICS", table)
-    monkeypatch.setattr(statsd_lines, "_CHANNEL", metrics.in_statsd_order(table))
+def test_one_declaration_makes_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the JSON and the text of /stats, pushed to statsd, scraped by Prometheus, and in the documentation."""
+    with_length = Metrics(*CHANNEL_METRICS.all, LENGTH, labels=("topic", "channel"), path="channel")
+    for name, value in vars(with_length).items():
+        monkeypatch.setattr(CHANNEL_METRICS, name, value)
     web = Web()
     web.post("/topic/create?topic=t")
     web.post("/channel/create?topic=t&channel=abc")
@@ -30,6 +39,10 @@ def test_one_declaration_makes_a_statistic(monkeypatch: pytest.MonkeyPatch) -> N
     assert b"name: 3" in web.get("/stats").body
     (_, numbers) = [numbers for numbers in document.walk(web.broker, 0.0) if numbers is not None]
     assert "topic.t.channel.abc.name_length:3|c\n" in [*Lines("").of(numbers)]
+    assert b'nsq_channel_name_length_total{channel="abc",topic="t"} 3.0\n' in web.get("/metrics").body
+    assert "| `nsq_channel_name_length_total` | counter | `topic`, `channel` | Letters of the name. |" in metrics_table(
+        CHANNEL_METRICS.families
+    )
 
 
 def test_the_depths_of_priorities() -> None:
@@ -52,13 +65,17 @@ def test_the_depths_of_priorities() -> None:
 
 
 def test_names_are_unique() -> None:
-    for table in (metrics.TOPIC_METRICS, metrics.CHANNEL_METRICS, metrics.MEMORY_METRICS):
-        assert len({metric.name for metric in table}) == len({metric.statsd_name for metric in table}) == len(table)
+    for rows in (metrics.TOPIC_METRICS, metrics.CHANNEL_METRICS, metrics.MEMORY_METRICS):
+        assert (
+            len({metric.name for metric in rows.all})
+            == len({metric.statsd_name for metric in rows.all})
+            == len(rows.all)
+        )
 
 
 def test_a_count_of_nothing_is_left_out() -> None:
     harness = BrokerHarness()
     channel = harness.reader("c#ephemeral", ready=0).channel
-    assert "dropped_count" not in metrics.numbers_of(CHANNEL_METRICS, channel)
+    assert "dropped_count" not in CHANNEL_METRICS.numbers_of(channel)
     channel.position.dropped_count = 2
-    assert metrics.numbers_of(CHANNEL_METRICS, channel)["dropped_count"] == 2
+    assert CHANNEL_METRICS.numbers_of(channel)["dropped_count"] == 2

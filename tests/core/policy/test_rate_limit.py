@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nsqtw.stats.metrics import CHANNEL_METRICS, numbers_of
+from nsqtw.stats.metrics import CHANNEL_METRICS
 from tests.core.harness import BrokerHarness
 
 
@@ -86,15 +86,15 @@ def test_many_tokens_a_second_wake_the_channel_a_hundred_times() -> None:
 def test_the_time_that_messages_waited_is_counted() -> None:
     core = limited(0.5)
     channel, reader = core.channel(), core.reader(ready=2)
-    assert numbers_of(CHANNEL_METRICS, channel)["rate_limited_ms"] == 0
+    assert CHANNEL_METRICS.numbers_of(channel)["rate_limited_ms"] == 0
     assert len(reader.read()) == 1
     core.wait(1.5)
     core.turn()
-    assert numbers_of(CHANNEL_METRICS, channel)["rate_limited_ms"] == 0, "the wait goes on"
+    assert CHANNEL_METRICS.numbers_of(channel)["rate_limited_ms"] == 0, "the wait goes on"
     core.wait(0.5)
     assert len(reader.read()) == 1
     core.wait(60)
-    assert numbers_of(CHANNEL_METRICS, channel)["rate_limited_ms"] == 2000, "no consumer was ready for more"
+    assert CHANNEL_METRICS.numbers_of(channel)["rate_limited_ms"] == 2000, "no consumer was ready for more"
 
 
 def test_no_message_and_a_higher_rate_end_a_wait() -> None:
