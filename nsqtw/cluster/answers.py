@@ -21,9 +21,12 @@ import attrs
 from nsqtw.cluster import fields as read
 from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.model import (
+    CHANNEL_COUNTS,
+    TOPIC_COUNTS,
     Cancelled,
     ChannelStats,
     ConsumerStats,
+    CountNames,
     DrainState,
     Latency,
     Message,
@@ -251,15 +254,9 @@ def _node(fields: JsonObject) -> Node:
     )
 
 
-def _counts(fields: JsonObject) -> dict[str, Any]:
-    return {
-        "depth": read.count(fields, "depth"),
-        "backend_depth": read.count(fields, "backend_depth"),
-        "message_count": read.count(fields, "message_count"),
-        "zone_local_msg_count": read.count(fields, "zone_local_msg_count"),
-        "region_local_msg_count": read.count(fields, "region_local_msg_count"),
-        "global_msg_count": read.count(fields, "global_msg_count"),
-    }
+def _counts(fields: JsonObject, names: CountNames) -> dict[str, Any]:
+    counts: dict[str, int | None] = {name: read.count(fields, name) for name in names.always}
+    return counts | {name: read.optional_count(fields, name) for name in names.optional}
 
 
 def _topic(fields: JsonObject, node: Node, is_nsqtw: bool) -> TopicStats:
@@ -270,17 +267,13 @@ def _topic(fields: JsonObject, node: Node, is_nsqtw: bool) -> TopicStats:
         node=node.http_address,
         hostname=node.hostname,
         topic_name=name,
-        **_counts(fields),
+        **_counts(fields, TOPIC_COUNTS),
         channels=channels,
         is_paused=read.boolean(fields, "paused"),
         latency=_latency(fields),
-        message_bytes=read.optional_count(fields, "message_bytes"),
         durability=(durability or _DEFAULT_DURABILITY) if is_nsqtw else None,
         retention=_retention(fields),
         policy=read.plain_values(fields, "policy"),
-        lost_count=read.optional_count(fields, "lost_count"),
-        rejected_count=read.optional_count(fields, "rejected_count"),
-        deduplicated_count=read.optional_count(fields, "deduplicated_count"),
         own_deferred_count=read.count(fields, "deferred_count"),
         oldest_message_age=max(
             (age for channel in channels if (age := channel.oldest_message_age) is not None), default=None
@@ -294,21 +287,10 @@ def _channel(fields: JsonObject, node: Node, topic: str) -> ChannelStats:
         hostname=node.hostname,
         topic_name=topic,
         channel_name=read.name(fields, "channel_name"),
-        **_counts(fields),
-        in_flight_count=read.count(fields, "in_flight_count"),
-        deferred_count=read.count(fields, "deferred_count"),
-        requeue_count=read.count(fields, "requeue_count"),
-        timeout_count=read.count(fields, "timeout_count"),
-        client_count=read.count(fields, "client_count"),
+        **_counts(fields, CHANNEL_COUNTS),
         clients=tuple(_client(client, node) for client in read.objects(fields, "clients")),
         is_paused=read.boolean(fields, "paused"),
         latency=_latency(fields),
-        dropped_count=read.optional_count(fields, "dropped_count"),
-        dead_letter_count=read.optional_count(fields, "dead_letter_count"),
-        expired_count=read.optional_count(fields, "expired_count"),
-        high_depth=read.optional_count(fields, "high_depth"),
-        normal_depth=read.optional_count(fields, "normal_depth"),
-        low_depth=read.optional_count(fields, "low_depth"),
         oldest_message_age=read.optional_number(fields, "oldest_message_age_seconds"),
         policy=read.plain_values(fields, "policy"),
     )

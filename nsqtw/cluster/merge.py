@@ -13,9 +13,12 @@ from typing import Any, TypeVar
 import attrs
 
 from nsqtw.cluster.model import (
+    CHANNEL_COUNTS,
     MERGED,
+    TOPIC_COUNTS,
     ChannelStats,
     ConsumerStats,
+    CountNames,
     Counts,
     Latency,
     NodePolicy,
@@ -28,12 +31,6 @@ from nsqtw.cluster.model import (
 V = TypeVar("V")
 Stats = TypeVar("Stats", TopicStats, ChannelStats)
 
-_COUNTS = (
-    *("depth", "backend_depth", "message_count"),
-    *("zone_local_msg_count", "region_local_msg_count", "global_msg_count"),
-)
-_CHANNEL_COUNTS = (*_COUNTS, "in_flight_count", "deferred_count", "requeue_count", "timeout_count", "client_count")
-
 
 def merged_topic(name: str, topics: Iterable[TopicStats]) -> TopicStats:
     """Return a topic over its nodes. Of no node, a topic without any."""
@@ -43,18 +40,14 @@ def merged_topic(name: str, topics: Iterable[TopicStats]) -> TopicStats:
     return TopicStats(
         node=MERGED,
         topic_name=name,
-        **_sums(nodes, _COUNTS),
+        **_sums(nodes, TOPIC_COUNTS),
         nodes=tuple(nodes),
         channels=_merged_channels(nodes),
         is_paused=any(topic.is_paused for topic in nodes),
         latency=merged_latency([topic.latency for topic in nodes], name),
-        message_bytes=_total(topic.message_bytes for topic in nodes),
         durability=_common(topic.durability for topic in nodes),
         retention=_retention([topic.retention for topic in nodes]),
         policy=_policy([topic.policy for topic in nodes]),
-        lost_count=_total(topic.lost_count for topic in nodes),
-        rejected_count=_total(topic.rejected_count for topic in nodes),
-        deduplicated_count=_total(topic.deduplicated_count for topic in nodes),
         oldest_message_age=_highest(topic.oldest_message_age for topic in nodes),
         own_deferred_count=sum(topic.own_deferred_count for topic in nodes),
     )
@@ -69,18 +62,12 @@ def merged_channel(channels: Iterable[ChannelStats]) -> ChannelStats:
         node=MERGED,
         topic_name=first.topic_name,
         channel_name=first.channel_name,
-        **_sums(nodes, _CHANNEL_COUNTS),
+        **_sums(nodes, CHANNEL_COUNTS),
         nodes=tuple(nodes),
         clients=tuple(clients),
         is_paused=any(channel.is_paused for channel in nodes),
         latency=merged_latency([channel.latency for channel in nodes], first.topic_name, first.channel_name),
         policy=_policy([channel.policy for channel in nodes]),
-        dropped_count=_total(channel.dropped_count for channel in nodes),
-        dead_letter_count=_total(channel.dead_letter_count for channel in nodes),
-        expired_count=_total(channel.expired_count for channel in nodes),
-        high_depth=_total(channel.high_depth for channel in nodes),
-        normal_depth=_total(channel.normal_depth for channel in nodes),
-        low_depth=_total(channel.low_depth for channel in nodes),
         oldest_message_age=_highest(channel.oldest_message_age for channel in nodes),
     )
 
@@ -165,8 +152,9 @@ def _by_hostname(found: Iterable[Stats]) -> list[Stats]:
     return sorted(found, key=lambda stats: node_order(stats.hostname, stats.node))
 
 
-def _sums(nodes: Sequence[Counts], names: Iterable[str]) -> dict[str, Any]:
-    return {name: sum(getattr(node, name) for node in nodes) for name in names}
+def _sums(nodes: Sequence[Counts], names: CountNames) -> dict[str, Any]:
+    sums: dict[str, int | None] = {name: sum(getattr(node, name) for node in nodes) for name in names.always}
+    return sums | {name: _total(getattr(node, name) for node in nodes) for name in names.optional}
 
 
 def _total(values: Iterable[int | None]) -> int | None:

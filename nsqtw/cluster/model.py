@@ -9,7 +9,7 @@ is None when the node lacks it. Durations are seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import attrs
 
@@ -20,6 +20,9 @@ MERGED = "*"
 """The node of an object that is merged over nodes."""
 
 T = TypeVar("T")
+
+_ASKED_FOR = {"is_asked_for": True}
+"""Of a field that /stats has under another name, and only when it is asked for."""
 
 
 @attrs.frozen
@@ -161,7 +164,10 @@ class LookupdState:
 
 @attrs.frozen(kw_only=True)
 class Counts:
-    """Counts that topics and channels have. `depth` includes `backend_depth`."""
+    """
+    Counts that topics and channels have. `depth` includes `backend_depth`. A field of the type int, or int | None, has
+    the name of a number of /stats: it is read and merged without another declaration.
+    """
 
     depth: int = 0
     backend_depth: int = 0
@@ -241,7 +247,7 @@ class TopicStats(Counts):
     rejected_count: int | None = None
     deduplicated_count: int | None = None
     oldest_message_age: float | None = None
-    own_deferred_count: int = 0
+    own_deferred_count: int = attrs.field(default=0, metadata=_ASKED_FOR)
     """How many of `depth` are deferred: channels get them later."""
     policy: Mapping[str, Any] | None = attrs.field(factory=dict)
     """The settings that are not at their default; None when the nodes of a merged topic differ."""
@@ -275,6 +281,28 @@ class TopicStats(Counts):
     def client_count(self) -> int:
         """Consumers of all channels."""
         return sum(channel.client_count for channel in self.channels)
+
+
+class CountNames(NamedTuple):
+    """The names of counts, in the model and in /stats. They are summed over the nodes that have them."""
+
+    always: tuple[str, ...]
+    """Those that every nsqd has."""
+    optional: tuple[str, ...]
+    """Those that /stats may lack."""
+
+    @classmethod
+    def of(cls, stats: type[Counts]) -> CountNames:
+        """Return the names of the counts of topics or channels."""
+        fields = [field for field in attrs.fields(stats) if not field.metadata.get("is_asked_for")]
+        always, optional = (
+            tuple(field.name for field in fields if str(field.type) == kind) for kind in ("int", "int | None")
+        )
+        return cls(always, optional)
+
+
+TOPIC_COUNTS = CountNames.of(TopicStats)
+CHANNEL_COUNTS = CountNames.of(ChannelStats)
 
 
 @attrs.frozen(kw_only=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
+import pytest
+
+from nsqtw.cluster import answers, merge
 from nsqtw.cluster.merge import (
     merged_channel,
     merged_latency,
@@ -11,19 +15,26 @@ from nsqtw.cluster.merge import (
     topology_order,
 )
 from nsqtw.cluster.model import (
+    CHANNEL_COUNTS,
     MERGED,
+    TOPIC_COUNTS,
     ChannelStats,
     ConsumerStats,
+    CountNames,
     Latency,
+    Node,
     NodePolicy,
     Percentile,
     Retention,
     TopicStats,
 )
+from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS
 
 
-def channel(node: str, name: str = "c", hostname: str = "", **more: object) -> ChannelStats:
-    return ChannelStats(node=node, hostname=hostname or node, topic_name="t", channel_name=name, **more)
+def channel(
+    node: str, name: str = "c", hostname: str = "", of: type[ChannelStats] = ChannelStats, **more: object
+) -> ChannelStats:
+    return of(node=node, hostname=hostname or node, topic_name="t", channel_name=name, **more)
 
 
 def topic(node: str, *channels: ChannelStats, **more: object) -> TopicStats:
@@ -141,6 +152,32 @@ def test_counts_that_only_our_nsqd_has_are_added() -> None:
     depths = {"high_depth": 1, "normal_depth": 2, "low_depth": 3}
     merged = merged_channel([channel("a", **depths), channel("b", **depths), channel("c")])
     assert (merged.high_depth, merged.normal_depth, merged.low_depth) == (2, 4, 6)
+
+
+@attrs.frozen(kw_only=True)
+class WithLength(ChannelStats):
+    """A channel with one more count, which is declared in the model only."""
+
+    name_length: int | None = None
+
+
+def test_a_count_of_the_model_is_read_and_merged_by_its_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (answers, merge):
+        monkeypatch.setattr(module, "ChannelStats", WithLength)
+        monkeypatch.setattr(module, "CHANNEL_COUNTS", CountNames.of(WithLength))
+    fields = {"channel_name": "c", "name_length": 3}
+    stats = {"topics": [{"topic_name": "t", "channels": [fields]}]}
+    node = Node(broadcast_address="n", hostname="n", tcp_port=1, http_port=2, version="1.3.0")
+    ((one,),) = (found.channels for found in answers.topics_in(stats, node, is_nsqtw=True))
+    merged = merged_channel([one, one, channel("b", of=WithLength)])
+    assert isinstance(merged, WithLength)
+    assert merged.name_length == 6
+
+
+def test_the_counts_of_the_model_are_metrics_of_stats() -> None:
+    known = {metric.name for table in (TOPIC_METRICS, CHANNEL_METRICS) for metric in table.all}
+    for names in (TOPIC_COUNTS, CHANNEL_COUNTS):
+        assert {*names.always, *names.optional} <= known
 
 
 def client(node: str, zone: str = "", region: str = "", name: str = "") -> ConsumerStats:
