@@ -63,6 +63,15 @@ def uses_setting(broker: NsqdProcess) -> None:
     assert broker.http("PUT", path, b'{"max_silence": "soon"}').status == 400
 
 
+def uses_metric(broker: NsqdProcess) -> None:
+    assert broker.http("POST", "/topic/create?topic=t").status == 200
+    assert broker.http("POST", "/channel/create?topic=t&channel=abc").status == 200
+    topics = json.loads(broker.http("GET", "/stats?format=json").body)["topics"]
+    assert [channel["name_length"] for topic in topics for channel in topic["channels"]] == [3]
+    assert b"name: 3" in broker.http("GET", "/stats").body
+    assert b'nsq_channel_name_length{channel="abc",topic="t"} 3' in broker.http("GET", "/metrics").body
+
+
 ADDITIONS = {
     "V2 command": Addition(
         (
@@ -103,6 +112,17 @@ ADDITIONS = {
             ),
         ),
         uses_setting,
+    ),
+    "metric": Addition(
+        (
+            (
+                "stats/metrics.py",
+                '    Metric("zone_local_msg_count"',
+                '    Metric("name_length", GAUGE, lambda channel: len(channel.name), label="name",\n'
+                '           series=Series("nsq_channel_name_length", "Letters of the name.", 20)),\n',
+            ),
+        ),
+        uses_metric,
     ),
 }
 """By the name of the thing that is added."""
