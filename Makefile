@@ -58,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 JOBS ?= 2
 
 # The same examples each time, of hypothesis and of the fuzzing: a red run is about the change.
-PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same
+PYTEST := FUZZ_SEED=1 $(BIN)/python -m pytest --hypothesis-profile=same --no-loadscope-reorder
 
 # Tests at the edge start processes and use sockets: a machine that stops one of them for half a minute fails them. So what
 # failed runs once more, alone. What fails twice has failed; what passes only then is flaky, and kept in .flaky.
@@ -94,6 +94,7 @@ test: $(CLASSES)
 	$(BIN)/mypy
 	@$(PYTEST) --numprocesses=$(JOBS) --dist=loadfile || $(AGAIN)
 
+test-browser: export PYTEST_ADDOPTS = --numprocesses=$(JOBS) --dist=loadfile
 test-browser: $(EVERYTHING)
 	@$(BIN)/python -m tests.browser $(ONLY)
 

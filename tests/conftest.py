@@ -26,9 +26,14 @@ settings.load_profile("nsqtw")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest: dict[object, float] = {}
     for item in items:
         if item.name == "runTest":  # of a state machine of hypothesis
             item.add_marker("histories")
+        for mark in item.iter_markers("timeout"):
+            longest[item.path] = max(mark.args[0], longest.get(item.path, 0))
+    # The files that take longest begin, so that none of them runs by itself at the end.
+    items.sort(key=lambda item: -longest.get(item.path, 0))
 
 
 @pytest.fixture(autouse=True)
