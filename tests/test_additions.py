@@ -1,14 +1,16 @@
 """
 Adding a thing takes one file.
 
-Each addition is made in a copy of the package, a broker is started from there, and the addition is used.
+Each addition is made in a copy of the package, programs are started from there, and the addition is used.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from filecmp import cmp
 from pathlib import Path
 
@@ -16,60 +18,85 @@ import pytest
 from attrs import frozen
 
 import nsqtw
-from tests.process import EXECUTABLE, NsqdProcess
-from tests.wire import Refused
+from tests.admin.process import AdminProcess
+from tests.process import EXECUTABLE, starting
+from tests.wire import HOST, Refused
 
 PACKAGE = Path(nsqtw.__file__).parent
-
-
-class NsqdOfTree(NsqdProcess):
-    """`nsqd`, of the package in `directory`."""
-
-    def __init__(self, directory: Path) -> None:
-        self._tree = directory
-        super().__init__(directory)
-
-    def program(self) -> list[str]:
-        return ["env", f"PYTHONPATH={self._tree}", str(EXECUTABLE)]
 
 
 @frozen
 class Addition:
     """
-    A new thing: `text` is inserted before `place` in `file`, for each of `edits`. `used` fails unless the broker has
-    it.
+    A new thing: `text` is inserted before `place` in `file`, for each of `edits`. `used` starts programs, with its
+    argument as the one for their files, and fails unless they have it.
     """
 
     edits: tuple[tuple[str, str, str], ...]
-    used: Callable[[NsqdProcess], None]
+    used: Callable[[Path], None]
     files: int = 1
     """The files that it takes."""
 
 
-def uses_command(broker: NsqdProcess) -> None:
-    with broker.client() as client:
+def uses_command(directory: Path) -> None:
+    with starting(directory) as start, start().client() as client:
         assert client.ask(b"SAY word\n") == b"word"
 
 
-def uses_endpoint(broker: NsqdProcess) -> None:
-    assert broker.http("GET", "/v2/word") == (200, b"word")
-    assert "/v2/word" in json.loads(broker.http("GET", "/v2/openapi.json").body)["paths"]
+def uses_endpoint(directory: Path) -> None:
+    with starting(directory) as start:
+        broker = start()
+        assert broker.http("GET", "/v2/word") == (200, b"word")
+        assert "/v2/word" in json.loads(broker.http("GET", "/v2/openapi.json").body)["paths"]
 
 
-def uses_setting(broker: NsqdProcess) -> None:
-    path = "/v2/channel/policy?topic=t&channel=c"
-    assert broker.http("PUT", path, b'{"max_silence": "1m"}').status == 200
-    assert json.loads(broker.http("GET", path).body)["settings"]["max_silence"] == {"value": "1m0s", "source": "set"}
-    assert broker.http("PUT", path, b'{"max_silence": "soon"}').status == 400
+def uses_setting(directory: Path) -> None:
+    with starting(directory) as start:
+        broker = start()
+        path = "/v2/channel/policy?topic=t&channel=c"
+        assert broker.http("PUT", path, b'{"max_silence": "1m"}').status == 200
+        assert json.loads(broker.http("GET", path).body)["settings"]["max_silence"] == {
+            "value": "1m0s",
+            "source": "set",
+        }
+        assert broker.http("PUT", path, b'{"max_silence": "soon"}').status == 400
 
 
-def uses_metric(broker: NsqdProcess) -> None:
-    assert broker.http("POST", "/topic/create?topic=t").status == 200
-    assert broker.http("POST", "/channel/create?topic=t&channel=abc").status == 200
-    topics = json.loads(broker.http("GET", "/stats?format=json").body)["topics"]
-    assert [channel["name_length"] for topic in topics for channel in topic["channels"]] == [3]
-    assert b"name: 3" in broker.http("GET", "/stats").body
-    assert b'nsq_channel_name_length{channel="abc",topic="t"} 3' in broker.http("GET", "/metrics").body
+def uses_metric(directory: Path) -> None:
+    with starting(directory) as start:
+        broker = start()
+        assert broker.http("POST", "/topic/create?topic=t").status == 200
+        assert broker.http("POST", "/channel/create?topic=t&channel=abc").status == 200
+        topics = json.loads(broker.http("GET", "/stats?format=json").body)["topics"]
+        assert [channel["name_length"] for topic in topics for channel in topic["channels"]] == [3]
+        assert b"name: 3" in broker.http("GET", "/stats").body
+        assert b'nsq_channel_name_length{channel="abc",topic="t"} 3' in broker.http("GET", "/metrics").body
+
+
+def uses_option(directory: Path) -> None:
+    with starting(directory) as start:
+        assert start("--word=abc").http("GET", "/config/word") == (200, b"abc")
+    assert "  -word string\n" in said("nsqd", "--help")
+
+
+def uses_verb(directory: Path) -> None:
+    assert said("nsqtw", "word", "--times", "2") == "word word \n"
+    assert "print a word" in said("nsqtw", "--help")
+
+
+def uses_page(directory: Path) -> None:
+    with starting(directory) as start:
+        admin = AdminProcess(directory / "admin", f"--nsqd-http-address={HOST}:{start().http_port}")
+        with closing(admin):
+            admin.start()
+            shown = admin.get("/word")
+            assert (shown.status, b"a word on a page" in shown.body) == (200, True)
+
+
+def said(program: str, *words: str) -> str:
+    """Run a program, and return its output."""
+    done = subprocess.run([EXECUTABLE.with_name(program), *words], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
 
 
 ADDITIONS = {
@@ -124,12 +151,53 @@ ADDITIONS = {
         ),
         uses_metric,
     ),
+    "option": Addition(
+        (
+            (
+                "options/broker_address.py",
+                "    topology_zone: str = option(",
+                '    word: str = option(TEXT, "", "a word")\n',
+            ),
+        ),
+        uses_option,
+    ),
+    "verb": Addition(
+        (
+            (
+                "cli/verbs/cluster.py",
+                '    verb(\n        "nodes",',
+                '    verb("word", "print a word", "nodes:word", option("--times", "Times.", type=int, default=1)),\n',
+            ),
+            (
+                "cli/nodes.py",
+                "async def list_nodes(",
+                "def word(session: Session, times: int) -> None:\n"
+                "    from nsqtw.printing import write_line\n"
+                '    write_line("word " * times)\n\n\n',
+            ),
+        ),
+        uses_verb,
+        # Help and completion read the declaration without what the function imports.
+        files=2,
+    ),
+    "nsqadmin page": Addition(
+        (
+            (
+                "admin/pages/nodes.py",
+                '@page("nodes", "nodes.html", NODES)',
+                '@page("word", "error.html", NODES)\n'
+                "async def word(page_request: PageRequest) -> Content:\n"
+                '    return {"title": "Word", "text": "a word on a page"}\n\n\n',
+            ),
+        ),
+        uses_page,
+    ),
 }
 """By the name of the thing that is added."""
 
 
 @pytest.mark.parametrize("name", ADDITIONS)
-def test_an_addition_takes_as_many_files(name: str, tmp_path: Path) -> None:
+def test_an_addition_takes_as_many_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     addition, copy = ADDITIONS[name], tmp_path / PACKAGE.name
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     assert changed_files(copy) == []
@@ -137,25 +205,15 @@ def test_an_addition_takes_as_many_files(name: str, tmp_path: Path) -> None:
         before = (copy / file).read_text()
         assert before.count(place) == 1, f"{place!r} is not once in {file}"
         (copy / file).write_text(before.replace(place, text + place))
-    broker = NsqdOfTree(tmp_path)
-    try:
-        broker.start()
-        addition.used(broker)
-        broker.stop()
-    finally:
-        broker.close()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    addition.used(tmp_path)
     assert len(changed_files(copy)) == addition.files
 
 
 @pytest.mark.parametrize("name", ADDITIONS)
-def test_a_broker_without_the_addition_does_not_have_it(name: str, tmp_path: Path) -> None:
-    broker = NsqdProcess(tmp_path)
-    try:
-        broker.start()
-        with pytest.raises((AssertionError, KeyError, Refused)):
-            ADDITIONS[name].used(broker)
-    finally:
-        broker.close()
+def test_what_is_not_added_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, KeyError, Refused)):
+        ADDITIONS[name].used(tmp_path)
 
 
 def changed_files(copy: Path) -> list[str]:
