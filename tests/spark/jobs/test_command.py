@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from types import SimpleNamespace
 import click
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark_nsq.errors import OptionError, ReadError
 from pyspark_nsq.jobs import main as command
 from pyspark_nsq.jobs import program as program_module
-from pyspark_nsq.jobs.failures import explained
+from pyspark_nsq.jobs.failures import explained, quiet_analysis
 
 NSQD = "--nsqd-http-address=127.0.0.1:1"
 
@@ -172,13 +174,13 @@ def test_a_java_that_has_ended_is_named(error: Exception) -> None:
 def test_a_spark_that_does_not_start_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_builder: object) -> None:
+    def fail(_conf: object) -> None:
         told = SimpleNamespace(getMessage=lambda: "Could not parse Master URL: 'spark'")
         error = Py4JJavaError.__new__(Py4JJavaError)
         error.java_exception = told
         raise error
 
-    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", fail)
+    monkeypatch.setattr(SparkContext, "getOrCreate", fail)
     assert command.run(["archive-files", "--output=x", "--master=spark"]) == command.FAILED
     said = "nsqtw-spark: Spark does not start: Could not parse Master URL: 'spark'; check --master and --conf, and that"
     assert_one_line(capsys.readouterr().err, said)
@@ -233,3 +235,11 @@ def test_foreign_text_in_an_error_is_escaped(failing: list[BaseException], capsy
     failing.append(ReadError("a\x1b[2Jb\u202ec"))
     assert command.run(["program"]) == command.FAILED
     assert capsys.readouterr().err == "nsqtw-spark: a\\x1b[2Jb\\u202ec\n"
+
+
+def test_after_quiet_moments_pyspark_logs_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A logger that is made by name, and not by PySpark, does not take the keywords of its messages."""
+    monkeypatch.delitem(logging.Logger.manager.loggerDict, "SQLQueryContextLogger", raising=False)
+    with quiet_analysis():
+        pass
+    assert isinstance(logging.getLogger("SQLQueryContextLogger"), PySparkLogger)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark.logger import PySparkLogger
 
 from pyspark_nsq.errors import NsqSparkError, OptionError
 from pyspark_nsq.slow_start import REMEDY, is_slow_start
@@ -76,17 +77,17 @@ def first_line(error: BaseException) -> str:
 
 def quiet_analysis() -> AbstractContextManager[None]:
     """Keep PySpark from logging an error of the analyzer with all stack traces, beside raising it."""
-    return _disabled("SQLQueryContextLogger")
+    # PySpark logs with keywords that only a logger of its own class takes: it must not find one of another class.
+    return _disabled(PySparkLogger.getLogger("SQLQueryContextLogger"))
 
 
 def quiet_callbacks() -> AbstractContextManager[None]:
     """Keep Py4J from logging an error in a function that Java has called, beside raising it in the query."""
-    return _disabled("py4j.clientserver")
+    return _disabled(logging.getLogger("py4j.clientserver"))
 
 
 @contextmanager
-def _disabled(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
+def _disabled(logger: logging.Logger) -> Iterator[None]:
     before, logger.disabled = logger.disabled, True
     try:
         yield
