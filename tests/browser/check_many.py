@@ -67,4 +67,4 @@ def test_every_page_answers_soon(many: Window) -> None:
 def test_figures_move_among_many(many: Window) -> None:
     many.go("/topics?q=topic-04711")
     many.await_live()
-    expect(many.page.locator("#list tbody td").first).not_to_have_text("–", timeout=ANSWER_MS)
+    expect(many.page.locator("#list tbody td").first).not_to_have_text("–", timeout=3 * ANSWER_MS)
