@@ -1,5 +1,5 @@
 """
-GET /ping, /info and /stats: the state of a broker.
+GET /ping, /info, /stats and /debug/places: the state of a broker.
 
 The text of /stats is made from the same document as its JSON. Users read it, and tools split it by its columns.
 """
@@ -17,7 +17,7 @@ from nsqtw.gocompat.time import local_time_text
 from nsqtw.http.endpoints import A_DOCUMENT, AN_OK, BAD_QUERY, CHANNEL, JSON, TEXT, TOPIC, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
-from nsqtw.http.responses import Answer, plain, text
+from nsqtw.http.responses import Answer, document, plain, text
 from nsqtw.http.routes import ANY_RIGHT, FREE
 from nsqtw.http.version import HEADER, versioned
 from nsqtw.options.broker_address import hostname
@@ -132,6 +132,27 @@ class Inspection(Section):
             return versioned(request, document_)
         shown = stats_text(document_, self._identity.version_line, time.time_ns())
         return text(shown.encode("utf-8", "replace"), HEADER)
+
+    @endpoint(
+        "GET",
+        "/debug/places",
+        "How many messages of each channel are in each place",
+        optional=(TOPIC, CHANNEL),
+        success=A_DOCUMENT,
+        errors=BAD_QUERY,
+        logged=False,
+    )
+    def places(self, request: HttpRequest) -> Answer:
+        """GET /debug/places: the numbers of messages by topic, channel and place (`core.place`)."""
+        params = parameters(request.query)
+        names = [params.get(parameter.name, "") for parameter in (TOPIC, CHANNEL)]
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        for topic in self._broker.topics.values():
+            for channel in topic.channels.values() if names[0] in ("", topic.name) else ():
+                if names[1] in ("", channel.name):
+                    counts = {place.value: count for place, count in channel.places().items()}
+                    found.setdefault(topic.name, {})[channel.name] = counts
+        return document(found)
 
     def _disk_document(self) -> dict[str, int | None]:
         """Return the bytes of the data path; None for those of a file system that does not tell."""

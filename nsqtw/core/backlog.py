@@ -117,7 +117,7 @@ class Backlog:
                 if not is_for_it:
                     channel.cursor.drop(waiting.count)
                 elif is_deferred:
-                    channel.cursor.hold_deferred(waiting.first, waiting.count, due)
+                    channel.cursor.defer_released(waiting.first, waiting.count, due)
                     timers.schedule(due, channel)
         self.forget()
 

@@ -26,6 +26,7 @@ from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import FIRST, Delivery, delivered_sequence
+from nsqtw.core.place import Place
 from nsqtw.core.policy.letter import REQUEUED, TIMED_OUT
 from nsqtw.core.segment import Segment, sequence_of
 from nsqtw.core.unread import UnreadMessages
@@ -105,7 +106,7 @@ class Channel(PolicyChannel):
         failed: list[tuple[bytes, str]] = []
         if None in got:
             failed = [(bad, self._why_not(bad)) for bad, delivery in zip(ids, got, strict=True) if delivery is None]
-        if self.position.holds or self.latencies is not None:
+        if self.position.has_rows or self.latencies is not None:
             self._record_finished([(item, len([*same])) for item, same in groupby(got) if item is not None], now)
         self._count_finished(consumer, len(got) - len(failed))
         return failed
@@ -116,7 +117,7 @@ class Channel(PolicyChannel):
             for sequences in consumer.in_flight.next_runs(count):
                 self.ordered.end_run(sequences)
         deliveries = consumer.in_flight.finish_next(count)
-        if self.position.holds or self.latencies is not None:
+        if self.position.has_rows or self.latencies is not None:
             self._record_finished(deliveries, now)
         self._count_finished(consumer, count)
 
@@ -148,7 +149,7 @@ class Channel(PolicyChannel):
         for message_id, delivery in zip(ids, consumer.in_flight.take(ids), strict=True):
             if delivery is not None:
                 sequence = delivered_sequence(message_id, delivery)
-                self.position.hold(sequence, delivery.attempts - 1)
+                self.position.take_out(sequence, delivery.attempts - 1, Place.WITHHELD)
                 found.append(sequence)
                 if self.cursor is not None and 0 < self.undelivered.max_attempts < delivery.attempts:
                     self.cursor.interrupt([sequence])  # as before its delivery, which was one more than allowed
@@ -191,7 +192,6 @@ class Channel(PolicyChannel):
     def cancel(self, sequence: int, now: float) -> bool:
         """
         Remove a deferred message that was never delivered and is not due. Returns whether there was one. BackendError.
-        Between two checkpoints.
         """
         return self.position.cancel(sequence, now)
 
@@ -222,8 +222,7 @@ class Channel(PolicyChannel):
         self, sequence: int, others: ForOthers | None = None, *, skips_all: bool = False, now: float = 0.0
     ) -> Moved:
         """
-        Move a durable channel to `sequence`, which is between the oldest message kept and `released`. Between two
-        checkpoints.
+        Move a durable channel to `sequence`, which is between the oldest message kept and `released`.
 
         `others` is what `look_from` returned. Without it the log is looked through; if it is long, the depth includes
         some messages for other channels until that is done.
@@ -257,7 +256,7 @@ class Channel(PolicyChannel):
     def preview_seek(
         self, sequence: int, others: ForOthers | None = None, *, skips_all: bool = False, now: float = 0.0
     ) -> Moved:
-        """Return what `seek` would do, between two checkpoints. Nothing is changed. BackendError."""
+        """Return what `seek` would do. Nothing is changed. BackendError."""
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         others = others or self._look_for_others(sequence, skips_all=skips_all)
         unread = self._count_unread(sequence, others)

@@ -22,6 +22,7 @@ from nsqtw.core.latency import Latencies
 from nsqtw.core.log import Log
 from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
+from nsqtw.core.place import Place
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
 from nsqtw.core.policy.dead_letters import LetterSource
 from nsqtw.core.policy.order import OrderedPosition
@@ -130,6 +131,16 @@ class ChannelBase(Timer):
         """Messages that are neither in flight nor deferred: the ready ones, and those that are held."""
         return self.position.depth + self.held_count
 
+    def places(self) -> dict[Place, int]:
+        """Return how many messages are in each place; a place that no part of the channel has is left out."""
+        dead_letters, withheld = self.undelivered.dead_letters, self.withheld
+        places = {**self.position.places(), Place.IN_FLIGHT: self.in_flight_count}
+        if dead_letters is not None:
+            places[Place.HELD] = dead_letters.held_count
+        if withheld is not None:
+            places[Place.WITHHELD] = len(withheld)
+        return places
+
     @property
     def shown_depth(self) -> int:
         """The depth, and the messages that a new topic holds until it starts."""
@@ -188,7 +199,7 @@ class ChannelBase(Timer):
         return None if self.cursor is None else self.cursor.class_depths
 
     @property
-    def leaving(self) -> list[int]:
+    def held(self) -> list[int]:
         """The sequences of the messages on their way to the dead-letter topic: neither ready nor in flight."""
         dead_letters = self.undelivered.dead_letters
         return [] if dead_letters is None else dead_letters.sequences
@@ -251,7 +262,7 @@ class ChannelBase(Timer):
 
     def _sequences_not_ready(self) -> Iterator[int]:
         """Return the sequences in flight, and those on their way to the dead-letter topic."""
-        return chain(self.sequences_in_flight(), self.leaving)
+        return chain(self.sequences_in_flight(), self.held)
 
     def _schedule(self, due: float) -> None:
         self.topic.context.timers.schedule(due, self)

@@ -98,7 +98,7 @@ class PolicyChannel(DeliveringChannel):
     def max_drops(self, sequence: int, unread: int, kept: Below, now: float) -> int:
         """
         Return how many messages, at most, its bounds drop at once when the channel is moved to `sequence`, has so many
-        unread messages from there on, and keeps those before it that are `kept`. Between two checkpoints. BackendError.
+        unread messages from there on, and keeps those before it that are `kept`. BackendError.
         """
         policy, waiting = self.policy, unread + kept.ready + kept.deferred
         if self.bounds is None or policy.overflow != DROP_OLDEST or self.cursor is None:
@@ -138,7 +138,7 @@ class PolicyChannel(DeliveringChannel):
         return Below(
             ready + sum(one < sequence for one in self.set_aside),
             deferred,
-            sum(one < sequence for one in chain(self.leaving, self.withheld or ())),
+            sum(one < sequence for one in chain(self.held, self.withheld or ())),
             sum(one.in_flight.count_below(sequence) for one in self.consumers + self.former_consumers),
         )
 

@@ -14,9 +14,19 @@ milliseconds of the pending clock (`core.pending_clock`), because a monotonic cl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from attrs import define, field, frozen
+
+
+class Phase(Enum):
+    """What checkpoints do with a cursor at the moment."""
+
+    BETWEEN = auto()
+    """No checkpoint that has changes of it is being saved: what is saved and what is in memory is all that there is."""
+    SAVING = auto()
+    """Its changes are on their way to positions.db: a look there may find them, or not yet."""
 
 
 class PendingRow(NamedTuple):

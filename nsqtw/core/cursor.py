@@ -35,11 +35,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow
+from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow, Phase
 from nsqtw.core.due_order import Key
 from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.pending import BEFORE_ALL, Pages, PendingStore
+from nsqtw.core.place import Place
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.position import Redelivery
 from nsqtw.core.redelivery_queue import RedeliveryQueue
@@ -105,12 +106,19 @@ class Cursor:
         priorities = self.priorities
         return None if priorities is None or not priorities.is_on else priorities.depths.known()
 
+    def places(self) -> dict[Place, int]:
+        return {
+            Place.UNREAD: max(0, self._topic.released_total - self.taken_total),
+            Place.REQUEUED: self._redeliveries.count,
+            Place.DEFERRED: self._pending.deferred_count,
+        }
+
     @property
     def deferred_count(self) -> int:
         return self._pending.deferred_count
 
     @property
-    def holds(self) -> bool:
+    def has_rows(self) -> bool:
         return self._pending.has_rows_in_memory
 
     @property
@@ -149,7 +157,7 @@ class Cursor:
             if not segment.is_for(self._channel):
                 self.drop(segment.count)
             elif segment.delay_ms:
-                self.hold_deferred(segment.first, segment.count, now + segment.delay_ms / 1000)
+                self.defer_released(segment.first, segment.count, now + segment.delay_ms / 1000)
         return self.next_due(now)
 
     def see_release(self, segments: list[Segment], start: int) -> None:
@@ -166,7 +174,7 @@ class Cursor:
         if self.priorities is not None:
             self.priorities.depths.on_release(segments, start)
 
-    def hold_deferred(self, first: int, count: int, due: float) -> None:
+    def defer_released(self, first: int, count: int, due: float) -> None:
         """Released messages that are to wait until `due`."""
         self._pending.defer_run(first, count, self._clock.due_ms(due))
         self.taken_total += count
@@ -356,7 +364,7 @@ class Cursor:
         self._redeliveries.take()
 
     def redelivered(self, redelivery: Redelivery) -> None:
-        self._pending.hold(redelivery.sequence, redelivery.attempts + 1)
+        self._pending.put(redelivery.sequence, redelivery.attempts + 1, Place.IN_FLIGHT)
         self._touch()
 
     def attempts(self, sequence: int) -> int:
@@ -378,12 +386,16 @@ class Cursor:
 
     def set_aside(self, sequences: Sequence[int]) -> None:
         """Messages that `advance` passed were not delivered: they wait outside of the cursor."""
-        self._pending.hold_new(sequences)
+        self._pending.set_aside(sequences)
+
+    def move(self, sequence: int, place: Place) -> None:
+        """A message that waits outside of the cursor is set aside, or the ready head of its key."""
+        self._pending.move(sequence, place)
 
     def take_set_aside(self, sequences: Sequence[int]) -> None:
         """They are delivered for the first time. Until that fails they have no rows."""
         for sequence in sequences:
-            self._pending.finish(sequence)
+            self._pending.finish(sequence, Place.IN_FLIGHT)
         self._touch()
 
     def take_back(self, sequences: list[int]) -> None:
@@ -401,13 +413,13 @@ class Cursor:
         if self._pending.finish(sequence):
             self._touch()
 
-    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
-        self._pending.hold(sequence, attempts, held)
+    def take_out(self, sequence: int, attempts: int, place: Place, held: HeldRow | None = None) -> None:
+        self._pending.put(sequence, attempts, place, held)
         self._touch()
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
         sequence = delivered_sequence(message_id, delivery)
-        self._pending.hold(sequence, delivery.attempts)
+        self._pending.put(sequence, delivery.attempts, Place.REQUEUED)
         self._redeliveries.add(sequence, self._reached, self._end)
         self._touch()
 
@@ -456,6 +468,7 @@ class Cursor:
         See `Channel.seek`. `unread` messages are between `sequence` and `released`, those for other channels included
         from `counted_to` on. `skips`: nothing before `sequence` stays unfinished.
         """
+        assert self._pending.phase is Phase.BETWEEN, "a channel is moved during a checkpoint"
         topic = self._topic
         if skips:
             self.forget_pending()
@@ -491,7 +504,7 @@ class Cursor:
     def waiting_below(self, sequence: int) -> tuple[int, int]:
         """
         Return how many messages before `sequence` are ready and how many are deferred, of those that have pending rows.
-        BackendError. Between two checkpoints.
+        BackendError.
         """
         due, deferred = self._pending.waiting_below(sequence)
         return due + self._redeliveries.count_below(sequence), deferred
@@ -561,7 +574,7 @@ class Cursor:
         held = self._pending.restore(state)
         in_flight = sorted(state.first_deliveries)
         for sequence in in_flight:
-            self._pending.hold(sequence, 1)
+            self._pending.put(sequence, 1, Place.REQUEUED)
         self._pending.interrupt(in_flight)
         self._redeliveries.restore(in_flight, self._reached)
         self._touch()
@@ -605,7 +618,7 @@ class Cursor:
         wall_ns = segment.timestamp_ns + segment.delay_ms * 10**6
         due = (wall_ns - self._topic.context.wall_offset_ns) / 1e9
         if due > now:
-            self.hold_deferred(start, segment.end - start, due)
+            self.defer_released(start, segment.end - start, due)
             self._schedule(due)
         return due <= now
 

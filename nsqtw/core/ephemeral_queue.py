@@ -18,6 +18,7 @@ from itertools import count, islice
 
 from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery, delivered_sequence
+from nsqtw.core.place import Place
 from nsqtw.core.position import Redelivery
 from nsqtw.core.segment import Segment, Span, timestamp_ns_of
 
@@ -32,7 +33,7 @@ class EphemeralQueue:
     """
 
     backend_depth = 0
-    holds = False
+    has_rows = False
     is_being_saved = False
 
     def __init__(self, mem_queue_size: int, room: Callable[[], int], channel: str = "") -> None:
@@ -46,6 +47,13 @@ class EphemeralQueue:
         self._redeliveries: deque[tuple[int, Redelivery]] = deque()  # how many unread ones are taken first, in all
         self._deferred: list[tuple[float, int, Redelivery]] = []
         self._tie = count()
+
+    def places(self) -> dict[Place, int]:
+        return {
+            Place.UNREAD: self._unread_count,
+            Place.REQUEUED: len(self._redeliveries),
+            Place.DEFERRED: len(self._deferred),
+        }
 
     @property
     def depth(self) -> int:
@@ -112,7 +120,7 @@ class EphemeralQueue:
     def finish(self, sequence: int) -> None:
         """Nothing to do: messages in flight have no rows."""
 
-    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
+    def take_out(self, sequence: int, attempts: int, place: Place, held: HeldRow | None = None) -> None:
         """Nothing to do: nothing of it survives the process."""
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:

@@ -23,7 +23,8 @@ Memory is authoritative: a row that is read back is ignored when memory knows it
 removal is not saved yet. That is how a row behind the border is removed, too, when its message is cancelled: it counts
 no more, and stays in positions.db until the next checkpoint (`_cancelled`).
 
-Most rows say that a message waits or is in flight again. What else must survive the process is in `_notes`: how a
+A row in memory has the place of its message (`core.place`), and each change of it is checked; positions.db has no
+places: rows that are read from there are deferred ones. What else must survive the process is in `_notes`: how a
 message failed that is held, and that a delivery was interrupted by the end of the process. A note ends with the next
 change of its row. The rows of held messages are read at the start, and stay in memory.
 """
@@ -37,8 +38,9 @@ from math import inf
 
 from attrs import frozen
 
-from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow, PendingRun
+from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow, PendingRun, Phase
 from nsqtw.core.due_order import DueOrder, Key, Run, below
+from nsqtw.core.place import Place, check_move
 from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError
 
@@ -47,7 +49,7 @@ PAGE_ROWS = 1024
 
 BEFORE_ALL: Key = (-1, -1)
 _BEHIND_ALL: Key = (inf, inf)
-_NEW_ROW = (0, 0)
+_NEW_ROW = (0, 0, Place.SET_ASIDE)
 """Never delivered, not deferred."""
 _LATE_MS = 100
 """The maximum delay until rows that become due are noticed while there is no room for them."""
@@ -100,7 +102,7 @@ class PendingStore:
     def __init__(self, pages: Pages | None, page_rows: int) -> None:
         self._pages = pages
         self._page_rows = page_rows
-        self._rows: dict[int, tuple[int, int]] = {}  # sequence -> attempts, due in ms (0: not deferred)
+        self._rows: dict[int, tuple[int, int, Place]] = {}  # sequence -> attempts, due in ms (0: not deferred), place
         self._notes: dict[
             int, HeldRow | None
         ] = {}  # sequence -> how it is held; None: interrupted, perhaps not in _rows
@@ -119,7 +121,7 @@ class PendingStore:
         self._changed: dict[int, bool] = {}
         self._in_checkpoint: dict[int, bool] = {}  # what `_changed` was when the current checkpoint was made
         self._cancelled: dict[int, int] = {}  # sequence -> due in ms, of rows that the last checkpoint has
-        self._is_saving = False
+        self.phase = Phase.BETWEEN
         self.is_blocked = False
         """Whether the next rows cannot be read because they are being saved."""
         self._emptied = False
@@ -161,9 +163,13 @@ class PendingStore:
         """Deliveries so far, of a row that is in memory."""
         return self._rows[sequence][0]
 
-    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
-        """A message is requeued, in flight again, or `held`."""
-        self._put(sequence, attempts, 0)
+    def place(self, sequence: int) -> Place:
+        """Return the place of a message whose row is in memory."""
+        return self._rows[sequence][2]
+
+    def put(self, sequence: int, attempts: int, place: Place, held: HeldRow | None = None) -> None:
+        """A message has moved to a place where it is not deferred. `held`: a restart keeps it held."""
+        self._put(sequence, attempts, 0, place)
         if held is not None:
             self._notes[sequence] = held
 
@@ -180,16 +186,25 @@ class PendingStore:
         """The sequences for which `is_interrupted` is true, in any order."""
         return [sequence for sequence, held in self._notes.items() if held is None]
 
-    def hold_new(self, sequences: Iterable[int]) -> None:
-        """Messages that were never delivered, and have no rows, are to wait."""
+    def move(self, sequence: int, place: Place) -> None:
+        """A message whose row is in memory has moved, and its row stays as it is saved."""
+        row = self._rows.get(sequence)
+        assert row is not None, f"message {sequence} is {place}, and has no row"
+        attempts, due_ms, before = row
+        check_move(before, place)
+        self._rows[sequence] = (attempts, due_ms, place)
+
+    def set_aside(self, sequences: Iterable[int]) -> None:
+        """Messages that were never delivered are set aside."""
         changed = self._changed
+        assert self._rows.keys().isdisjoint(sequences), "a message has a row, and is read"
         for sequence in sequences:
             changed.setdefault(sequence, False)
         self._rows.update(dict.fromkeys(sequences, _NEW_ROW))
 
     def defer(self, sequence: int, attempts: int, due_ms: int) -> None:
         """The message is to wait."""
-        self._put(sequence, attempts, due_ms)
+        self._put(sequence, attempts, due_ms, Place.DEFERRED)
         if (due_ms, sequence) > self._border:
             self._beyond.add(due_ms, sequence)
         else:
@@ -205,17 +220,22 @@ class PendingStore:
             behind = first if due_ms > self._border[0] else max(first, int(self._border[1]) + 1)
             self._runs.add(due_ms, behind, end - behind)
             self._runs_count += end - behind
-        row = (0, due_ms)
+        row = (0, due_ms, Place.DEFERRED)
         for sequence in range(first, behind):
             self._changed[sequence] = False
             self._rows[sequence] = row
             heappush(self._soon, (due_ms, sequence))
         self._make_room()
 
-    def finish(self, sequence: int) -> bool:
-        """Remove a row. Returns whether there was one, in memory: a finished message was in flight."""
-        if self._rows.pop(sequence, None) is None:
+    def finish(self, sequence: int, place: Place = Place.FINISHED) -> bool:
+        """
+        Remove a row: its message is finished, or in flight for the first time. Returns whether there was one, in
+        memory: a finished message was in flight.
+        """
+        row = self._rows.pop(sequence, None)
+        if row is None:
             return False
+        check_move(row[2], place)
         if self._notes:
             self._notes.pop(sequence, None)
         if self._changed.get(sequence) is False:
@@ -227,12 +247,13 @@ class PendingStore:
     def cancel(self, sequence: int, now_ms: int) -> bool:
         """
         Remove the row of a message that was never delivered and is not due. Returns whether there was one.
-        BackendError. Not during a checkpoint.
+        BackendError.
         """
+        assert self.phase is Phase.BETWEEN, "a message is cancelled during a checkpoint"
         if self._runs.remove(sequence, now_ms):
             self._runs_count -= 1
             return True
-        attempts, due_ms = self._rows.get(sequence, (0, 0))
+        attempts, due_ms, _ = self._rows.get(sequence, _NEW_ROW)
         if sequence not in self._rows and self._out_count and self._pages is not None and not self._is_known(sequence):
             row = self._pages.row(sequence)
             attempts, due_ms = (0, 0) if row is None else (row.attempts, row.due_ms)
@@ -253,6 +274,7 @@ class PendingStore:
         due = []
         while self._soon and self._soon[0][0] <= now_ms:
             due.append(heappop(self._soon)[1])
+            self.move(due[-1], Place.REQUEUED)
         return due
 
     def take_counted(self) -> list[int]:
@@ -303,7 +325,7 @@ class PendingStore:
         for due_ms, first, count in runs:
             self._runs_count -= count
             for sequence in range(first, first + count):
-                self._put(sequence, 0, due_ms)
+                self._put(sequence, 0, due_ms, Place.DEFERRED)
                 self._soon.append((due_ms, sequence))
         self._take_rows(page, border)
         heapify(self._soon)
@@ -322,7 +344,7 @@ class PendingStore:
         after = max(self._border, (self._counted_ms, inf))
         if self._pages is None or after[0] > now_ms or not self._out_count:
             self._counted_ms = max(self._counted_ms, now_ms)
-        elif not self._is_saving and self._forgotten_from is None:  # a save adds and removes rows
+        elif self.phase is Phase.BETWEEN and self._forgotten_from is None:  # a save adds and removes rows
             counted = self._count_out(after, now_ms)
             self._counted_ms = now_ms
             self._due_out_count = min(self._out_count, self._due_out_count + counted)
@@ -351,7 +373,8 @@ class PendingStore:
         self._emptied = True
 
     def forget_from(self, start: int) -> None:
-        """Drop the rows from a sequence on. BackendError, and nothing is changed. Not during a checkpoint."""
+        """Drop the rows from a sequence on. BackendError, and nothing is changed."""
+        assert self.phase is Phase.BETWEEN, "rows are forgotten during a checkpoint"
         self._out_count, self._due_out_count = self._out_below(start)
         self._rows = {sequence: row for sequence, row in self._rows.items() if sequence < start}
         self._notes = {sequence: held for sequence, held in self._notes.items() if sequence < start}
@@ -367,8 +390,9 @@ class PendingStore:
     def waiting_below(self, start: int) -> tuple[int, int]:
         """
         Return what `forget_from` would leave, without changing anything: how many rows are due behind the border, and
-        how many are deferred. BackendError. Not during a checkpoint.
+        how many are deferred. BackendError.
         """
+        assert self.phase is Phase.BETWEEN, "rows are counted during a checkpoint"
         out, due = self._out_below(start)
         deferred = sum(sequence < start for _, sequence in self._soon) + out - due
         for due_ms, _, count in below(chain(self._runs, self._beyond), start):
@@ -383,7 +407,7 @@ class PendingStore:
         Return at most `limit` rows for inspection, by due time, those behind `after`: deferred ones, or the ready ones
         and those in flight again. Of unsaved runs only as many as fit. BackendError.
         """
-        rows = [PendingRow(sequence, attempts, due) for sequence, (attempts, due) in self._rows.items()]
+        rows = [PendingRow(sequence, attempts, due) for sequence, (attempts, due, _) in self._rows.items()]
         for run in chain(starmap(_pending_run, self._runs), self._runs_in_checkpoint):
             first = max(run.first, int(after[1]) + 1) if run.due_ms == after[0] else run.first
             count = min(run.first + run.count - first, limit)
@@ -410,7 +434,7 @@ class PendingStore:
         """Add to a checkpoint what changed since the last call."""
         rows = self._rows
         state.dropped_rows = [sequence for sequence in self._changed if sequence not in rows]
-        state.pending = [PendingRow(sequence, *rows[sequence]) for sequence in self._changed if sequence in rows]
+        state.pending = [PendingRow(sequence, *rows[sequence][:2]) for sequence in self._changed if sequence in rows]
         state.runs = self._runs_in_checkpoint = [*starmap(_pending_run, self._runs)]
         state.pending_count = self.count
         noted = self._changed.keys() & self._notes.keys() if self._notes else ()
@@ -419,13 +443,13 @@ class PendingStore:
         self._in_checkpoint, self._changed = self._changed, {}
         self._runs = DueOrder()
         self._emptied = False
-        self._is_saving = True
+        self.phase = Phase.SAVING
 
     def end_checkpoint(self, state: CursorState, *, failed: bool) -> None:
         """The result of the last `changes` is saved; or it `failed`, and the next checkpoint must contain it."""
         in_checkpoint, self._in_checkpoint = self._in_checkpoint, {}
         runs, self._runs_in_checkpoint = self._runs_in_checkpoint, []
-        self._is_saving = self.is_blocked = False
+        self.phase, self.is_blocked = Phase.BETWEEN, False
         if failed:
             for sequence, may_be_saved in in_checkpoint.items():
                 if may_be_saved or sequence in self._rows:
@@ -460,7 +484,7 @@ class PendingStore:
         if not state.pending_count or self._pages is None:
             return []
         rows = self._pages.held()
-        self._rows.update({row.sequence: (row.attempts, 0) for row in rows})
+        self._rows.update({row.sequence: (row.attempts, 0, Place.HELD) for row in rows})
         self._notes.update({row.sequence: row for row in rows})
         self.interrupt([sequence for sequence in state.interrupted if self._pages.row(sequence) is not None])
         self._border, self._out_count = BEFORE_ALL, max(0, state.pending_count - len(rows))
@@ -468,10 +492,12 @@ class PendingStore:
 
     # -- inside
 
-    def _put(self, sequence: int, attempts: int, due_ms: int) -> None:
+    def _put(self, sequence: int, attempts: int, due_ms: int, place: Place) -> None:
+        row = self._rows.get(sequence)
+        check_move(None if row is None else row[2], place)
         if sequence not in self._changed:
-            self._changed[sequence] = sequence in self._rows
-        self._rows[sequence] = (attempts, due_ms)
+            self._changed[sequence] = row is not None
+        self._rows[sequence] = (attempts, due_ms, place)
         if self._notes:
             self._notes.pop(sequence, None)
 
@@ -505,7 +531,7 @@ class PendingStore:
         for row in page:
             if _key(row) > border or self._is_known(row.sequence):
                 continue
-            self._rows[row.sequence] = (row.attempts, row.due_ms)
+            self._rows[row.sequence] = (row.attempts, row.due_ms, Place.DEFERRED)
             self._soon.append((row.due_ms, row.sequence))
             self._out_count = max(0, self._out_count - 1)
             if row.due_ms <= self._counted_ms:
@@ -552,7 +578,7 @@ class PendingStore:
     def _pages_of(
         self,
         sequences: list[int],
-        rows: list[tuple[int, int]],
+        rows: list[tuple[int, int, Place]],
         known: set[int] | None,
         after: Key,
         stop: int | None,
@@ -563,7 +589,8 @@ class PendingStore:
         """
         for start in range(0, len(rows), PAGE_ROWS):
             part = slice(start, start + PAGE_ROWS)
-            yield [PendingRow(sequence, *row) for sequence, row in zip(sequences[part], rows[part], strict=True)]
+            pairs = zip(sequences[part], rows[part], strict=True)
+            yield [PendingRow(sequence, attempts, due_ms) for sequence, (attempts, due_ms, _) in pairs]
         if known is None or self._pages is None:
             return
         while page := self._pages.read(after, self._page_rows):

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery
+from nsqtw.core.place import Place
 from nsqtw.core.segment import Segment, Span
 
 
@@ -32,6 +33,9 @@ class Redelivery(NamedTuple):
 
 class Position(Protocol):
     """A channel's position in the log and its unfinished messages that are not on their first delivery."""
+
+    def places(self) -> dict[Place, int]:
+        """Return how many messages are in each place that the position has."""
 
     @property
     def depth(self) -> int:
@@ -57,7 +61,7 @@ class Position(Protocol):
         """Messages that an ephemeral channel had no room for, or that a bound of a durable one dropped."""
 
     @property
-    def holds(self) -> bool:
+    def has_rows(self) -> bool:
         """Whether `finish` must be called for a finished redelivery."""
 
     @property
@@ -93,10 +97,10 @@ class Position(Protocol):
     def finish(self, sequence: int) -> None:
         """A redelivered message is finished."""
 
-    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
+    def take_out(self, sequence: int, attempts: int, place: Place, held: HeldRow | None = None) -> None:
         """
-        Keep a message unfinished that is not to be delivered, until `finish` or `requeue`. `held`: a restart keeps it
-        so, too.
+        Move a message to a place outside of the position, until `finish`, `requeue` or `defer`. `held`: a restart keeps
+        it held.
         """
 
     def requeue(self, message_id: bytes, delivery: Delivery) -> None:
@@ -108,7 +112,6 @@ class Position(Protocol):
     def cancel(self, sequence: int, now: float) -> bool:
         """
         Remove a deferred message that was never delivered and is not due. Returns whether there was one. BackendError.
-        Between two checkpoints.
         """
 
     def on_timer(self, now: float) -> float | None:

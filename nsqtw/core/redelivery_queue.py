@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from nsqtw.core.pending import PendingStore
+from nsqtw.core.place import Place
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
 
@@ -97,6 +98,8 @@ class RedeliveryQueue:
 
     def take_back(self, sequences: Sequence[int], reached: int) -> None:
         """Put messages before all others."""
+        for sequence in sequences:
+            self._pending.move(sequence, Place.REQUEUED)
         self._queue.extendleft([(reached, sequence) for sequence in reversed(sequences)])
 
     def serve_at_once(self, reached: int) -> None:

@@ -365,7 +365,7 @@ class Topic(ReleasingTopic):
         """
         Remove a deferred message that is not due, from all channels or from one of them. What a consumer has deferred
         by REQ stays. None when no channel has it and it does not wait for its release; or when it does, for all
-        channels, and is to be removed from one. BackendError. Between two checkpoints; the next one makes it durable.
+        channels, and is to be removed from one. BackendError. The next checkpoint makes it durable.
         """
         if sequence >= self.released:
             if (channel and self._backlog.channel_of(sequence) != channel) or not self._backlog.cancel(sequence):

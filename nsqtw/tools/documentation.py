@@ -1,5 +1,5 @@
 """
-Documentation of NSQ's tools and of the metrics: tables of docs/reference/tools.md and metrics.md, and the man pages.
+Documentation made from tables of the code: in docs/reference/tools.md, metrics.md, docs/architecture.md and man pages.
 
 `python -m nsqtw.tools.documentation` updates them in a checkout.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nsqtw.admin.health import ADMIN_FAMILIES
+from nsqtw.core.place import BULK, TRANSITIONS, Place
 from nsqtw.lookupd.metrics import LOOKUPD_FAMILIES
 from nsqtw.options.help import DOCS, man_page, options_table, replaced
 from nsqtw.printing import write_line
@@ -37,6 +38,7 @@ _TAIL = """
 SIGINT and SIGTERM stop the tool: it responds to the messages in hand, and requeues the others.
 """
 METRICS_PAGE = DOCS / "metrics.md"
+ARCHITECTURE_PAGE = DOCS.parent / "architecture.md"
 METRIC_TABLES: dict[str, Families] = {
     "every daemon": DAEMON_FAMILIES,
     "nsqd": BROKER_FAMILIES,
@@ -66,6 +68,7 @@ def pages() -> dict[Path, str]:
         made[DOCS / f"{tool.name}.1"] = man_page(reader, head, _TAIL)
     made[page] = text
     made[METRICS_PAGE] = metrics_page()
+    made[ARCHITECTURE_PAGE] = replaced(ARCHITECTURE_PAGE.read_text("utf-8"), "transitions", _state_diagram())
     return made
 
 
@@ -76,6 +79,21 @@ def metrics_table(families: Families) -> str:
         labels = ", ".join(f"`{label}`" for label in family.labels)
         lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
     return "\n".join(lines) + "\n"
+
+
+def _state_diagram() -> str:
+    """Return the transitions of single messages as a diagram of Mermaid."""
+    events: dict[tuple[Place, Place], list[str]] = {}
+    for event, places, after in TRANSITIONS:
+        for before in places if event not in BULK else ():
+            events.setdefault((before, after), []).append(event.value)
+    lines = [
+        f"    {before.name.lower()} --> {after.name.lower()}: {' / '.join(of)}"
+        for (before, after), of in events.items()
+    ]
+    return "\n".join(
+        ["```mermaid", "stateDiagram-v2", "    [*] --> unread: release", *lines, "    finished --> [*]", "```", ""]
+    )
 
 
 def metrics_page() -> str:

@@ -10,6 +10,7 @@ import pytest
 from nsqtw import __version__
 from nsqtw.api.stats import stats_text
 from nsqtw.core.client import Client
+from nsqtw.message_headers import encode_headers
 from tests.http.broker_fixture import HTTP_PORT, TCP_PORT, VERSION_LINE, Web
 
 NOW_NS = 1_700_000_010 * 10**9 + 500_000_000
@@ -77,6 +78,33 @@ def test_info_and_stats_tell_both_versions() -> None:
         assert b"nsqtw_version" not in reply.body
         assert reply.headers["x-nsqtw-version"] == __version__
     assert web.get("/stats").body.startswith(VERSION_LINE.encode())
+
+
+def test_places_tell_where_the_messages_of_each_channel_are() -> None:
+    web = Web()
+    web.core.channel("c").set_policy({"ordered_by": "header:key"})
+    web.core.channel("d#ephemeral")
+    key = encode_headers({"key": "a"})
+    web.core.put(b"1", b"2", b"3", headers=[key] * 3)
+    reader = web.core.reader("c", ready=5)
+    (message,) = reader.read()
+    web.core.put(b"later", delay_ms=5000)
+    web.core.turn()
+    found = web.get("/debug/places").json["t"]
+    assert found["c"] == {
+        "unread": 0,
+        "in flight": 1,
+        "deferred": 1,
+        "requeued": 0,
+        "set aside": 2,
+        "ready head": 0,
+    }
+    assert found["d#ephemeral"] == {"unread": 3, "in flight": 0, "deferred": 1, "requeued": 0}
+    assert reader.requeue(message.id, 2.0) is None
+    only = web.get("/debug/places?topic=t&channel=c").json
+    assert (only.keys(), only["t"].keys()) == ({"t"}, {"c"})
+    assert (only["t"]["c"]["deferred"], only["t"]["c"]["in flight"]) == (2, 0)
+    assert web.get("/debug/places?topic=u").json == {}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow
 from nsqtw.core.pending import Pages, PendingStore
+from nsqtw.core.place import Place
 from nsqtw.core.redelivery_queue import RedeliveryQueue
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
@@ -76,7 +77,7 @@ class Queues(RuleBasedStateMachine):
     @rule()
     def requeue(self) -> None:
         self.last += 1
-        self.pending.hold(self.last, 1)
+        self.pending.put(self.last, 1, Place.REQUEUED)
         self.queue.add(self.last, self.reached, self.end)
         self.waiting.append((self.mark, self.last))
 
@@ -110,6 +111,7 @@ class Queues(RuleBasedStateMachine):
             return
         assert found == self.waiting.pop(0)[1]
         self.queue.take()
+        self.pending.move(found, Place.SET_ASIDE)
         assert self.pending.attempts(found) == 1, "it keeps its row"
         self.out.append(found)
 
@@ -182,7 +184,7 @@ TestQueues = Queues.TestCase
 )
 def test_the_mark_of_a_requeued_message(mem_queue_size: int, end: int, mark: int) -> None:
     redeliveries, pending = queue(mem_queue_size=mem_queue_size)
-    pending.hold(3, 1)
+    pending.put(3, 1, Place.REQUEUED)
     redeliveries.add(3, 10, end)
     assert redeliveries.first(mark - 1) is None
     assert redeliveries.first(mark) == 3
@@ -191,11 +193,12 @@ def test_the_mark_of_a_requeued_message(mem_queue_size: int, end: int, mark: int
 def test_what_is_taken_back_comes_first_in_its_order() -> None:
     redeliveries, pending = queue()
     for sequence in (1, 2, 3, 4):
-        pending.hold(sequence, 1)
+        pending.put(sequence, 1, Place.REQUEUED)
         redeliveries.add(sequence, 10, 10)
     for sequence in (1, 2):
         assert redeliveries.first(10) == sequence
         redeliveries.take()
+        pending.move(sequence, Place.SET_ASIDE)
     redeliveries.take_back([1, 2], 10)
     assert taken(redeliveries, 10) == [1, 2, 3, 4]
 
@@ -207,7 +210,7 @@ def rows_due_at(*due_ms: int) -> SavedRows:
 
 def test_what_was_in_flight_comes_first_after_a_start_and_then_what_is_due() -> None:
     redeliveries, pending = queue(rows_due_at(0, 0, 7, 50))
-    pending.hold(9, 1)
+    pending.put(9, 1, Place.REQUEUED)
     redeliveries.restore([9], 10)
     assert redeliveries.first_sequences() == [9]
     redeliveries.add_due(7, 10, 100)
@@ -255,7 +258,7 @@ def test_dropping_when_nothing_can_be_read() -> None:
 def test_becoming_due_when_nothing_can_be_read() -> None:
     rows = rows_due_at(*[5] * 3 * PAGE)
     redeliveries, pending = queue(rows)
-    pending.hold(99, 1)
+    pending.put(99, 1, Place.REQUEUED)
     redeliveries.restore([99], 10)
     rows.fails = True
     with pytest.raises(BackendError):

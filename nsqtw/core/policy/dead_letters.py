@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery, delivered_sequence
+from nsqtw.core.place import Place
 from nsqtw.core.policy.letter import EXPIRED, is_letter, letter_headers
 from nsqtw.core.position import Position
 from nsqtw.core.segment import BODY_AT, Segment
@@ -79,7 +80,7 @@ class LetterSource(TopicLog):
         raise NotImplementedError
 
 
-class Leaving(NamedTuple):
+class HeldMessage(NamedTuple):
     """
     A held message. `record` is its segment and its index there, in a channel that cannot find it in the log. `due` is
     when it is delivered again if it turns out to be a dead letter already. `detail` is what the client said about its
@@ -135,9 +136,9 @@ class DeadLetters(Timer):
         self._on_room = on_room
         self._schedule = schedule
         self._target = ""
-        self._held: deque[Leaving] = deque()
-        self._batch: list[Leaving] = []
-        self._part: list[Leaving] = []
+        self._held: deque[HeldMessage] = deque()
+        self._batch: list[HeldMessage] = []
+        self._part: list[HeldMessage] = []
         """The first messages of the batch, which are being stored."""
         self._part_size = MAX_BATCH
         """The number of messages of the batch that are stored together."""
@@ -176,7 +177,7 @@ class DeadLetters(Timer):
     @property
     def sequences(self) -> list[int]:
         """The sequences of all held messages."""
-        return [leaving.sequence for leaving in (*self._batch, *self._held)]
+        return [message.sequence for message in (*self._batch, *self._held)]
 
     def takes(self, message_id: bytes, delivery: Delivery, reason: str, due: float, detail: str) -> bool:
         """
@@ -188,34 +189,35 @@ class DeadLetters(Timer):
         sequence = delivered_sequence(message_id, delivery)
         segment = delivery.segment
         record = None if segment is None else (segment, sequence - segment.first)
-        self.add(Leaving(sequence, delivery.attempts, reason, record, due, detail))
+        self.add(HeldMessage(sequence, delivery.attempts, reason, record, due, detail))
         return True
 
-    def add(self, leaving: Leaving) -> None:
+    def add(self, message: HeldMessage) -> None:
         """Hold a message, and move it soon."""
-        sequence, attempts, reason, _, due, detail = leaving
+        sequence, attempts, reason, _, due, detail = message
         due_ms = self._topic.context.pending_clock.due_ms(due) if due else 0
-        self._position.hold(sequence, attempts, HeldRow(sequence, attempts, reason, detail, due_ms))
-        self._hold([leaving])
+        row = HeldRow(sequence, attempts, reason, detail, due_ms)
+        self._position.take_out(sequence, attempts, Place.HELD, row)
+        self._hold([message])
 
     def restore(self, held: Iterable[HeldRow]) -> None:
         """Go on with messages that were held when the process ended, as far as they still become dead letters."""
         moment = self._topic.context.pending_clock.moment
         self._hold(
-            [Leaving(row.sequence, row.attempts, row.reason, None, moment(row.due_ms), row.detail) for row in held]
+            [HeldMessage(row.sequence, row.attempts, row.reason, None, moment(row.due_ms), row.detail) for row in held]
         )
         self._give_back_others()
 
-    def _hold(self, more: list[Leaving]) -> None:
+    def _hold(self, more: list[HeldMessage]) -> None:
         self._held.extend(more)
         if self._held and self._state is State.IDLE:
             self._topic.context.timers.schedule(0.0, self)
 
     def forget(self, start: int = 0) -> None:
         """The channel has forgotten its messages from the sequence `start` on."""
-        self._held = deque(leaving for leaving in self._held if leaving.sequence < start)
-        self._batch = [leaving for leaving in self._batch if leaving.sequence < start]
-        self._part = [leaving for leaving in self._part if leaving.sequence < start]
+        self._held = deque(message for message in self._held if message.sequence < start)
+        self._batch = [message for message in self._batch if message.sequence < start]
+        self._part = [message for message in self._part if message.sequence < start]
 
     def detach(self) -> None:
         """The channel is being deleted."""
@@ -252,22 +254,22 @@ class DeadLetters(Timer):
             self._state = State.SAVING
             self._topic.save(self._saved)
 
-    def _collect(self, leaving: Leaving, now: float) -> int:
+    def _collect(self, message: HeldMessage, now: float) -> int:
         """Add a message to the batch. Returns the size of its body. BackendError."""
-        record = leaving.record or self._topic.log.find(leaving.sequence)
+        record = message.record or self._topic.log.find(message.sequence)
         if record is None:
-            self._topic.lost(leaving.sequence)
-            self._position.finish(leaving.sequence)
+            self._topic.lost(message.sequence)
+            self._position.finish(message.sequence)
             return 0
         segment, index = record
         if is_letter(segment.headers_of(index)):
-            self._give_back(leaving, now)
+            self._give_back(message, now)
             return 0
         body = segment.slice(index, index + 1)[BODY_AT:]
         topic, channel = self._topic.name, self._channel
-        headers = letter_headers(segment, index, topic, channel, leaving.attempts, leaving.reason, leaving.detail)
-        self._letters[leaving.sequence] = body, headers
-        self._batch.append(leaving)
+        headers = letter_headers(segment, index, topic, channel, message.attempts, message.reason, message.detail)
+        self._letters[message.sequence] = body, headers
+        self._batch.append(message)
         return len(body)
 
     def _saved(self, error: Exception | None) -> None:
@@ -281,7 +283,7 @@ class DeadLetters(Timer):
     def _store(self, now: float) -> None:
         """Publish a part of the batch."""
         self._part = self._batch[: self._part_size]
-        contents = [self._letters[leaving.sequence] for leaving in self._part]
+        contents = [self._letters[message.sequence] for message in self._part]
         if not contents:
             self._end()
             return
@@ -301,8 +303,8 @@ class DeadLetters(Timer):
         if error is not None:
             self._fail(error)
             return
-        for leaving in self._part:
-            self._position.finish(leaving.sequence)
+        for message in self._part:
+            self._position.finish(message.sequence)
         self.count += len(self._part)
         self._part_size = min(MAX_BATCH, 2 * self._part_size)
         self._batch = self._batch[len(self._part) :]
@@ -353,23 +355,23 @@ class DeadLetters(Timer):
 
     def _give_back_others(self) -> None:
         """Give back messages that become no dead letters. Expired ones, which would be dropped then, stay."""
-        others = [leaving for leaving in self._held if not self._is_for(leaving)]
+        others = [message for message in self._held if not self._is_for(message)]
         if others:
             self._held = deque(filter(self._is_for, self._held))
-        for leaving in others:
-            self._give_back(leaving)
+        for message in others:
+            self._give_back(message)
 
-    def _is_for(self, leaving: Leaving) -> bool:
+    def _is_for(self, message: HeldMessage) -> bool:
         """Return whether a held message becomes a dead letter."""
-        return self.is_used if leaving.reason == EXPIRED else self.max_attempts > 0
+        return self.is_used if message.reason == EXPIRED else self.max_attempts > 0
 
-    def _give_back(self, leaving: Leaving, now: float = inf) -> None:
+    def _give_back(self, message: HeldMessage, now: float = inf) -> None:
         """A message is ready again, or will be when it is due."""
-        segment = None if leaving.record is None else leaving.record[0]
-        delivery = Delivery(0.0, 0.0, 0, leaving.sequence, leaving.attempts, segment)
-        if leaving.due > now:
-            self._position.defer(b"", delivery, leaving.due)
-            self._schedule(leaving.due)
+        segment = None if message.record is None else message.record[0]
+        delivery = Delivery(0.0, 0.0, 0, message.sequence, message.attempts, segment)
+        if message.due > now:
+            self._position.defer(b"", delivery, message.due)
+            self._schedule(message.due)
         else:
             self._position.requeue(b"", delivery)
         self._on_room()

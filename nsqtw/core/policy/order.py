@@ -45,6 +45,7 @@ from typing import Final
 from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.in_flight import Delivery, delivered_sequence
+from nsqtw.core.place import Place
 from nsqtw.core.policy.choice import Choice, KeyedRun, LogChoice
 from nsqtw.core.policy.gathered import gather_each
 from nsqtw.core.policy.message_keys import Key, Keys, MessageKeys
@@ -131,6 +132,9 @@ class OrderedPosition:
     def waiting_key_count(self) -> int:
         return len(self._lines)
 
+    def places(self) -> dict[Place, int]:
+        return self.cursor.places() | {Place.SET_ASIDE: self.set_aside_count, Place.READY_HEAD: self._ready_count}
+
     @property
     def depth(self) -> int:
         return self.cursor.depth + len(self._set_aside)
@@ -153,8 +157,8 @@ class OrderedPosition:
         return self.cursor.dropped_count
 
     @property
-    def holds(self) -> bool:
-        return self.cursor.holds
+    def has_rows(self) -> bool:
+        return self.cursor.has_rows
 
     @property
     def is_being_saved(self) -> bool:
@@ -267,9 +271,9 @@ class OrderedPosition:
         self._not_set_aside_in_flight.discard(delivered_sequence(message_id, delivery))
         self.cursor.defer(message_id, delivery, due)
 
-    def hold(self, sequence: int, attempts: int, held: HeldRow | None = None) -> None:
+    def take_out(self, sequence: int, attempts: int, place: Place, held: HeldRow | None = None) -> None:
         self._not_set_aside_in_flight.discard(sequence)
-        self.cursor.hold(sequence, attempts, held)
+        self.cursor.take_out(sequence, attempts, place, held)
 
     def cancel(self, sequence: int, now: float) -> bool:
         return self.cursor.cancel(sequence, now)
@@ -419,7 +423,7 @@ class OrderedPosition:
                 lines[key] = [sequence]
             else:
                 busy.add(key)
-                self._ready[sequence] = key
+                self._make_ready(sequence, key)
 
     # -- inside: heads and lines
 
@@ -488,6 +492,7 @@ class OrderedPosition:
         return next((sequence for sequence in line if sequence in self._not_set_aside_in_flight), None)
 
     def _make_ready(self, sequence: int, key: Key | None) -> None:
+        self.cursor.move(sequence, Place.READY_HEAD)
         if sequence in self._again:
             self._ready_again.append(sequence)
         else:
@@ -524,6 +529,7 @@ class OrderedPosition:
         is_new = sequence not in self._entered
         key = self._key_at(sequence) if is_new else self._entered.pop(sequence)
         self.cursor.take_requeued()
+        self.cursor.move(sequence, Place.SET_ASIDE)
         self._may_take -= 1
         self._set_aside[sequence] = key
         if self.cursor.attempts(sequence):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery
-from nsqtw.core.policy.dead_letters import DeadLetters, Leaving, LetterSource
+from nsqtw.core.policy.dead_letters import DeadLetters, HeldMessage, LetterSource
 from nsqtw.core.policy.expiry import is_expired, leading_run
 from nsqtw.core.policy.letter import EXPIRED, TOO_MANY_ATTEMPTS, is_letter
 from nsqtw.core.position import Position, Redelivery
@@ -107,7 +107,7 @@ class Undelivered:
             return 0
         if is_letter(segment.headers_of(index)):
             return 0
-        dead_letters.add(Leaving(sequence, attempts, TOO_MANY_ATTEMPTS, self._record(segment, index)))
+        dead_letters.add(HeldMessage(sequence, attempts, TOO_MANY_ATTEMPTS, self._record(segment, index)))
         return self._cost(MESSAGE_COST)
 
     def pass_expired(self, segment: Segment, start: int, stop: int, now: float) -> tuple[int, int]:
@@ -149,7 +149,7 @@ class Undelivered:
         dead_letters = self.dead_letters
         self.expired_count += 1
         if dead_letters is not None and dead_letters.takes_expired and not is_letter(segment.headers_of(index)):
-            dead_letters.add(Leaving(sequence, attempts, EXPIRED, self._record(segment, index)))
+            dead_letters.add(HeldMessage(sequence, attempts, EXPIRED, self._record(segment, index)))
         else:
             self._position.finish(sequence)
 

@@ -8,10 +8,11 @@ The model knows of each message, by its body, what was answered to its publisher
 which order messages come. What it checks are the promises that hold under every policy:
 
 * no verb makes an unfinished message disappear, unless it says so: a move forwards, `empty`, a deletion, a bound,
-* after a start each message is where it was saved (`places.AFTER_A_START`), or has moved to another topic since; no
+* after a start each message is where it was saved (`places.after_a_start`), or has moved to another topic since; no
   finished one is back,
 * a message whose last delivery a start has interrupted becomes no dead letter before it has failed,
 * at most one message of a key is in flight in a channel with an order, and none that was not published is delivered,
+* each message is in one place, and moves only where the table of `core.place` says,
 * no number is negative, and a message that was finished does not come again, unless a kill or a seek is to blame,
 * what counts as ready can be delivered, and a key that messages wait for has a head,
 * in the end every message was finished, dropped by a bound, expired, cancelled, or is a dead letter that comes; depth,
@@ -33,6 +34,7 @@ import pytest
 
 from nsqtw.core import checkpointer, cursor, for_others, unread
 from nsqtw.core.channel import Channel
+from nsqtw.core.place import Event, Place
 from nsqtw.core.policy import bounds, dead_letters, gathered, order, priority_depths, redrive
 from nsqtw.core.policy import priority as priorities
 from nsqtw.core.policy.letter import EXPIRED, REDRIVE_ID
@@ -45,7 +47,7 @@ from nsqtw.options.topics import TopicRule
 from tests.core.harness import Message, Reader, messages
 from tests.core.model.elements import CHANNEL_POLICIES, FAULTS, VERBS
 from tests.core.model.harness import InMemory, OnFiles
-from tests.core.model.places import AFTER_A_START, Place, census
+from tests.core.model.places import after_a_start, census, check_moves
 from tests.core.policy.harness import FailingCommits
 from tests.core.policy.invariants import check_position
 
@@ -97,6 +99,12 @@ SMALL_LIMITS: list[tuple[Any, str, Any]] = [
 """What a turn does at most, so small that everything takes several of them."""
 ANSWERS = ["finish", "finish all", "requeue", "requeue", "requeue all", "defer"]
 FOR_EVER = 1e9
+MOVING_VERBS = {
+    **dict.fromkeys(["empty_channel", "recreate_channel"], (Event.EMPTY,)),
+    **dict.fromkeys(["seek_earliest", "seek_time"], (Event.SEEK,)),
+    **dict.fromkeys(["seek_latest", "seek_message"], (Event.SEEK, Event.EMPTY)),
+}
+"""The verbs of bulk events."""
 Step = tuple[str, int]
 """An event, and the seed of what is chosen in it."""
 
@@ -390,7 +398,13 @@ class History:
         assert moved == foretold
         assert is_forwards or not moved.skipped
         again = {body for sequence, body in self.sequences if sequence >= place}
-        self.ended = {entry for entry in self.ended if entry[0] != channel.name or entry[1] not in again}
+        kept = {
+            segment.sequence_at(index)
+            for segment in channel.topic.reader.segments(place, channel.topic.released)
+            for index in range(segment.count)
+        }
+        repeated = {(name, body) for sequence, body in self.sequences if sequence in kept}
+        self.ended -= repeated  # what a migration has left out because it was finished does not come again
         if is_forwards:
             self.dropped.update((channel.name, body) for body in self.published if body not in again)
             self.may_drop.add(name)
@@ -513,7 +527,7 @@ class History:
             if sequence not in after:
                 missing += (topic.name, channel.name, sequence) not in self.moved
             else:
-                assert after[sequence] in AFTER_A_START[place], (channel.name, sequence, place, after[sequence])
+                assert after[sequence] in after_a_start(place), (channel.name, sequence, place, after[sequence])
         assert missing <= channel.dropped_count + channel.expired_count, (topic.name, channel.name, before, after)
         assert all(sequence in before or sequence >= end for sequence in after), (channel.name, before, after)
         if topic.name == "t" and channel.policy.max_attempts:
@@ -538,9 +552,11 @@ class History:
         self.core.turn()
         before = {channel: census(channel, self.core.now) for channel in self._channels()}
         dropped = {channel: channel.dropped_count + channel.expired_count for channel in before}
+        released = {channel: channel.topic.released for channel in before}
         yield
         self._look_at_moves()
         for channel, places in before.items():
+            check_moves(places, census(channel, self.core.now), released[channel], MOVING_VERBS.get(event, ()))
             topic = channel.topic.name
             if topic != "t" or channel.name not in self.may_drop:
                 gone = [
@@ -636,7 +652,7 @@ class History:
         for name in CHANNELS:
             self._count_gone(name)
         for channel in self._channels():
-            left = (channel.depth, channel.in_flight_count, channel.deferred_count, channel.leaving)
+            left = (channel.depth, channel.in_flight_count, channel.deferred_count, channel.held)
             assert left == (0, 0, 0, []), (left, channel.topic.name, channel.name, channel.policy)
             assert channel.cursor is not None
             assert not channel.cursor._pending.count

@@ -1,41 +1,27 @@
-"""Where each unfinished message of a durable channel is, and where a restart may find it."""
+"""Where each unfinished message of a durable channel is, and where an event of the table may move it."""
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from collections.abc import Iterable
 
 from nsqtw.core.channel import Channel
-
-
-class Place(Enum):
-    """The place of a message in a channel."""
-
-    UNREAD = auto()
-    """In the log, not delivered yet."""
-    WAITING = auto()
-    """It has a pending row and is to be delivered: requeued, due, set aside for its key, or withheld by a redrive."""
-    DEFERRED = auto()
-    IN_FLIGHT = auto()
-    HELD = auto()
-    """On its way to the dead-letter topic."""
-
+from nsqtw.core.place import BULK, TRANSITIONS, Event, Place, places_after
 
 _ALL = 1 << 30
 Census = dict[int, Place]
 """The places of all unfinished messages, by sequence."""
+SINGLE = frozenset(Event) - BULK
+"""Events of single messages."""
 
-AFTER_A_START: dict[Place, frozenset[Place]] = {
-    Place.UNREAD: frozenset({Place.UNREAD}),
-    Place.WAITING: frozenset({Place.WAITING}),
-    Place.DEFERRED: frozenset({Place.DEFERRED, Place.WAITING}),
-    Place.IN_FLIGHT: frozenset({Place.WAITING}),
-    Place.HELD: frozenset({Place.HELD}),
-}
-"""Where a start may find what was saved in a place."""
+
+def after_a_start(place: Place) -> frozenset[Place]:
+    """Return where a start may find what was saved in a place."""
+    killed = {row.after for row in TRANSITIONS if row.event is Event.KILL and place in row.before}
+    return places_after(killed or {place}, {Event.DUE})
 
 
 def census(channel: Channel, now: float) -> Census:
-    """Find all unfinished messages, between two checkpoints."""
+    """Find all unfinished messages, between two checkpoints. Each is in one place."""
     cursor, topic = channel.cursor, channel.topic
     assert cursor is not None
     found: Census = {}
@@ -46,9 +32,21 @@ def census(channel: Channel, now: float) -> Census:
                 is_read = segment.delay_ms and sequence >= cursor.replays
                 if not is_read and (cursor.priorities is None or cursor.priorities.waits(segment, index)):
                     found[sequence] = Place.UNREAD
-    for is_deferred, place in ((False, Place.WAITING), (True, Place.DEFERRED)):
-        rows = cursor.pending_rows(now, deferred=is_deferred, limit=_ALL)
-        found.update(dict.fromkeys((row.sequence for row in rows), place))
-    found.update(dict.fromkeys(channel.leaving, Place.HELD))
-    found.update(dict.fromkeys(channel.sequences_in_flight(), Place.IN_FLIGHT))
+    in_memory = cursor._pending._rows
+    for is_deferred, place in ((False, Place.REQUEUED), (True, Place.DEFERRED)):
+        for row in cursor.pending_rows(now, deferred=is_deferred, limit=_ALL):
+            assert row.sequence not in found or row.sequence < cursor.replays, "it is read twice"
+            found[row.sequence] = in_memory[row.sequence][2] if row.sequence in in_memory else place
+    for sequence in channel.sequences_in_flight():
+        assert found.get(sequence, Place.IN_FLIGHT) is Place.IN_FLIGHT, (sequence, found[sequence])
+        found[sequence] = Place.IN_FLIGHT
     return found
+
+
+def check_moves(before: Census, after: Census, released: int, bulk: Iterable[Event]) -> None:
+    """Check that events of single messages, and these bulk ones, may move the messages released before as they did."""
+    reachable = {place: places_after({place}, SINGLE | {*bulk}) | {place} for place in Place}
+    for sequence in before.keys() | after.keys():
+        if sequence < released:
+            was, is_ = (one.get(sequence, Place.FINISHED) for one in (before, after))
+            assert is_ in reachable[was], (sequence, was, is_)

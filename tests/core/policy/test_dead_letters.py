@@ -84,7 +84,7 @@ def test_a_message_is_delivered_max_attempts_times(core: Core) -> None:
     }
     channel = core.channel()
     assert (channel.depth, channel.deferred_count, channel.in_flight_count, channel.dead_letter_count) == (0, 0, 0, 1)
-    assert channel.cursor is not None and not channel.cursor.holds
+    assert channel.cursor is not None and not channel.cursor.has_rows
     assert reader.finish(message.id) == [(message.id, "ID not in flight")]
 
 
@@ -135,10 +135,10 @@ def test_without_the_policy_held_messages_are_ready_again(core: Core) -> None:
     with FailingCommits(core, "t.dead"):
         fail(reader)
         settle(core)
-        assert core.channel().leaving
+        assert core.channel().held
         core.follow()
         assert reader.bodies() == [b"1"]
-    assert not core.channel().leaving
+    assert not core.channel().held
 
 
 # -- failures and crashes
@@ -156,7 +156,7 @@ def test_a_failed_commit_is_repeated_with_a_delay(core: Core) -> None:
         assert reader.bodies() == []
     assert dead(core) == []
     channel = core.channel()
-    assert (channel.depth, channel.in_flight_count, len(channel.leaving)) == (2, 0, 2)
+    assert (channel.depth, channel.in_flight_count, len(channel.held)) == (2, 0, 2)
     retry(core)
     assert dead(core) == [b"1", b"2"]
     assert channel.depth == 0
@@ -299,7 +299,7 @@ def test_the_limit_of_topics_keeps_them_in_the_channel() -> None:
     fail(core.reader())
     settle(core)
     retry(core)
-    assert core.channel().leaving
+    assert core.channel().held
     lines = [text for level, text in core.lines if level == "error"]
     assert lines == [f"{HELD.format(1)} topics exceed limit of 1"]
     core.wait(REPORT_SECONDS)
@@ -338,7 +338,7 @@ def test_a_bound_of_the_dead_letter_channel_is_waited_for_in_parts(bound: dict[s
     found: list[bytes] = []
     while channel.depth:
         assert 1 <= letters.depth <= 2
-        assert (letters.depth + channel.depth + len(found), channel.depth) == (7, len(channel.leaving))
+        assert (letters.depth + channel.depth + len(found), channel.depth) == (7, len(channel.held))
         assert len(peek_channel(channel, "ready", 10, core.now).messages) == channel.depth
         reader = core.reader("c", "t.dead")
         got = reader.read()
@@ -509,7 +509,7 @@ def test_emptying_the_channel_forgets_them(core: Core) -> None:
     fail(reader)
     core.channel().empty()
     settle(core)
-    assert (dead(core), left(core), core.channel().leaving) == ([], [], [])
+    assert (dead(core), left(core), core.channel().held) == ([], [], [])
 
 
 def test_a_seek_while_they_are_stored_delivers_them_again_and_counts_right() -> None:
@@ -526,7 +526,7 @@ def test_a_seek_while_they_are_stored_delivers_them_again_and_counts_right() -> 
     core.lands_at_once = True
     settle(core)
     assert [message.attempts for message in reader.read()] == [1]
-    assert (channel.depth, channel.in_flight_count, channel.leaving) == (0, 1, [])
+    assert (channel.depth, channel.in_flight_count, channel.held) == (0, 1, [])
 
 
 def test_deleting_the_channel_ends_it(core: Core) -> None:

@@ -248,13 +248,13 @@ class Histories(RuleBasedStateMachine):
         save = self.core.begin_save()
         self.core.positions.save(save.checkpoint)
         self.finished_and_saved = set(self.finished)
-        held = {topic: {*self.core.channel("c", topic).leaving} for topic in SOURCES}
+        held = {topic: {*self.core.channel("c", topic).held} for topic in SOURCES}
         self.crash()
         for topic in SOURCES:
             channel = self.core.channel("c", topic)
             assert channel.cursor is not None
             rows = channel.cursor.pending_rows(self.core.now, deferred=False, limit=TOO_MANY)
-            assert {row.sequence for row in rows} & held[topic] <= {*channel.leaving}
+            assert {row.sequence for row in rows} & held[topic] <= {*channel.held}
 
     @precondition(lambda self: self.core.batch is not None)
     @rule()
@@ -298,7 +298,7 @@ class Histories(RuleBasedStateMachine):
             settle(self.core, 24)
         self.each_message_is_in_one_place()
         for place in PLACES:
-            assert (self.core.channel("c", place).leaving, self.core.channel("c", place).held_count) == ([], 0)
+            assert (self.core.channel("c", place).held, self.core.channel("c", place).held_count) == ([], 0)
         assert self.redrive is None or self.redrive.state != "running"
 
 

@@ -113,7 +113,7 @@ def test_expired_messages_may_become_dead_letters(core: BrokerHarness) -> None:
     assert [*found] == [b"1", b"2"]
     assert found[b"1"]["nsq-dead-reason"] == "expired"
     assert found[b"1"]["nsq-dead-attempts"] == "0"
-    assert (channel.expired_count, channel.dead_letter_count, channel.depth, channel.leaving) == (2, 2, 0, [])
+    assert (channel.expired_count, channel.dead_letter_count, channel.depth, channel.held) == (2, 2, 0, [])
 
 
 def test_an_expired_letter_is_dropped(core: BrokerHarness) -> None:
@@ -129,7 +129,7 @@ def test_an_expired_letter_is_dropped(core: BrokerHarness) -> None:
     core.wait(1)
     assert core.reader("c", "t.dead").bodies() == []
     settle(core)
-    assert (letters.depth, letters.expired_count, letters.leaving) == (0, 1, [])
+    assert (letters.depth, letters.expired_count, letters.held) == (0, 1, [])
     assert "t.dead.dead" not in core.broker.topics
 
 
@@ -166,7 +166,7 @@ def test_many_dead_letters_wait_for_those_before_them(core: BrokerHarness, monke
     core.wait(10)
     core.reader()
     core.broker.serve(core.now)
-    assert len(channel.leaving) == 5
+    assert len(channel.held) == 5
     assert not core.broker.serve(core.now)
     settle(core, 30)
     assert len(stored(core, "t.dead")) == 12
