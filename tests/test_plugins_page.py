@@ -98,10 +98,12 @@ def test_the_setup_py_of_the_page_builds_the_plugin(project: Path, tmp_path: Pat
 
 @contextmanager
 def speaking_lines(nsqd: NsqdProcess) -> Iterator[IO[bytes]]:
-    with socket.create_connection((HOST, nsqd.tcp_port), ANSWER_SECONDS) as connection:
-        with connection.makefile("rwb", buffering=0) as lines:
-            lines.write(b"LINE")
-            yield lines
+    with (
+        socket.create_connection((HOST, nsqd.tcp_port), ANSWER_SECONDS) as connection,
+        connection.makefile("rwb", buffering=0) as lines,
+    ):
+        lines.write(b"LINE")
+        yield lines
 
 
 def says(lines: IO[bytes], *said: bytes) -> bytes:

@@ -100,10 +100,11 @@ def backends_with_messages(directory: str) -> list[str]:
     files = Files()
     for entry in files.names(directory):
         topic = name_of_directory(entry)
-        if topic is not None and not is_ephemeral(topic):
-            if any(first_of_log(name) is not None for name in files.names(os.path.join(directory, entry))):
-                names.append("disk")
-                break
+        if topic is None or is_ephemeral(topic):
+            continue
+        if any(first_of_log(name) is not None for name in files.names(os.path.join(directory, entry))):
+            names.append("disk")
+            break
     if _has_rows(os.path.join(directory, SQLITE_FILE)):
         names.append("sqlite")
     return names

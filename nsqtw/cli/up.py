@@ -148,10 +148,8 @@ class Child(ProcessProtocol):
             self._ready.callback(None)
 
     def _signal(self, number: signal.Signals) -> None:
-        try:
+        with suppress(ProcessExitedAlready):
             self.transport.signalProcess(number.name.removeprefix("SIG"))  # type: ignore[union-attr]
-        except ProcessExitedAlready:
-            pass
 
 
 @attrs.frozen

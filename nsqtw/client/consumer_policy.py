@@ -431,9 +431,8 @@ class ConsumerPolicy:
                 self._give_back()
             elif isinstance(key, str):  # an address
                 self._connect(key)
-            elif isinstance(key, ConsumerConnection):
-                if key in self.connections and not self.backoff.is_on:
-                    self.ready.set(key, self.ready.share, now)
+            elif isinstance(key, ConsumerConnection) and key in self.connections and not self.backoff.is_on:
+                self.ready.set(key, self.ready.share, now)
 
     # -- inside
 

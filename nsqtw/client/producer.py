@@ -349,9 +349,10 @@ class BaseProducer(ABC):
     def _leave_drained(self) -> None:
         """Close the connection to a draining nsqd once it has answered."""
         link, policy = self._link, self._policy
-        if link is not None and policy is not None and link.address in self._drained:
-            if self._has_other and policy.is_answered:
-                link.close()
+        if link is None or policy is None or link.address not in self._drained:
+            return
+        if self._has_other and policy.is_answered:
+            link.close()
 
     def _end_if_idle(self) -> None:
         if self._is_stopping and not self.pending_count:

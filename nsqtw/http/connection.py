@@ -264,9 +264,8 @@ class HttpConnection(Protocol):
     def stage(self) -> tuple[Stage, int]:
         """The part of a request that the connection waits for, and the number of requests served before."""
         request = self._request
-        if self._state is not _READING and self._state is not _IDLE:
-            stage = Stage.ANSWER
-        elif not self._pauses.isdisjoint((Pause.LONG_WORK, Pause.RIGHTS)):
+        is_served = self._state is not _READING and self._state is not _IDLE
+        if is_served or not self._pauses.isdisjoint((Pause.LONG_WORK, Pause.RIGHTS)):
             stage = Stage.ANSWER
         elif request is not None:
             stage = Stage.BODY if request.awaits_body else Stage.DROPPED

@@ -21,11 +21,10 @@ CHUNKED = b'13\r\n{"topic":"chunked"}\r\n0\r\n\r\n'
 def send(admin: AdminProcess, data: bytes) -> bytes:
     """Send bytes and the end; what is answered up to the end of the connection."""
     answer = b""
-    with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
-        with suppress(ConnectionError):
-            client.sendall(data)
-            while piece := client.recv(65536):
-                answer += piece
+    with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client, suppress(ConnectionError):
+        client.sendall(data)
+        while piece := client.recv(65536):
+            answer += piece
     return answer
 
 
@@ -88,9 +87,11 @@ def test_noise(start: StartAdmin) -> None:
     chance = random.Random(5)
     alphabet = b"GETPOS /:\r\n%apitocx{}\xff1"
     for _ in range(MANY):
-        with socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client:
-            with suppress(ConnectionError):
-                client.sendall(bytes(chance.choice(alphabet) for _ in range(chance.randrange(200))))
+        with (
+            socket.create_connection((HOST, admin.http_port), ANSWER_SECONDS) as client,
+            suppress(ConnectionError),
+        ):
+            client.sendall(bytes(chance.choice(alphabet) for _ in range(chance.randrange(200))))
     assert admin.get("/ping").status == 200
 
 

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -199,10 +200,8 @@ class AuthServer:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.queries.append(parse_qs(self.path.partition("?")[2]))
-                try:
+                with suppress(OSError):  # the broker has heard enough
                     outer.serve(self)
-                except OSError:
-                    pass  # the broker has heard enough
 
             def log_message(self, *words: object) -> None:
                 pass

@@ -45,19 +45,18 @@ def measure(executable: Path, shape: Shape, rounds: int) -> LoadFigures:
     """
     Raises `BrokerFailed` when the daemon refuses something, `WrongCount` when it counts otherwise.
     """
-    with directory() as workspace, launched(executable, [], workspace) as server:
-        with ExitStack() as connections:
-            ping = connections.enter_context(_connection(server))
-            empty = server.resident_bytes()[0]
-            cpu = cpu_seconds(server.pid)
-            for nsqd in range(shape.nsqds):
-                _register(connections.enter_context(_connection(server)), shape, nsqd)
-            register = (cpu_seconds(server.pid) - cpu) / shape.registrations
-            full = server.resident_bytes()[0]
-            _check(server, shape)
-            lookups = [_lookup(server, shape.topic(number * 7919)) for number in range(100)]
-            pings = [_ping(ping) for _ in range(200)]
-            asked = [_nodes_and_pings(server, ping) for _ in range(rounds)]
+    with directory() as workspace, launched(executable, [], workspace) as server, ExitStack() as connections:
+        ping = connections.enter_context(_connection(server))
+        empty = server.resident_bytes()[0]
+        cpu = cpu_seconds(server.pid)
+        for nsqd in range(shape.nsqds):
+            _register(connections.enter_context(_connection(server)), shape, nsqd)
+        register = (cpu_seconds(server.pid) - cpu) / shape.registrations
+        full = server.resident_bytes()[0]
+        _check(server, shape)
+        lookups = [_lookup(server, shape.topic(number * 7919)) for number in range(100)]
+        pings = [_ping(ping) for _ in range(200)]
+        asked = [_nodes_and_pings(server, ping) for _ in range(rounds)]
     return LoadFigures(
         empty,
         full,

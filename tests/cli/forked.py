@@ -38,7 +38,7 @@ def _child(words: list[str], directory: str, environment: Mapping[str, str]) -> 
         (2, "stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
     ):
         os.dup2(os.open(os.path.join(directory, name), flags, 0o600), number)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115  # for good
     from nsqtw.cli.main import run_nsqtw
 
     code = run_nsqtw(words)

@@ -36,9 +36,11 @@ def errors(found: list[Finding], check: str) -> list[str]:
 
 def of_node(body: bytes, **more: Any) -> list[Finding]:
     """Return the findings about a node that answers /info with a body, beside those about a sound one."""
-    with serving("/info", body, more={**READY, **more.pop("more", {})}, **more) as odd:
-        with serving("/info", json.dumps({**INFO, "tcp_port": 0}).encode(), more=READY) as sound:
-            found = list(check_cluster(ClusterAccess(nsqd_http_addresses=(odd, sound))))
+    with (
+        serving("/info", body, more={**READY, **more.pop("more", {})}, **more) as odd,
+        serving("/info", json.dumps({**INFO, "tcp_port": 0}).encode(), more=READY) as sound,
+    ):
+        found = list(check_cluster(ClusterAccess(nsqd_http_addresses=(odd, sound))))
     assert [finding.level for finding in found if finding.what == sound and finding.check == "ready"] == [Level.OK]
     return found
 

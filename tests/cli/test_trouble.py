@@ -86,11 +86,13 @@ def test_a_tail_says_that_its_nsqlookupd_is_gone(tmp_path: Path, own_config: Pat
 def test_a_topic_that_no_node_has_yet_is_no_problem(tmp_path: Path, own_config: Path) -> None:
     errors = tmp_path / "errors"
     asked: list[str] = []
-    with serving("/ping", b"OK", more={"/lookup": (404, b'{"message": "TOPIC_NOT_FOUND"}')}, secrets=asked) as lookupd:
-        with tailing(errors, "t", "--lookupd-http-address", lookupd) as tail:
-            wait_until(lambda: len(asked) > 2, "it is asked again", SECONDS)
-            tail.send_signal(signal.SIGINT)
-            assert tail.wait(SECONDS) == 0
+    with (
+        serving("/ping", b"OK", more={"/lookup": (404, b'{"message": "TOPIC_NOT_FOUND"}')}, secrets=asked) as lookupd,
+        tailing(errors, "t", "--lookupd-http-address", lookupd) as tail,
+    ):
+        wait_until(lambda: len(asked) > 2, "it is asked again", SECONDS)
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(SECONDS) == 0
     assert errors.read_text() == "no node has a topic 't' yet; waiting for one\n"
 
 

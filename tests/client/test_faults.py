@@ -126,9 +126,8 @@ def test_a_connection_lost_in_tls(loop: Loop) -> None:
         peer.command()
 
     async def test() -> None:
-        with FakeNsqd(at_tls) as nsqd:
-            with pytest.raises(ConnectFailed):
-                await loop.producer(nsqd.address, tls_v1=True, tls_insecure_skip_verify=True).start()
+        with FakeNsqd(at_tls) as nsqd, pytest.raises(ConnectFailed):
+            await loop.producer(nsqd.address, tls_v1=True, tls_insecure_skip_verify=True).start()
 
     loop.run(test)
 

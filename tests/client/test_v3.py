@@ -116,13 +116,15 @@ def test_a_dead_letter_has_the_last_reason(loop: Loop, nsqd: Broker, topic: str,
 
         options = {"protocol": protocol, "default_requeue_delay": 0.0, "max_backoff_duration": 0.0}
         reasons = {}
-        async with loop.consumer(topic, "c", handle, nsqd=nsqd.tcp_address, **options):
-            async with loop.consumer(f"{topic}.dead", "c", nsqd=nsqd.tcp_address, protocol="V3") as letters:
-                async for message in letters:
-                    reasons[message.body] = message.headers.get("nsq-dead-detail")
-                    await message.finish()
-                    if len(reasons) == 2:
-                        break
+        async with (
+            loop.consumer(topic, "c", handle, nsqd=nsqd.tcp_address, **options),
+            loop.consumer(f"{topic}.dead", "c", nsqd=nsqd.tcp_address, protocol="V3") as letters,
+        ):
+            async for message in letters:
+                reasons[message.body] = message.headers.get("nsq-dead-detail")
+                await message.finish()
+                if len(reasons) == 2:
+                    break
         told = {b"raises": "ValueError('attempt 2')", b"requeued": "Zoë said no 2 times"}
         assert reasons == (told if protocol == "V3" else dict.fromkeys(told))
 
@@ -148,9 +150,8 @@ def test_v2_cannot_publish_headers(loop: Loop, nsqd: Broker, topic: str) -> None
 
 def test_a_broker_without_v3_is_named(loop: Loop, topic: str) -> None:
     async def test() -> None:
-        with broker() as other:
-            with pytest.raises(ConnectFailed, match="E_BAD_PROTOCOL"):
-                await loop.producer(other.tcp_address, protocol="V3").start()
+        with broker() as other, pytest.raises(ConnectFailed, match="E_BAD_PROTOCOL"):
+            await loop.producer(other.tcp_address, protocol="V3").start()
 
     loop.run(test)
 

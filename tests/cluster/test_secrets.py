@@ -192,9 +192,12 @@ def test_an_address_that_the_user_gave_gets_the_secret_over_https(certificates: 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_server_that_got_no_secret_is_a_failure_with_the_remedy() -> None:
-    with server(wants_a_secret) as (nsqd, _), server(lambda head: producers(nsqd)) as (lookupd, _):
-        with pytest.raises(NoServerAnswered) as caught:
-            counted(lookupd, SECRET)
+    with (
+        server(wants_a_secret) as (nsqd, _),
+        server(lambda head: producers(nsqd)) as (lookupd, _),
+        pytest.raises(NoServerAnswered) as caught,
+    ):
+        counted(lookupd, SECRET)
     assert "401 Unauthorized" in str(caught.value)
     assert trust.WITHHELD in str(caught.value)
     assert "--secrets-to-named-nodes" in trust.WITHHELD

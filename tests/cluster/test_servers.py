@@ -18,9 +18,11 @@ from tests.wire import ANSWER_SECONDS, HOST
 
 
 def test_no_answer_in_time() -> None:
-    with server(lambda head: None) as (address, _):
-        with pytest.raises(NoServerAnswered, match=f'Get "http://{address}/stats": no answer within 0.2s'):
-            ask(address, "topics", timeouts=Timeouts(ANSWER_SECONDS, 0.2))
+    with (
+        server(lambda head: None) as (address, _),
+        pytest.raises(NoServerAnswered, match=f'Get "http://{address}/stats": no answer within 0.2s'),
+    ):
+        ask(address, "topics", timeouts=Timeouts(ANSWER_SECONDS, 0.2))
 
 
 @pytest.mark.parametrize(
@@ -78,9 +80,11 @@ def test_a_query_and_a_change_that_is_not_sent_have_a_known_outcome() -> None:
 
 def test_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1000)
-    with server(lambda head: answer(b"x" * 2000)) as (address, _):
-        with pytest.raises(NoServerAnswered, match="the answer has more than 1000 bytes"):
-            ask(address, "topics")
+    with (
+        server(lambda head: answer(b"x" * 2000)) as (address, _),
+        pytest.raises(NoServerAnswered, match="the answer has more than 1000 bytes"),
+    ):
+        ask(address, "topics")
 
 
 def test_large_answers_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def test_a_file_that_the_disk_cannot_read_is_left_out_from_there_and_the_next_is
     write_queue(tmp_path, "t", *FIVE, max_bytes_per_file=3 * size)
 
     def failing_open(path: str, *how, **more):
-        file = open(path, *how, **more)
+        file = open(path, *how, **more)  # noqa: SIM115  # the caller closes it
         return BadSector(file, size) if path.endswith("000000.dat") else file
 
     monkeypatch.setattr(diskqueue, "open", failing_open, raising=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 
 import cramjam
 import pytest
@@ -170,7 +171,5 @@ def test_a_deflate_stream_that_says_it_is_over_is() -> None:
 @given(noise=st.binary(max_size=400), places=st.lists(st.integers(0, 1000), max_size=5), known=st.booleans())
 def test_noise_is_read_or_refused(kind: str, noise: bytes, places: list[int], known: bool) -> None:
     start = IDENTIFIER if known and kind == "snappy" else b""
-    try:
+    with suppress(BrokenStream):
         read_all(make(kind), *cut(start + noise, places))
-    except BrokenStream:
-        pass

@@ -5,6 +5,7 @@ import ssl
 import struct
 import threading
 from collections import defaultdict, deque
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -147,10 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._wait_for_hang_up()
 
     def _wait_for_hang_up(self) -> None:
-        try:
+        with suppress(ConnectionError):
             self.rfile.read(1)
-        except ConnectionError:
-            pass
         self.server.nsqd.hung_up.set()
 
     def log_message(self, format: str, *args: object) -> None:

@@ -77,5 +77,5 @@ class LogStream:
             before = self.offset
             batches.append(self.step())
             if self.offset == before:
-                assert [] == batches.pop()
+                assert batches.pop() == []
                 return batches

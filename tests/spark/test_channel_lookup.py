@@ -145,7 +145,7 @@ def test_one_nsqlookupd_out_of_order_does_not_matter(lookupd: FakeLookupd, start
     with FakeLookupd() as other:
         other.broken = True
         asked = options(other, lookupd, f"{HOST}:1", maxMessages="1", idleTimeoutMs="60000")
-        assert [b"1"] == bodies_of(take(asked))
+        assert bodies_of(take(asked)) == [b"1"]
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,12 @@ def test_both_ways_carry_the_same_rows(spool: Spool) -> None:
     assert carried == rows(shared(spool, 1, 6))
     expected = [(b"%d" % 10**number, "t", "c", "0" * 15 + str(number)) for number in range(1, 5)]
     assert [*expected, (b"other", "t", "c", "f" * 16)] == [row[:4] for row in carried]
-    assert [(1, 2, "a:1")] * 4 == [(row[4].microsecond, *row[5:]) for row in carried[:4]]  # type: ignore[attr-defined]
-    assert (65535, "b:1") == carried[4][5:]
+    assert [(row[4].microsecond, *row[5:]) for row in carried[:4]] == [(1, 2, "a:1")] * 4  # type: ignore[attr-defined]
+    assert carried[4][5:] == (65535, "b:1")
 
 
 def test_no_rows() -> None:
-    assert [] == rows(InlinePartition("t", "c", []))
+    assert rows(InlinePartition("t", "c", [])) == []
 
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5), max_size=5), st.integers(1, 4))
@@ -54,7 +54,7 @@ def test_a_batch_is_cut_into_parts_that_are_not_too_large(sizes: list[list[int]]
     with mock.patch("pyspark_nsq.channel.batch.MOST_INLINE_BYTES", 12):
         parts = list(_packed(spans, partitions))
     assert bodies_of(spans) == [body for part in parts for body in bodies_of(part)]
-    assert all(12 >= sum(map(len, bodies_of(part))) for part in parts)
+    assert all(sum(map(len, bodies_of(part))) <= 12 for part in parts)
     total = sum(map(len, sizes))
     assert min(partitions, total) <= len(parts)
 

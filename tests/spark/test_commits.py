@@ -33,10 +33,10 @@ def test_the_sum_of_the_tasks(caplog: pytest.LogCaptureFixture, capfd: pytest.Ca
     expected |= {"retried": 3} | {f"retried{cause}": count for cause, count in causes.items()}
     [line] = caplog.messages
     assert expected == json.loads(line)
-    assert "" == capfd.readouterr().err
+    assert capfd.readouterr().err == ""
 
 
 def test_shown(capfd: pytest.CaptureFixture[str]) -> None:
     tell_sum("failed", None, DONE, show=True)
     line = json.loads(capfd.readouterr().err)
-    assert ("failed", None, 15) == (line["event"], line["batch"], line["rows"])
+    assert (line["event"], line["batch"], line["rows"]) == ("failed", None, 15)

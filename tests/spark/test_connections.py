@@ -64,7 +64,7 @@ def send(transport: FakeTransport, reactor: FakeReactor | None = None) -> OnePie
 def test_head_and_body_take_one_call() -> None:
     transport = FakeTransport()
     send(transport)
-    assert (1, ALL, b"") == (transport.calls, transport.socket, transport.kept)
+    assert (transport.calls, transport.socket, transport.kept) == (1, ALL, b"")
 
 
 @pytest.mark.parametrize("room", range(len(ALL)))
@@ -77,14 +77,14 @@ def test_the_transport_sends_what_the_socket_did_not_take(room: int) -> None:
 def test_bytes_that_wait_are_not_overtaken() -> None:
     transport = FakeTransport()
     send(transport, FakeReactor(transport))
-    assert (0, ALL) == (transport.calls, transport.kept)
+    assert (transport.calls, transport.kept) == (0, ALL)
 
 
 def test_a_broken_socket_is_left_to_the_transport() -> None:
     transport = FakeTransport()
     transport.broken = True
     send(transport)
-    assert ALL == transport.kept
+    assert transport.kept == ALL
 
 
 def test_what_is_written_to_a_connection_that_is_gone_is_left_to_the_transport() -> None:
@@ -94,20 +94,20 @@ def test_what_is_written_to_a_connection_that_is_gone_is_left_to_the_transport()
 
     transport = Gone()
     send(transport)
-    assert ALL == transport.kept
+    assert transport.kept == ALL
 
 
 def test_where_sockets_cannot_send_pieces_the_transport_sends_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(FakeTransport, "sendmsg")
     transport = FakeTransport()
     send(transport)
-    assert ALL == transport.kept
+    assert transport.kept == ALL
 
 
 def test_a_head_without_a_body_does_not_wait_for_one() -> None:
     transport = FakeTransport()
     OnePiece(FakeReactor(), transport).writeSequence([b"GET /ping HTTP/1.1\r\n", b"\r\n"])
-    assert b"GET /ping HTTP/1.1\r\n\r\n" == transport.kept
+    assert transport.kept == b"GET /ping HTTP/1.1\r\n\r\n"
 
 
 def test_a_body_of_no_bytes_is_not_waited_for() -> None:
@@ -123,8 +123,8 @@ def test_the_next_request_has_a_head_of_its_own() -> None:
     one_piece.writeSequence(HEAD)
     for part in PARTS:
         one_piece.write(part)
-    assert ALL + ALL == transport.socket
+    assert transport.socket == ALL + ALL
 
 
 def test_all_else_is_the_transports() -> None:
-    assert "lost" == OnePiece(FakeReactor(), FakeTransport()).loseConnection()
+    assert OnePiece(FakeReactor(), FakeTransport()).loseConnection() == "lost"

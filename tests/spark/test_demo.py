@@ -49,13 +49,13 @@ def test_what_was_lost_and_what_came_twice() -> None:
     expected = Outcome("c", "x", published=3, delivered=2, repeats=2, lost=1, unknown=1)
     assert expected == outcome
     assert not outcome.good
-    assert "NOT GOOD: 1 lost, 1 that nobody published" == verdict([outcome])
+    assert verdict([outcome]) == "NOT GOOD: 1 lost, 1 that nobody published"
 
 
 def test_repeats_are_good_and_nothing_at_all_is_not() -> None:
     repeated = Outcome.of("c", "x", {"a"}, {"a"}, deliveries=3)
     assert repeated.good
-    assert "lost = 0" == verdict([repeated])
+    assert verdict([repeated]) == "lost = 0"
     assert not Outcome.of("c", "x", set(), set(), deliveries=0).good
 
 
@@ -66,12 +66,12 @@ def test_the_table() -> None:
 
 def test_what_sql_has_counted() -> None:
     kinds = [Kind("package", messages=12, records=10), Kind("change", messages=1, records=1)]
-    assert "kind     records  messages\npackage       10        12\nchange         1         1" == kinds_table(kinds)
+    assert kinds_table(kinds) == "kind     records  messages\npackage       10        12\nchange         1         1"
     published = {str(number) for number in range(11)}
     right = Outcome.of_kinds("sql", "etl", published, kinds)
-    assert (11, 2, 0, True) == (right.delivered, right.repeats, right.lost, right.good)
-    assert 1 == Outcome.of_kinds("sql", "etl", published | {"x"}, kinds).lost
-    assert 1 == Outcome.of_kinds("sql", "etl", published - {"0"}, kinds).unknown
+    assert (right.delivered, right.repeats, right.lost, right.good) == (11, 2, 0, True)
+    assert Outcome.of_kinds("sql", "etl", published | {"x"}, kinds).lost == 1
+    assert Outcome.of_kinds("sql", "etl", published - {"0"}, kinds).unknown == 1
 
 
 def test_a_ledger_takes_in_whole_lines_only(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_feed_holds_the_last_part_back_until_the_kill(tmp_path: Path, monkey
     for number in range(8):
         passed.append(pace(str(number)))
     assert [str(number) for number in range(8)] == passed
-    assert [6] == held_after
+    assert held_after == [6]
 
 
 def test_no_records_at_all(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_packages_and_their_dependencies(spark: SparkSession, tmp_path: Path) ->
         "dependency:bash:amd64:1",
     } == set(found)
     bash = found["package:bash:amd64"]
-    assert ("5.2.15", 7164, "GNU Bourne Again SHell") == (
+    assert (
         bash["version"],
         bash["kilobytes"],
         bash["description"],
-    )
-    assert 1 == found["package:base-files:all"]["needed_by"]
+    ) == ("5.2.15", 7164, "GNU Bourne Again SHell")
+    assert found["package:base-files:all"]["needed_by"] == 1
     expected = {
         "id": "dependency:bash:amd64:1",
         "package": "bash:amd64",
@@ -172,7 +172,7 @@ def test_packages_and_their_dependencies(spark: SparkSession, tmp_path: Path) ->
         "has_alternatives": True,
     }
     assert expected == found["dependency:bash:amd64:1"]
-    assert ">= 2.1.12" == found["dependency:bash:amd64:0"]["version"]
+    assert found["dependency:bash:amd64:0"]["version"] == ">= 2.1.12"
 
 
 def test_commits_and_what_they_changed(spark: SparkSession, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_commits_and_what_they_changed(spark: SparkSession, tmp_path: Path) -> N
     found = objects(transform.messages(spark, records.Records(git_log=log)))
     assert {"commit:1111", "commit:2222", "change:1111:README.md", "change:1111:logo.png"} == set(found)
     first = found["commit:1111"]
-    assert ("First: a\tstart", 2, 3) == (first["subject"], first["files"], first["added"])
+    assert (first["subject"], first["files"], first["added"]) == ("First: a\tstart", 2, 3)
     assert "files" not in found["commit:2222"]
     assert "added" not in found["change:1111:logo.png"]
 
@@ -190,6 +190,6 @@ def test_lines_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text('{"a": [1]}\n\nplain\n{"broken\n')
     found = list(objects(transform.messages(spark, records.Records(events=path))).values())
-    assert [{"a": [1]}] == [one["event"] for one in found if "event" in one]
-    assert ["plain", '{"broken'] == [one["text"] for one in found if "text" in one]
-    assert 3 == len({one["id"] for one in found})
+    assert [one["event"] for one in found if "event" in one] == [{"a": [1]}]
+    assert [one["text"] for one in found if "text" in one] == ["plain", '{"broken']
+    assert len({one["id"] for one in found}) == 3

@@ -23,7 +23,7 @@ def test_the_demo_loses_nothing(tmp_path: Path) -> None:
     events.write_text("".join(f"{json.dumps({'number': number})}\n" for number in range(LINES)))
     command = [sys.executable, "-m", "contrib.demo", "--input", str(events)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=LONG)
-    assert (0, "") == (done.returncode, done.stderr), done.stdout
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "SIGKILL to the broker" in done.stdout
     for reader in ("gnsq", "own", "archive", "sql", "replayed"):
         [row] = [line.split() for line in done.stdout.splitlines() if line.startswith(f"{reader} ")]

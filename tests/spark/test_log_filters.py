@@ -57,7 +57,7 @@ def test_bounds(filters: list[Filter], expected: Bounds) -> None:
 
 def test_a_clock_that_was_set_back() -> None:
     found = Bounds.of([EqualTo(TIMESTAMP, MOMENT)], slack_ms=1000)
-    assert (MS - 1000, MS + 1001) == (found.start_ms, found.end_ms)
+    assert (found.start_ms, found.end_ms) == (MS - 1000, MS + 1001)
 
 
 def test_which_logs_can_have_rows() -> None:

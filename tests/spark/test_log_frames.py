@@ -30,7 +30,7 @@ def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
         for topic in "ab":
             size = EACH // GROUPS
             bodies = (b'{"n": %d, "pad": "%s"}' % (group * size + at, b"x" * 100) for at in range(size))
-            assert 200 == real_nsqd.http("POST", f"/mpub?topic={topic}", b"\n".join(bodies)).status
+            assert real_nsqd.http("POST", f"/mpub?topic={topic}", b"\n".join(bodies)).status == 200
         # The broker stamps a group with the time: the next one is to have a later one.
         time.sleep(0.002)
     return real_nsqd
@@ -62,7 +62,7 @@ def test_pushed_filters_read_only_what_they_need(spark: SparkSession, proxy: Cou
         assert count == read(spark, proxy.address, **given).where(text).count(), text
         _, narrow = proxy.take()
         assert narrow < whole / 4, f"{text}: {narrow} of {whole} bytes"
-    assert EACH == read(spark, proxy.address, **given).where("position < 0 OR topic = 'a'").count()
+    assert read(spark, proxy.address, **given).where("position < 0 OR topic = 'a'").count() == EACH
 
 
 @pytest.mark.parametrize("given", [{"pushFilters": "false"}, {"pushFilters": "true"}])
@@ -73,7 +73,7 @@ def test_a_session_without_pushdown_has_all_rows(
     assert before == "true", "local_session sets it"
     spark.conf.set(PUSHDOWN, "false")
     try:
-        assert EACH == read(spark, url(broker), subscribe="a,b", **given).where("topic = 'b'").count()
+        assert read(spark, url(broker), subscribe="a,b", **given).where("topic = 'b'").count() == EACH
     finally:
         spark.conf.set(PUSHDOWN, before)
 
@@ -87,20 +87,20 @@ def test_a_frame_that_is_used_twice_has_all_rows_unless_it_pushes_filters(
         both = frame.where("topic = 'a'").union(frame.where("topic = 'b'"))
         return sorted((row.topic, row["count"]) for row in both.groupBy("topic").count().collect())
 
-    assert [("a", EACH), ("b", EACH)] == counts(read(spark, url(broker), subscribe="a,b"))
-    assert [("b", EACH)] == counts(read(spark, url(broker), subscribe="a,b", pushFilters="true"))
+    assert counts(read(spark, url(broker), subscribe="a,b")) == [("a", EACH), ("b", EACH)]
+    assert counts(read(spark, url(broker), subscribe="a,b", pushFilters="true")) == [("b", EACH)]
 
 
 def test_columns(spark: SparkSession, broker: NsqdProcess) -> None:
     frame = read(spark, url(broker), topic="a", columns="position,value")
-    assert ["position", "value"] == frame.columns
+    assert frame.columns == ["position", "value"]
     first, last = (frame.orderBy("position", ascending=each).first() for each in (True, False))
     assert first and last
-    assert (EACH - 1, 0, EACH - 1) == (
+    assert (
         last.position - first.position,
         json.loads(first.value)["n"],
         json.loads(last.value)["n"],
-    )
+    ) == (EACH - 1, 0, EACH - 1)
 
 
 class Stream:
@@ -131,7 +131,7 @@ def test_a_stream_of_several_topics_goes_on_from_the_checkpoint_of_one(
     assert [("a", number) for number in range(EACH)] == stream.rows()
     stream.run(subscribe="a", **JSON)
     query = stream.run(subscribePattern="[abc]", maxOffsetsPerTrigger="2000", **JSON)
-    assert [2000, 1000] == [one.numInputRows for one in query.recentProgress if one.numInputRows]
+    assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [2000, 1000]
     keep(broker, "c")
     broker.publish("c", [b'{"n": 1}', b'{"n": 2}'])
     stream.run(subscribePattern="[abc]", **JSON)
@@ -155,7 +155,7 @@ def test_a_stream_with_an_end_fails_with_the_reason(spark: SparkSession, broker:
 def test_values_of_a_schema(spark: SparkSession, broker: NsqdProcess) -> None:
     broker.publish("a", [b'{"n": "many"}'])
     frame = read(spark, url(broker), topic="a", onMalformed="null", **JSON)
-    assert "struct<n:int>" == frame.schema["value"].dataType.simpleString()
+    assert frame.schema["value"].dataType.simpleString() == "struct<n:int>"
     found = frame.selectExpr("sum(value.n) AS total", "count_if(value IS NULL) AS nulls").first()
     assert found and (sum(range(EACH)), 1) == (found.total, found.nulls)
     message = r'topic "a" on http://\S+, position \d+: the value is no JSON of this schema: "many" is of another type'
@@ -180,7 +180,7 @@ def test_values_of_a_channel(spark: SparkSession, broker: NsqdProcess, tmp_path:
         spark.read.format("nsq").options(**given, ackMode="peek").load().collect()
     tolerant = given | {"onMalformed": "null"}
     batch = spark.read.format("nsq").options(**tolerant, ackMode="peek").load()
-    assert ["value", "attempts"] == batch.columns
+    assert batch.columns == ["value", "attempts"]
     assert {1, 2, None} == {row.value and row.value.n for row in batch.collect()}  # given back, in any order
     stream = spark.readStream.format("nsq").options(**tolerant, spoolPath=str(tmp_path / "spool")).load()
     writer = stream.selectExpr("value.n AS n").writeStream.format("parquet").trigger(availableNow=True)

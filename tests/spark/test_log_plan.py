@@ -24,7 +24,7 @@ def broker(real_nsqd: NsqdProcess) -> NsqdProcess:
     for topic in [*(f"small{number}" for number in range(10)), "large"]:
         keep(real_nsqd, topic)
         bodies = b"\n".join(b"%d" % number for number in range(600 if topic == "large" else 30))
-        assert 200 == real_nsqd.http("POST", f"/mpub?topic={topic}", bodies).status
+        assert real_nsqd.http("POST", f"/mpub?topic={topic}", bodies).status == 200
     return real_nsqd
 
 
@@ -42,20 +42,20 @@ def lengths(found: list[LogPartition]) -> list[list[int]]:
 
 
 def test_small_logs_share_a_task(broker: NsqdProcess) -> None:
-    assert [[30] * 5] * 2 == lengths(partitions(broker, subscribePattern="small."))
-    assert [[300]] * 2 + [[30] * 10] == lengths(partitions(broker, subscribePattern=".*", minPartitions="3"))
+    assert lengths(partitions(broker, subscribePattern="small.")) == [[30] * 5] * 2
+    assert lengths(partitions(broker, subscribePattern=".*", minPartitions="3")) == [[300]] * 2 + [[30] * 10]
 
 
 def test_a_bound_on_the_positions_of_a_task(broker: NsqdProcess) -> None:
     found = lengths(partitions(broker, subscribePattern=".*", maxRecordsPerPartition="70"))
-    assert 70 >= max(sum(each) for each in found)
-    assert 9 + 5 == len(found)
+    assert max(sum(each) for each in found) <= 70
+    assert len(found) == 9 + 5
 
 
 def test_small_ranges_are_packed_up_to_a_size() -> None:
     log = Log("t", "http://x:1")
     ranges = [LogRange(log, 0, length) for length in (50, 40, 30, 100, 1)]
-    assert [[50, 40], [30], [100], [1]] == lengths(log_plan._packed(ranges, 95))
+    assert lengths(log_plan._packed(ranges, 95)) == [[50, 40], [30], [100], [1]]
 
 
 class Broker:
@@ -88,7 +88,7 @@ def test_no_more_is_fetched_ahead_than_the_bound(most: int, ahead: int) -> None:
         assert broker.is_asked
         broker.answer()
     assert not broker.is_asked
-    assert 10 == coming.take().next  # there is room again
+    assert coming.take().next == 10  # there is room again
     assert broker.is_asked
     broker.answer(size=180)  # of a long segment
     for number in range(2, ahead + 2):
@@ -101,10 +101,10 @@ def test_nothing_is_fetched_ahead_with_a_bound_of_0() -> None:
     broker = Broker()
     coming = Prefetch(broker.read, 0, 1000, 100, 0)
     coming._ask_ahead()
-    assert [] == broker.asked
+    assert broker.asked == []
     coming._ask()
     broker.answer()
-    assert 10 == coming.take().next
+    assert coming.take().next == 10
     assert not broker.is_asked
 
 
@@ -114,8 +114,8 @@ def test_nothing_is_asked_behind_the_end() -> None:
     coming._ask_ahead()
     broker.answer()
     broker.answer()
-    assert [0, 10] == [start for start, _ in broker.asked]
-    assert [10, 20] == [coming.take().next, coming.take().next]
+    assert [start for start, _ in broker.asked] == [0, 10]
+    assert [coming.take().next, coming.take().next] == [10, 20]
 
 
 def test_an_error_comes_behind_the_answers_before_it() -> None:
@@ -124,7 +124,7 @@ def test_an_error_comes_behind_the_answers_before_it() -> None:
     coming._ask_ahead()
     broker.answer()
     broker.asked[-1][1].set_exception(ReadError("no more"))
-    assert 10 == coming.take().next
+    assert coming.take().next == 10
     for _ in range(2):
         with pytest.raises(ReadError, match="no more"):
             coming.take()

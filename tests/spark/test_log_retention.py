@@ -14,7 +14,7 @@ from tests.spark.log_stream import LogStream, keep, options, url
 
 def publish(broker: NsqdProcess, topic: str, *bodies: bytes, channel: str = "") -> None:
     query = f"&channel={channel}" if channel else ""
-    assert 200 == broker.http("POST", f"/mpub?topic={topic}{query}", b"\n".join(bodies)).status
+    assert broker.http("POST", f"/mpub?topic={topic}{query}", b"\n".join(bodies)).status == 200
 
 
 def rows(broker: NsqdProcess, topic: str, **more: str) -> int:
@@ -33,17 +33,17 @@ def test_a_batch_of_messages_that_wait_for_a_first_channel_fails(
     assert text.startswith(f'topic "t" on {url(real_nsqd)} has no retention: its log lacks ')
     assert "it lacks 2 message(s) now" in text and "\n" not in text
     assert f"curl -X POST '{url(real_nsqd)}/v2/topic/retention?topic=t&time=24h'" in text
-    assert 0 == rows(real_nsqd, "t", failOnDataLoss="false")
-    assert ["WARNING"] == [record.levelname for record in caplog.records]
+    assert rows(real_nsqd, "t", failOnDataLoss="false") == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
     real_nsqd.order("/v2/topic/retention?topic=t&time=24h")
-    assert 2 == rows(real_nsqd, "t")
+    assert rows(real_nsqd, "t") == 2
 
 
 def test_a_log_without_retention_warns(real_nsqd: NsqdProcess, caplog: pytest.LogCaptureFixture) -> None:
     real_nsqd.create("t", "c")
     keep(real_nsqd, "kept")
     publish(real_nsqd, "t", b"1")
-    assert 1 == rows(real_nsqd, "t")
+    assert rows(real_nsqd, "t") == 1
     LogStream(options(real_nsqd, subscribe="t,kept", startingOffsets="earliest"))
     real_nsqd.create("new")
     LogStream(options(real_nsqd, topic="new"))
@@ -59,7 +59,7 @@ def test_messages_of_one_channel_are_passed_over_in_one_micro_batch(real_nsqd: N
         publish(real_nsqd, "t", *[b"only"] * 1000, channel="c")
     publish(real_nsqd, "t", b"last")
     given = options(real_nsqd, topic="t", startingOffsets="earliest", maxRowsPerTrigger="100", fetchBytes="20000")
-    assert [[("t", b"first")], [("t", b"last")]] == LogStream(given).run_available()
+    assert LogStream(given).run_available() == [[("t", b"first")], [("t", b"last")]]
 
 
 def test_a_micro_batch_is_full_also_between_messages_of_one_channel(real_nsqd: NsqdProcess) -> None:
@@ -71,6 +71,6 @@ def test_a_micro_batch_is_full_also_between_messages_of_one_channel(real_nsqd: N
     publish(real_nsqd, "t", *[b"only"] * 50, channel="c")
     given = options(real_nsqd, topic="t", startingOffsets="earliest", maxRowsPerTrigger="10", fetchBytes="3000")
     batches = LogStream(given).run_available()
-    assert [10, 10, 10, 10] == [len(batch) for batch in batches if batch]
-    assert 5 >= len(batches)
+    assert [len(batch) for batch in batches if batch] == [10, 10, 10, 10]
+    assert len(batches) <= 5
     assert [b"%02d" % number for number in range(40)] == [body for batch in batches for _, body in batch]

@@ -30,7 +30,7 @@ def test_messages_lost_ones_and_what_a_later_version_may_add() -> None:
     body = section(1, FIRST, 2, one) + section(9, FIRST + 2, 1, b"?") + section(2, FIRST + 5, 3)
     body += section(1, FIRST + 9, 1, frames(FIRST + 9, b"d"), due_ms=77)
     found = list(sections(body))
-    assert [(FIRST, 2, 0), (FIRST + 5, 3, 0), (FIRST + 9, 1, 77)] == [each[:3] for each in found]
+    assert [each[:3] for each in found] == [(FIRST, 2, 0), (FIRST + 5, 3, 0), (FIRST + 9, 1, 77)]
     assert [one, None, frames(FIRST + 9, b"d")] == [each.frames for each in found]
 
 
@@ -86,9 +86,9 @@ def test_headers_belong_to_the_next_section() -> None:
     headers = b"\0\0\0\0" + b"\0\0\0\x05\x01k\x00\x01v" + b"\0\0\0\0"
     body = section(3, FIRST, 3, headers) + section(1, FIRST, 3, frames(FIRST, b"a", b"b", b"c"))
     with_headers, without = sections(body + section(1, FIRST + 3, 1, frames(FIRST + 3, b"d")))
-    assert [None, [("k", "v")], None] == part([with_headers], FIRST, FIRST + 3).headers.to_pylist()
-    assert [[("k", "v")], None, None] == part([with_headers, without], FIRST + 1, FIRST + 9).headers.to_pylist()
-    assert [None] == part([with_headers, without], FIRST + 3, FIRST + 4).headers.to_pylist()
+    assert part([with_headers], FIRST, FIRST + 3).headers.to_pylist() == [None, [("k", "v")], None]
+    assert part([with_headers, without], FIRST + 1, FIRST + 9).headers.to_pylist() == [[("k", "v")], None, None]
+    assert part([with_headers, without], FIRST + 3, FIRST + 4).headers.to_pylist() == [None]
 
 
 @pytest.mark.parametrize("headers", [b"", b"\0\0\0\x01\x01", b"\0\0\0\0\0", b"\0\0\0\x05\x01k\x00\x01\xff"])
@@ -100,10 +100,13 @@ def test_damaged_headers(headers: bytes) -> None:
 
 def test_how_far_the_bytes_reach() -> None:
     whole = Section(FIRST, 3, 0, frames(FIRST, b"123456", b"123456", b"123456"))  # 40 bytes each
-    assert [(FIRST, 0), (FIRST + 1, 40), (FIRST + 2, 80), (FIRST + 3, 120)] == [
-        fit(whole, FIRST, most) for most in (39, 79, 80, 1000)
+    assert [fit(whole, FIRST, most) for most in (39, 79, 80, 1000)] == [
+        (FIRST, 0),
+        (FIRST + 1, 40),
+        (FIRST + 2, 80),
+        (FIRST + 3, 120),
     ]
-    assert (FIRST + 2, 40) == fit(whole, FIRST + 1, 79)
+    assert fit(whole, FIRST + 1, 79) == (FIRST + 2, 40)
 
 
 @pytest.mark.parametrize("at", range(0, 48 + 36))

@@ -52,7 +52,7 @@ def test_a_topic_and_an_nsqd_that_appear_are_read_from_their_beginning(start: St
     keep(first, "a")
     publish(first, "a", b"before")
     stream = LogStream(options(first, second, subscribePattern="[ab]"))  # from the latest ones
-    assert [] == stream.step()
+    assert stream.step() == []
     keep(first, "b")
     keep(second, "a")
     new = publish(first, "b", b"1") + publish(second, "a", b"2") + publish(first, "a", b"3")
@@ -60,7 +60,7 @@ def test_a_topic_and_an_nsqd_that_appear_are_read_from_their_beginning(start: St
     assert {"a": {url(first), url(second)}, "b": {url(first)}} == {
         topic: set(each) for topic, each in stream.offset.items()
     }
-    assert [] == stream.step()
+    assert stream.step() == []
 
 
 def test_a_stream_of_a_topic_that_nobody_has_warns_and_waits_for_it(
@@ -68,7 +68,7 @@ def test_a_stream_of_a_topic_that_nobody_has_warns_and_waits_for_it(
 ) -> None:
     with caplog.at_level(logging.WARNING, "pyspark_nsq"):
         stream = LogStream(options(broker, topic="later"))
-    assert ['no nsqd has the topic "later" yet; a stream reads it from its beginning once it exists'] == caplog.messages
+    assert caplog.messages == ['no nsqd has the topic "later" yet; a stream reads it from its beginning once it exists']
     keep(broker, "later")
     assert publish(broker, "later", b"a") == stream.step()
 
@@ -79,9 +79,9 @@ def test_a_topic_without_retention_and_channel_has_nothing_to_read_until_it_has_
 ) -> None:
     rows = publish(broker, "a", b"1", b"2")
     stream = LogStream(options(broker, subscribe="a", startingOffsets=starting))
-    assert [] == stream.step()
+    assert stream.step() == []
     rows += publish(broker, "a", b"3")
-    assert [] == stream.step()
+    assert stream.step() == []
     broker.create("a", "c")
     assert rows == stream.step(), "nothing was released to any reader before"
 
@@ -112,7 +112,7 @@ def test_limits_take_turns_and_reach_the_end(broker: NsqdProcess) -> None:
     rows = [row for topic in topics for row in publish(broker, topic, *(b"%03d" % number for number in range(50)))]
     given = options(broker, subscribe="a,b,c", startingOffsets="earliest", maxOffsetsPerTrigger="2")
     batches = LogStream(given).run_available()
-    assert 2 == max(len(batch) for batch in batches)
+    assert max(len(batch) for batch in batches) == 2
     assert set(topics) == {topic for batch in batches[:6] for topic, _ in batch}, "none waits for the end of another"
     assert rows == sorted(row for batch in batches for row in batch)
 
@@ -127,7 +127,7 @@ def test_available_now_ends_although_messages_go_on_coming(broker: NsqdProcess) 
     later = publish(broker, "a", b"4") + publish(broker, "c", b"5")
     found = stream.step() + stream.step()
     assert rows == sorted(found)
-    assert [] == stream.step()
+    assert stream.step() == []
     assert sorted(later) == LogStream(options(broker, subscribePattern="."), stream.offset).step()
 
 
@@ -149,9 +149,9 @@ def test_a_deleted_topic_is_loss_and_without_it_the_others_go_on(broker: NsqdPro
     assert {"b"} == set(tolerant.offset)
     # It is over: the strict query goes on from here.
     again = LogStream(given, tolerant.offset)
-    assert [] == again.step()
+    assert again.step() == []
     keep(broker, "a")
-    assert [] == again.step()
+    assert again.step() == []
     assert publish(broker, "a", b"4") == again.step()
 
 
@@ -191,7 +191,7 @@ def test_an_nsqd_that_comes_back_with_another_data_path(broker: NsqdProcess, lif
         stream.step()
     tolerant = LogStream(given | {"failOnDataLoss": "false"}, stream.offset)
     assert rows == sorted(tolerant.step() + tolerant.step())
-    assert [] == tolerant.step()
+    assert tolerant.step() == []
 
 
 LOG = Log("a", "http://x:1")
@@ -229,7 +229,7 @@ def test_a_crash_of_nsqd_is_no_loss(broker: NsqdProcess) -> None:
     with pytest.raises(ReadError, match="refused"):
         stream.step()
     broker.start()
-    assert [] == stream.step()
+    assert stream.step() == []
     assert publish(broker, "a", b"3") == stream.step()
 
 
@@ -256,7 +256,7 @@ def test_the_checkpoint_of_an_earlier_version_goes_on(broker: NsqdProcess) -> No
     assert {"a"} == set(single.offset)
     several = LogStream(options(broker, subscribe="a,b"), single.offset)
     assert publish(broker, "b", b"4") == several.step()
-    assert [] == LogStream(options(broker, topic="a"), several.offset).step()
+    assert LogStream(options(broker, topic="a"), several.offset).step() == []
     with pytest.raises(OptionError, match='of a query with the option "topic" and does not say which one') as caught:
         LogStream(options(broker, subscribe="a,b"), old.offset).step()
     assert f'{{"TOPIC": {{"{url(broker)}": ' in str(caught.value)

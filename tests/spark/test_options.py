@@ -148,11 +148,11 @@ def test_security_that_cannot_be(given: dict[str, str], said: str) -> None:
 
 def test_nsqds_by_nsqlookupd() -> None:
     options = SinkOptions.parse({"lookupdHttpAddresses": "a:4161,https://b:4161", "lookupdPollMs": "5"})
-    assert ((), ("http://a:4161", "https://b:4161"), 5) == (
+    assert (
         options.addresses,
         options.lookupds,
         options.lookupd_poll_ms,
-    )
+    ) == ((), ("http://a:4161", "https://b:4161"), 5)
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,9 @@ def test_the_page_has_every_option_with_its_default(page: str, heading: str, opt
     section = rest.partition("\n## ")[0]
     shown, expected = listed(section), declared(options, elsewhere)
     aliases = {alias for each in dataclasses.fields(options) for alias in each.metadata["aliases"]}
-    assert [] == [alias for alias in aliases if f"alias `{alias}`" not in section]
+    assert [alias for alias in aliases if f"alias `{alias}`" not in section] == []
     assert set(shown) - {"tls.*", "authSecret..."} == set(expected)
-    assert {} == {name: shown[name] for name, default in expected.items() if not is_right(shown[name], default)}
+    assert {name: shown[name] for name, default in expected.items() if not is_right(shown[name], default)} == {}
 
 
 @pytest.mark.parametrize(("module", "options", "elsewhere"), MODULES, ids=[module for module, *_ in MODULES])
@@ -86,7 +86,7 @@ def test_the_docstring_has_every_option_with_its_default(module: str, options: A
     text = importlib.import_module(f"pyspark_nsq.options.{module}").__doc__ or ""
     shown, expected = listed(text), declared(options, elsewhere)
     assert set(shown) == set(expected)
-    assert {} == {name: shown[name] for name, default in expected.items() if not is_right(shown[name], default)}
+    assert {name: shown[name] for name, default in expected.items() if not is_right(shown[name], default)} == {}
 
 
 @pytest.mark.parametrize("text", ["1001", "2", "1 KiB", "", "none", "false"])

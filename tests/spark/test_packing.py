@@ -30,8 +30,8 @@ def test_the_bytes_of_a_batch() -> None:
     [request] = packed(TopicPacker("t", 10, 1000), [b"ab", b"c"])
     expected = b"\x00\x00\x00\x02" + b"\x00\x00\x00\x02ab" + b"\x00\x00\x00\x01c"
     assert expected == body_of(request)
-    assert "/mpub?binary=true&topic=t" == request.path
-    assert 2 == request.rows
+    assert request.path == "/mpub?binary=true&topic=t"
+    assert request.rows == 2
 
 
 def test_the_bytes_of_a_batch_with_headers() -> None:
@@ -40,7 +40,7 @@ def test_the_bytes_of_a_batch_with_headers() -> None:
     [request] = [*packer.extend(entries), *packer.flush()]
     expected = b"NSQH\x00\x00\x00\x02" + b"\x00\x00\x00\x05\x01k\x00\x01v" + b"\x00\x00\x00\x02ab"
     assert expected + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x01c" == body_of(request)
-    assert "/mpub?binary=true&headers=true&topic=t" == request.path
+    assert request.path == "/mpub?binary=true&headers=true&topic=t"
 
 
 def test_messages_with_headers_and_without_keep_their_order_in_requests_of_their_own() -> None:
@@ -71,31 +71,31 @@ def test_a_deferred_message_with_headers_is_a_body_of_one() -> None:
 
 
 def test_nothing_to_send() -> None:
-    assert [] == packed(TopicPacker("t", 10, 1000), [])
+    assert packed(TopicPacker("t", 10, 1000), []) == []
 
 
 def test_cut_by_count() -> None:
     requests = packed(TopicPacker("t", 3, 10_000), [b"x"] * 7)
-    assert [3, 3, 1] == [request.rows for request in requests]
+    assert [request.rows for request in requests] == [3, 3, 1]
 
 
 def test_cut_by_bytes() -> None:
     exactly_two = 4 + 2 * (4 + 6)
     requests = packed(TopicPacker("t", 100, exactly_two), [b"sixsix"] * 5)
-    assert [2, 2, 1] == [request.rows for request in requests]
+    assert [request.rows for request in requests] == [2, 2, 1]
     assert exactly_two == requests[0].body_bytes
 
 
 def test_one_message_above_the_limit_travels_alone() -> None:
     requests = packed(TopicPacker("t", 100, 20), [b"a", b"b" * 50, b"c"])
-    assert [[b"a"], [b"b" * 50], [b"c"]] == [unpack(body_of(request)) for request in requests]
+    assert [unpack(body_of(request)) for request in requests] == [[b"a"], [b"b" * 50], [b"c"]]
 
 
 def test_what_fills_requests_is_not_copied() -> None:
     entries = all_of([b"x" * 100] * 10)
     packer = TopicPacker("t", 4, 10_000)
     requests = [*packer.extend(entries), *packer.extend(all_of([b"y"])), *packer.flush()]
-    assert [4, 4, 3] == [request.rows for request in requests]
+    assert [request.rows for request in requests] == [4, 4, 3]
     for request in requests[:2]:
         [count, part] = request.body
         assert isinstance(part, memoryview) and part.obj is entries.data.obj
@@ -116,7 +116,7 @@ def test_many_small_parts_are_joined() -> None:
     requests = [request for message in messages for request in packer.extend(all_of([message]))]
     requests += packer.flush()
     assert [messages] == [unpack(body_of(request)) for request in requests]
-    assert 2 == len(requests[0].body)
+    assert len(requests[0].body) == 2
 
 
 @given(MESSAGES, st.integers(1, 20), st.integers(1, 200), st.integers(1, 10))

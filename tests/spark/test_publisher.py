@@ -38,7 +38,7 @@ def test_what_is_flushed_has_arrived(nsqd: FakeNsqd) -> None:
             publisher.submit(batch(b"%d" % number, b"x"))
         publisher.flush()
         assert sorted([b"%d" % n for n in range(20)] + [b"x"] * 20) == sorted(nsqd.messages["t"])
-    assert (40, 20, 0) == (publisher.tally.rows, publisher.tally.requests, publisher.tally.retried)
+    assert (publisher.tally.rows, publisher.tally.requests, publisher.tally.retried) == (40, 20, 0)
     assert sum(batch(b"%d" % n, b"x").body_bytes for n in range(20)) == publisher.tally.body_bytes
 
 
@@ -47,13 +47,13 @@ def test_an_nsqd_that_would_publish_to_all_channels_gets_nothing(nsqd: FakeNsqd)
     publisher.submit(batch(b"a"))
     with pytest.raises(PublishError, match='the option "channel" needs an nsqd of nsqtw'):
         publisher.flush()
-    assert 0 == nsqd.requests
+    assert nsqd.requests == 0
 
 
 def test_leaving_the_context_flushes(nsqd: FakeNsqd) -> None:
     with Publisher(options(nsqd)) as publisher:
         publisher.submit(batch(b"a"))
-    assert [b"a"] == nsqd.messages["t"]
+    assert nsqd.messages["t"] == [b"a"]
 
 
 def test_no_more_requests_under_way_than_allowed(nsqd: FakeNsqd) -> None:
@@ -67,7 +67,7 @@ def test_connections_are_kept_from_one_task_to_the_next(nsqd: FakeNsqd) -> None:
     for _ in range(5):
         with Publisher(options(nsqd, maxInFlight="1")) as publisher:
             publisher.submit(batch(b"a"))
-    assert 1 == nsqd.connections
+    assert nsqd.connections == 1
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_what_may_heal_is_tried_again(nsqd: FakeNsqd, step: Answer | Misbehaviou
     with Publisher(options(nsqd, requestTimeoutMs="200", retries="20")) as publisher:
         publisher.submit(batch(b"a"))
     assert b"a" in nsqd.messages["t"]
-    assert 1 <= publisher.tally.retried
-    assert 1 <= publisher.tally.retries[cause]
+    assert publisher.tally.retried >= 1
+    assert publisher.tally.retries[cause] >= 1
     if cause is not Cause.TIMEOUT:
         assert {cause: 1} == publisher.tally.retries
 
@@ -96,9 +96,9 @@ def test_the_wait_for_the_broker_is_measured(nsqd: FakeNsqd) -> None:
     publisher = Publisher(options(nsqd, maxInFlight="2", requestTimeoutMs="200"))
     publisher.submit(batch(b"a"))
     publisher.submit(batch(b"b"))
-    assert 0 == publisher.tally.waited_ms, "there was a slot for each"
+    assert publisher.tally.waited_ms == 0, "there was a slot for each"
     publisher.flush()
-    assert 0 < publisher.tally.waited_ms
+    assert publisher.tally.waited_ms > 0
 
 
 def test_an_error_of_the_connectors_own_fails_the_task_with_its_text(
@@ -108,9 +108,11 @@ def test_an_error_of_the_connectors_own_fails_the_task_with_its_text(
         raise KeyError("no such")
 
     monkeypatch.setattr(Requester, "post", fails)
-    with pytest.raises(PublishError, match="the connector failed: KeyError.'no such'") as caught:
-        with Publisher(options(nsqd)) as publisher:
-            publisher.submit(batch(b"a"))
+    with (
+        pytest.raises(PublishError, match="the connector failed: KeyError.'no such'") as caught,
+        Publisher(options(nsqd)) as publisher,
+    ):
+        publisher.submit(batch(b"a"))
     assert isinstance(caught.value.__cause__, KeyError)
 
 
@@ -133,7 +135,7 @@ def test_a_refusal_is_not_tried_again(nsqd: FakeNsqd, status: int) -> None:
         f'the last at http://{nsqd.address}: {status} {{"message":"INVALID_TOPIC"}}'
     )
     assert expected == str(caught.value)
-    assert 1 == nsqd.requests
+    assert nsqd.requests == 1
 
 
 def test_retries_come_to_an_end(nsqd: FakeNsqd) -> None:
@@ -142,14 +144,14 @@ def test_retries_come_to_an_end(nsqd: FakeNsqd) -> None:
     publisher.submit(batch(b"a"))
     with pytest.raises(PublishError, match="after 4 attempts; .*: 503 EXITING"):
         publisher.flush()
-    assert 4 == nsqd.requests
+    assert nsqd.requests == 4
 
 
 def test_a_dropped_connection_is_tried_again(nsqd: FakeNsqd) -> None:
     nsqd.script.append(Misbehaviour.DROP)
     with Publisher(options(nsqd)) as publisher:
         publisher.submit(batch(b"a"))
-    assert [b"a"] == nsqd.messages["t"]
+    assert nsqd.messages["t"] == [b"a"]
 
 
 @pytest.mark.parametrize("how", [Misbehaviour.TAKE_AND_DROP, Misbehaviour.SILENCE, Misbehaviour.HALF_AN_ANSWER])
@@ -159,7 +161,7 @@ def test_a_lost_answer_publishes_twice_and_never_not_at_all(nsqd: FakeNsqd, how:
         publisher.submit(batch(b"a"))
     assert {b"a"} == set(nsqd.messages["t"])
     assert len(nsqd.messages["t"]) == publisher.tally.retried + 1 > 1
-    assert 1 == publisher.tally.rows
+    assert publisher.tally.rows == 1
 
 
 @pytest.mark.parametrize("how", [Misbehaviour.SILENCE, Misbehaviour.HALF_AN_ANSWER])
@@ -183,8 +185,8 @@ def test_a_retry_goes_to_the_next_nsqd_and_stays_there(nsqd: FakeNsqd, dead_addr
     with Publisher(options(dead_address, nsqd, maxInFlight="1")) as publisher:
         for _ in range(10):
             publisher.submit(batch(b"a"))
-    assert 10 == len(nsqd.messages["t"])
-    assert 1 == publisher.tally.retried
+    assert len(nsqd.messages["t"]) == 10
+    assert publisher.tally.retried == 1
 
 
 def test_tasks_start_at_different_nsqds(nsqd: FakeNsqd) -> None:
@@ -192,8 +194,8 @@ def test_tasks_start_at_different_nsqds(nsqd: FakeNsqd) -> None:
         for task in range(4):
             with Publisher(options(nsqd, other), first_address=task) as publisher:
                 publisher.submit(batch(b"%d" % task))
-        assert [b"0", b"2"] == nsqd.messages["t"]
-        assert [b"1", b"3"] == other.messages["t"]
+        assert nsqd.messages["t"] == [b"0", b"2"]
+        assert other.messages["t"] == [b"1", b"3"]
 
 
 def test_after_a_failure_submit_raises_it(nsqd: FakeNsqd) -> None:
@@ -206,10 +208,9 @@ def test_after_a_failure_submit_raises_it(nsqd: FakeNsqd) -> None:
 
 def test_a_task_that_fails_leaves_nothing_in_flight(nsqd: FakeNsqd) -> None:
     nsqd.script.append((503, b"EXITING"))
-    with pytest.raises(ZeroDivisionError):
-        with Publisher(options(nsqd, retries="1000", backoffMs="20")) as publisher:
-            publisher.submit(batch(b"a"))
-            raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), Publisher(options(nsqd, retries="1000", backoffMs="20")) as publisher:
+        publisher.submit(batch(b"a"))
+        raise ZeroDivisionError
     requests = nsqd.requests
     with Publisher(options(nsqd)) as later:
         later.submit(batch(b"b"))
@@ -228,9 +229,11 @@ def test_a_big_body_arrives_whole(nsqd: FakeNsqd) -> None:
 
 def test_a_refusal_of_nsqd_has_a_remedy(nsqd: FakeNsqd) -> None:
     nsqd.script.append((413, b'{"message":"BODY_TOO_BIG"}'))
-    with pytest.raises(PublishError, match='BODY_TOO_BIG.*; set the option "batchBytes" below the --max-body-size'):
-        with Publisher(options(nsqd)) as publisher:
-            publisher.submit(batch(b"a"))
+    with (
+        pytest.raises(PublishError, match='BODY_TOO_BIG.*; set the option "batchBytes" below the --max-body-size'),
+        Publisher(options(nsqd)) as publisher,
+    ):
+        publisher.submit(batch(b"a"))
 
 
 def test_a_full_disk_of_nsqd_is_named(tmp_path: Path) -> None:
@@ -258,6 +261,8 @@ def test_a_broker_that_is_going_away_is_told_from_a_full_disk(nsqd: FakeNsqd) ->
 
 def test_an_answer_that_is_not_that_of_nsqd_is_no_success(nsqd: FakeNsqd) -> None:
     nsqd.script.append((200, b"welcome"))
-    with pytest.raises(PublishError, match="it answered with b'welcome'; give the HTTP address of an nsqd"):
-        with Publisher(options(nsqd)) as publisher:
-            publisher.submit(batch(b"a"))
+    with (
+        pytest.raises(PublishError, match="it answered with b'welcome'; give the HTTP address of an nsqd"),
+        Publisher(options(nsqd)) as publisher,
+    ):
+        publisher.submit(batch(b"a"))

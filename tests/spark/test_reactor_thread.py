@@ -44,7 +44,7 @@ def test_it_runs_in_a_thread_of_its_own() -> None:
 
 def test_a_forked_process_is_told_instead_of_waiting_for_ever() -> None:
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60)
-    assert (7, "") == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (7, "")
     assert "was forked from" in done.stdout
 
 
@@ -124,7 +124,7 @@ def run(code: str) -> "subprocess.CompletedProcess[str]":
 def test_a_reactor_that_is_stopped_ends_the_wait_with_an_error() -> None:
     done = run(STOPPED)
     said = "ReactorStoppedError Twisted's reactor has stopped, by other code in this process"
-    assert 3 == done.stdout.count(said), done
+    assert done.stdout.count(said) == 3, done
 
 
 def test_a_reactor_that_does_not_start_is_told() -> None:
@@ -134,16 +134,16 @@ def test_a_reactor_that_does_not_start_is_told() -> None:
 
 def test_a_fork_while_another_thread_starts_the_reactor() -> None:
     done = run(LOCKED)
-    assert (7, "", "") == (done.returncode, done.stdout, done.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
 
 
 def test_a_process_that_used_the_connector_ends_by_itself() -> None:
     """Only daemons are left; "localhost" is looked up by a thread of the reactor's pool, which is one of them."""
     done = run(USED)
-    assert (0, "['MainThread']\n", "") == (done.returncode, done.stdout, done.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['MainThread']\n", "")
 
 
 def test_importing_the_package_loads_neither_twisted_nor_pyarrow() -> None:
     code = "import sys, pyspark_nsq; print([m for m in ('twisted', 'treq', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (0, "[]\n") == (done.returncode, done.stdout)
+    assert (done.returncode, done.stdout) == (0, "[]\n")

@@ -224,10 +224,10 @@ def test_options_name_only_options_of_their_class(cls: type[Any]) -> None:
 def test_two_names_of_one_option() -> None:
     given = LOG | {"maxOffsetsPerTrigger": "7", "minPartitions": "3"}
     options = LogOptions.parse(given)
-    assert (7, 3) == (options.max_rows, options.partitions)
+    assert (options.max_rows, options.partitions) == (7, 3)
     assert options == LogOptions.parse(given | {"numPartitions": "3"}), "twice the same is no contradiction"
     channel = ChannelOptions.parse(CHANNEL | {"maxoffsetspertrigger": "7", "minpartitions": "3"})
-    assert (7, 3) == (channel.max_rows, channel.partitions)
+    assert (channel.max_rows, channel.partitions) == (7, 3)
 
 
 @pytest.mark.parametrize(

@@ -39,18 +39,18 @@ permissions = ["publish", "subscribe", "admin"]
 def test_a_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
-    assert SECRET == Security(auth_secret_file=str(file)).secret()
+    assert Security(auth_secret_file=str(file)).secret() == SECRET
 
 
 def test_a_file_among_those_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nsq.secret").write_text(SECRET)
     monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(tmp_path))
-    assert SECRET == Security(auth_secret_file="nsq.secret").secret()
+    assert Security(auth_secret_file="nsq.secret").secret() == SECRET
 
 
 def test_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NSQ_SECRET", SECRET)
-    assert SECRET == Security(auth_secret_env="NSQ_SECRET").secret()
+    assert Security(auth_secret_env="NSQ_SECRET").secret() == SECRET
 
 
 def test_a_task_reads_the_secret_anew(nsqd: FakeNsqd, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_travels_with_the_job_holds_no_secret_from_a_file_or_a_variable(
 ) -> None:
     monkeypatch.setenv("NSQ_SECRET", SECRET)
     given = options("h:1", authSecretEnv="NSQ_SECRET")
-    assert SECRET == given.secret()
+    assert given.secret() == SECRET
     assert SECRET not in repr(vars(given))
 
 
@@ -116,7 +116,7 @@ def guarded(tmp_path: Path) -> Iterator[NsqdProcess]:
             ):
                 connection.request("POST", f"/{order}", headers={"Authorization": f"Bearer {secret_job.SECRET}"})
                 answer = connection.getresponse()
-                assert (200, b"") == (answer.status, answer.read() * (answer.status != 200)), order
+                assert (answer.status, answer.read() * (answer.status != 200)) == (200, b""), order
         yield broker
 
 
@@ -131,9 +131,9 @@ def test_spark_shows_no_secret_anywhere(guarded: NsqdProcess, tmp_path: Path) ->
         timeout=600,
         cwd=Path(__file__).parents[2],
     )
-    assert 0 == done.returncode, done.stderr[-5000:]
+    assert done.returncode == 0, done.stderr[-5000:]
     looked_at = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert {"places", "found", "control"} == looked_at.keys()
-    assert "-" == looked_at["found"]
-    assert 40 < int(looked_at["places"])
+    assert looked_at["found"] == "-"
+    assert int(looked_at["places"]) > 40
     assert {"event-log", "/environment/", "/jobs/"} < set(looked_at["control"].split())

@@ -101,7 +101,7 @@ def is_told_in_a_line(caught: pytest.ExceptionInfo[Exception]) -> bool:
 def test_what_is_published_through_tls_comes_back_both_ways(secured: Secured) -> None:
     secured.publish(b"one")
     secured.publish(b"two")
-    assert [b"one", b"two"] == bodies_of(take(ChannelOptions.parse(secured.by_tcp | {"maxMessages": "2"})))
+    assert bodies_of(take(ChannelOptions.parse(secured.by_tcp | {"maxMessages": "2"}))) == [b"one", b"two"]
     reader = LogBatchReader(LogOptions.parse(secured.by_log))
     read = [
         value
@@ -109,7 +109,7 @@ def test_what_is_published_through_tls_comes_back_both_ways(secured: Secured) ->
         for rows in reader.read(partition)
         for value in rows.column("value").to_pylist()
     ]
-    assert [b"one", b"two"] == read
+    assert read == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("what", ["authority", "secret", "topic"])
@@ -154,6 +154,6 @@ def test_no_job_starts_with_a_wrong_secret(spark: SparkSession, secured: Secured
     with pytest.raises((AnalysisException, PythonException), match="E_AUTH_FAILED|40[13] "):
         spark.read.format("nsq").options(**given).load().count()
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
-    assert 0 == len(jobs(f"refused {way}"))
+    assert len(jobs(f"refused {way}")) == 0
     spark.range(1).count()
-    assert 0 < len(jobs(f"refused {way}")), "jobs are counted"
+    assert len(jobs(f"refused {way}")) > 0, "jobs are counted"

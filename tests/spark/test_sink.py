@@ -26,13 +26,13 @@ def test_every_row_arrives_once_in_full_batches(spark: SparkSession, nsqd: FakeN
 def test_topic_and_defer_columns_and_binary_values(spark: SparkSession, nsqd: FakeNsqd) -> None:
     rows = [(b"\xff1", "a", None), (b"\xff2", "b", 0), (b"\xff3", "a", 1500)]
     write(spark.createDataFrame(rows, "value binary, topic string, defer long"), nsqd)
-    assert {"a": [b"\xff1"], "b": [b"\xff2"]} == nsqd.messages
-    assert [("a", b"\xff3", 1500)] == nsqd.deferred
+    assert nsqd.messages == {"a": [b"\xff1"], "b": [b"\xff2"]}
+    assert nsqd.deferred == [("a", b"\xff3", 1500)]
 
 
 def test_the_option_topic_overrides_the_column(spark: SparkSession, nsqd: FakeNsqd) -> None:
     write(spark.createDataFrame([("v", "a")], "value string, topic string"), nsqd, topic="b")
-    assert {"b": [b"v"]} == nsqd.messages
+    assert nsqd.messages == {"b": [b"v"]}
 
 
 def test_a_lost_answer_repeats_and_loses_nothing(spark: SparkSession, nsqd: FakeNsqd) -> None:
@@ -40,12 +40,12 @@ def test_a_lost_answer_repeats_and_loses_nothing(spark: SparkSession, nsqd: Fake
     numbers = spark.range(0, 300, numPartitions=1).selectExpr("cast(id as string) as value")
     write(numbers, nsqd, topic="t", batchSize="100")
     assert {b"%d" % number for number in range(300)} == set(nsqd.messages["t"])
-    assert 400 == len(nsqd.messages["t"])
+    assert len(nsqd.messages["t"]) == 400
 
 
 def test_an_empty_frame_writes_nothing(spark: SparkSession, nsqd: FakeNsqd) -> None:
     write(spark.createDataFrame([], "value string"), nsqd, topic="t")
-    assert 0 == nsqd.requests
+    assert nsqd.requests == 0
 
 
 def test_empty_values(spark: SparkSession, nsqd: FakeNsqd) -> None:
@@ -53,23 +53,23 @@ def test_empty_values(spark: SparkSession, nsqd: FakeNsqd) -> None:
     with pytest.raises(PythonException, match='"value" is null or empty'):
         write(frame, nsqd, topic="t")
     write(frame, nsqd, topic="t", onEmpty="skip")
-    assert [b"a"] == nsqd.messages["t"]
+    assert nsqd.messages["t"] == [b"a"]
 
 
 def test_a_wrong_column_for_the_topic_creates_no_topics(spark: SparkSession, nsqd: FakeNsqd) -> None:
     wrong = spark.range(0, 5000, numPartitions=1).selectExpr("cast(id AS string) AS value", "concat('t', id) AS topic")
     with pytest.raises(PythonException, match='more than 1000 values in partition 0; .* "maxTopics" higher'):
         write(wrong, nsqd)
-    assert {} == nsqd.messages
+    assert nsqd.messages == {}
     write(wrong.limit(30).coalesce(1), nsqd, maxTopics="30")
-    assert 30 == len(nsqd.messages)
+    assert len(nsqd.messages) == 30
 
 
 def test_nsqds_by_nsqlookupd(spark: SparkSession, nsqd: FakeNsqd) -> None:
     with FakeNsqd() as other, FakeLookupd(nsqd, other) as lookupd:
         numbers = spark.range(0, 1000, numPartitions=2).selectExpr("cast(id AS string) AS value")
         numbers.write.format("nsq").mode("append").options(topic="t", lookupdHttpAddresses=lookupd.address).save()
-        assert [500, 500] == [len(each.messages["t"]) for each in (nsqd, other)]
+        assert [len(each.messages["t"]) for each in (nsqd, other)] == [500, 500]
 
 
 def test_a_refused_topic_fails_the_job_with_nsqds_word(spark: SparkSession, nsqd: FakeNsqd) -> None:
@@ -103,4 +103,4 @@ def test_mistakes_are_told_before_the_job_starts(
     with pytest.raises(AnalysisException) as caught:
         write(spark.createDataFrame([("a",) * len(columns.split(","))], columns), nsqd, mode, **options)
     assert said in str(caught.value)
-    assert 0 == nsqd.requests
+    assert nsqd.requests == 0

@@ -70,8 +70,8 @@ def test_tasks_spread_over_the_nsqds_and_ask_once(nsqd: FakeNsqd, other: FakeNsq
     with FakeLookupd(nsqd, other) as lookupd:
         for task in range(6):
             publish(options(lookupd), b"%d" % task, task)
-        assert 1 == lookupd.asked
-    assert [[b"0", b"2", b"4"], [b"1", b"3", b"5"]] == sorted([nsqd.messages["t"], other.messages["t"]])
+        assert lookupd.asked == 1
+    assert sorted([nsqd.messages["t"], other.messages["t"]]) == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]
 
 
 def test_the_nsqds_of_all_nsqlookupds_are_used_also_when_one_is_out_of_order(nsqd: FakeNsqd, other: FakeNsqd) -> None:
@@ -79,7 +79,7 @@ def test_the_nsqds_of_all_nsqlookupds_are_used_also_when_one_is_out_of_order(nsq
         three.nsqds = None
         for task in range(2):
             publish(options(one, two, three, f"{HOST}:1"), b"a", task)
-    assert ([b"a"], [b"a"]) == (nsqd.messages["t"], other.messages["t"])
+    assert (nsqd.messages["t"], other.messages["t"]) == ([b"a"], [b"a"])
 
 
 def test_an_nsqd_that_is_gone_is_left_and_a_new_one_is_used(nsqd: FakeNsqd, dead_address: str) -> None:
@@ -92,7 +92,7 @@ def test_an_nsqd_that_is_gone_is_left_and_a_new_one_is_used(nsqd: FakeNsqd, dead
         retried = publisher.tally.retried
         publisher.submit(batch(b"b"))
         publisher.flush()
-    assert [b"a", b"b"] == nsqd.messages["t"]
+    assert nsqd.messages["t"] == [b"a", b"b"]
     assert retried == publisher.tally.retried == publisher.tally.retries[Cause.REFUSED]
 
 
@@ -104,7 +104,7 @@ def test_a_task_that_runs_long_uses_an_nsqd_that_comes_later(nsqd: FakeNsqd, oth
         while not other.messages["t"]:
             publisher.submit(batch(b"b"))
             publisher.flush()
-    assert 0 == publisher.tally.retried
+    assert publisher.tally.retried == 0
 
 
 def test_an_nsqlookupd_that_dies_changes_nothing(nsqd: FakeNsqd) -> None:
@@ -116,7 +116,7 @@ def test_an_nsqlookupd_that_dies_changes_nothing(nsqd: FakeNsqd) -> None:
         wait_until(lambda: lookupd.asked > 2, "it was asked again")
         publisher.submit(batch(b"last"))
         publisher.flush()
-    assert 21 == len(nsqd.messages["t"])
+    assert len(nsqd.messages["t"]) == 21
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_no_nsqd_is_known(broken: bool, said: str) -> None:
         lookupd.nsqds = None if broken else []
         with pytest.raises(PublishError) as caught:
             publish(options(lookupd, retries="2"), b"a")
-        assert 3 == lookupd.asked
+        assert lookupd.asked == 3
     expected = rf'topic "t": 1 message\(s\) not published after 3 attempts; {said}'
     assert re.fullmatch(expected, str(caught.value)), str(caught.value)
 
@@ -174,6 +174,6 @@ def test_two_brokers_one_of_which_is_killed(tmp_path: Path) -> None:
                     another.flush()
                     killed = [int(broker.stats("t")[0]["message_count"]) for broker in brokers]
                     brokers[0].kill()
-        assert [10, 10] == killed
-        assert 30 == int(brokers[1].stats("t")[0]["message_count"])
+        assert killed == [10, 10]
+        assert int(brokers[1].stats("t")[0]["message_count"]) == 30
         assert 1 <= one.tally.retried + another.tally.retried <= 4

@@ -19,8 +19,8 @@ SLOW = StreamingQueryException("Query terminated: Python worker failed to connec
 def test_a_slow_start_is_repeated_twice() -> None:
     said: list[str] = []
     starts = Starts(said.append)
-    assert [True, True, False] == [starts.again(SLOW) for _ in range(3)]
-    assert [AGAIN] * 2 == said
+    assert [starts.again(SLOW) for _ in range(3)] == [True, True, False]
+    assert said == [AGAIN] * 2
 
 
 def test_another_failure_is_not_repeated() -> None:
@@ -28,7 +28,7 @@ def test_another_failure_is_not_repeated() -> None:
 
 
 def test_the_last_slow_start_is_explained_with_a_remedy() -> None:
-    assert REMEDY == explained(SLOW)
+    assert explained(SLOW) == REMEDY
 
 
 class Query:
@@ -64,7 +64,7 @@ def pipeline(slow_starts: int) -> tuple[Pipeline, list[str]]:
 def test_a_pipeline_starts_a_slow_query_again(capsys: pytest.CaptureFixture[str]) -> None:
     made, started = pipeline(slow_starts=2)
     made.run()
-    assert ["c/rows"] * 3 == started
+    assert started == ["c/rows"] * 3
     assert f"{AGAIN}\n" * 2 == capsys.readouterr().err
 
 
@@ -72,4 +72,4 @@ def test_a_pipeline_ends_after_three_slow_starts() -> None:
     made, _ = pipeline(slow_starts=3)
     with pytest.raises(PipelineError) as caught:
         made.run()
-    assert REMEDY == str(caught.value)
+    assert str(caught.value) == REMEDY

@@ -52,7 +52,7 @@ def test_growth_measures_each_size_and_draws_it(spark: SparkSession, tmp_path: P
 
 def test_the_least_that_requests_cost() -> None:
     lines = least.measured(rows=10, rounds=1, requests=2).splitlines()
-    assert ["bare, apart", "treq, apart", "bare, shared", "treq, shared"] == [line.split(":")[0] for line in lines]
+    assert [line.split(":")[0] for line in lines] == ["bare, apart", "treq, apart", "bare, shared", "treq, shared"]
 
 
 def test_a_bare_client_counts_only_what_is_accepted(nsqd: FakeNsqd) -> None:

@@ -44,9 +44,9 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_messages_get_numbers_and_are_read_by_them(path: str) -> None:
     spool = Spool.open(path)
-    assert (0, 1) == (spool.end, spool.first())
-    assert 3 == append(spool, 7, 8, 9)
-    assert (3, 1) == (spool.end, spool.first())
+    assert (spool.end, spool.first()) == (0, 1)
+    assert append(spool, 7, 8, 9) == 3
+    assert (spool.end, spool.first()) == (3, 1)
     expected = [
         Row(2, "a:1", b"%016x" % 8, 8 * 10**9, 1, b"body 8"),
         Row(3, "a:1", b"%016x" % 9, 9 * 10**9, 1, b"body 9"),
@@ -60,16 +60,16 @@ def test_the_same_spool_again(path: str) -> None:
     first.close()
     again = Spool.open(path)
     assert (first.uuid, 2, [b"body 1", b"body 2"]) == (again.uuid, again.end, bodies(again))
-    assert 1 == append(again, 2, 3)
-    assert [b"body 3"] == bodies(again, after=2)
+    assert append(again, 2, 3) == 1
+    assert bodies(again, after=2) == [b"body 3"]
 
 
 def test_another_delivery_of_a_known_message_is_dropped(path: str) -> None:
     spool = Spool.open(path)
-    assert 2 == append(spool, 1, 2, 1)
-    assert 0 == append(spool, 2)
-    assert 1 == append(spool, 2, nsqd="b:1"), "another nsqd's message may have the same id"
-    assert [b"body 1", b"body 2", b"body 2"] == bodies(spool)
+    assert append(spool, 1, 2, 1) == 2
+    assert append(spool, 2) == 0
+    assert append(spool, 2, nsqd="b:1") == 1, "another nsqd's message may have the same id"
+    assert bodies(spool) == [b"body 1", b"body 2", b"body 2"]
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -78,23 +78,23 @@ def test_a_message_is_known_when_its_segment_is_full_and_gone(path: str) -> None
     append(spool, 1, 2, 3)
     append(spool, 4, 5, 6)
     spool.forget(6, before=NOW)
-    assert ["00000000000000000007.segment"] == segments(path)
-    assert 1 == append(spool, 1, 6, 7, 2)
+    assert segments(path) == ["00000000000000000007.segment"]
+    assert append(spool, 1, 6, 7, 2) == 1
     spool.close()
-    assert 0 == append(Spool.open(path), 3, 5, 7)
+    assert append(Spool.open(path), 3, 5, 7) == 0
 
 
 def test_what_spark_is_done_with_goes_and_its_ids_stay_for_the_window(path: str) -> None:
     spool = Spool.open(path)
     append(spool, 1, 2, 3)
     spool.forget(2, before=NOW)
-    assert (3, [b"body 3"]) == (spool.first(), bodies(spool))
-    assert 0 == append(spool, 1)
+    assert (spool.first(), bodies(spool)) == (3, [b"body 3"])
+    assert append(spool, 1) == 0
     spool.forget(3, before=NOW + 1)
-    assert (4, 3) == (spool.first(), spool.end)
-    assert 1 == append(spool, 1, at=NOW + 1)
-    assert 4 == spool.end
-    assert ["00000000000000000004.segment"] == sorted(one.name for one in Path(path).iterdir())
+    assert (spool.first(), spool.end) == (4, 3)
+    assert append(spool, 1, at=NOW + 1) == 1
+    assert spool.end == 4
+    assert sorted(one.name for one in Path(path).iterdir()) == ["00000000000000000004.segment"]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -104,7 +104,7 @@ def test_numbers_go_on_when_all_is_gone(path: str, again: bool) -> None:
     spool.forget(2, before=NOW + 1 if again else 0)
     spool.close()
     reopened = Spool.open(path)
-    assert (2, 3, 0) == (reopened.end, reopened.first(), reopened.frame_bytes)
+    assert (reopened.end, reopened.first(), reopened.frame_bytes) == (2, 3, 0)
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -113,9 +113,9 @@ def test_how_far_the_bytes_reach(path: str) -> None:
     append(spool, 1, 2)  # six bytes each
     append(spool, 3, 4)
     append(spool, 5)
-    assert [1, 1, 2, 2, 3, 3, 4, 5] == [spool.fit(0, 5, most) for most in (1, 11, 12, 17, 18, 23, 29, 99)]
-    assert 2 == spool.fit(1, 2, 99)
-    assert [2, 2, 3] == [spool.fit(1, 3, most) for most in (1, 6, 12)]
+    assert [spool.fit(0, 5, most) for most in (1, 11, 12, 17, 18, 23, 29, 99)] == [1, 1, 2, 2, 3, 3, 4, 5]
+    assert spool.fit(1, 2, 99) == 2
+    assert [spool.fit(1, 3, most) for most in (1, 6, 12)] == [2, 2, 3]
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -123,10 +123,10 @@ def test_what_spark_still_needs_is_measured(path: str) -> None:
     spool = Spool.open(path)
     append(spool, 1, 2, 3, 4)
     append(spool, 5)
-    assert (3, 3 * 40) == spool.measure(2, 5)
+    assert spool.measure(2, 5) == (3, 3 * 40)
     spool.forget(3, before=0)
-    assert 2 * 40 == spool.frame_bytes
-    assert 2 * 40 == Spool.open(path).frame_bytes
+    assert spool.frame_bytes == 2 * 40
+    assert Spool.open(path).frame_bytes == 2 * 40
 
 
 @settings(max_examples=25, deadline=None)
@@ -154,13 +154,13 @@ def test_a_failed_append_leaves_nothing(path: str, monkeypatch: pytest.MonkeyPat
         patches.setattr(os, "fdatasync", full)
         with pytest.raises(SpoolError, match="No space left on device"):
             append(spool, 2)
-    assert (1, [b"body 1"]) == (spool.end, bodies(spool))
+    assert (spool.end, bodies(spool)) == (1, [b"body 1"])
     with pytest.raises(SpoolError, match="could not be written before"):
         append(spool, 2)
     spool.close()
     again = Spool.open(path)
-    assert (1, [b"body 1"]) == (again.end, bodies(again))
-    assert 1 == append(again, 2, nsqd="b:1")
+    assert (again.end, bodies(again)) == (1, [b"body 1"])
+    assert append(again, 2, nsqd="b:1") == 1
 
 
 def test_nothing_is_appended_before_it_is_synced(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_nothing_is_appended_before_it_is_synced(path: str, monkeypatch: pytest.
     append(spool, 1, 2)
     append(spool, 3)
     size = os.stat(Path(path) / segments(path)[0]).st_size
-    assert [0, 2] == [end for end, _ in sizes], "the end moves when all of it is on the disk"
+    assert [end for end, _ in sizes] == [0, 2], "the end moves when all of it is on the disk"
     assert size == sizes[-1][1]
 
 
@@ -214,7 +214,7 @@ def test_a_reader_gets_all_rows_of_the_spool_it_means_or_says_so(path: str) -> N
     spool.forget(3, NOW)
     with pytest.raises(SpoolError, match="has 1 of the 3 rows 2 to 4"):
         list(read_spans(path, spool.uuid, 1, 4))
-    assert [b"body 4"] == bodies_of(read_spans(path, spool.uuid, 1, 4, skips_damage=True))
+    assert bodies_of(read_spans(path, spool.uuid, 1, 4, skips_damage=True)) == [b"body 4"]
 
 
 def test_one_writer_at_a_time(path: str) -> None:

@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> str:
 
 
 def check(spool: Spool) -> None:
-    assert (UUID, 3, 6) == (spool.uuid, spool.first(), spool.end)
+    assert (spool.uuid, spool.first(), spool.end) == (UUID, 3, 6)
     expected = [
         (seq, "a:1" if seq < 4 else "b:1", b"%016x" % seq, seq * 10**9, seq, b"body %d" % seq) for seq in range(3, 7)
     ]
@@ -59,11 +59,11 @@ def check(spool: Spool) -> None:
 def test_all_that_it_has_is_there(path: str, tmp_path: Path) -> None:
     spool = Spool.open(path)
     check(spool)
-    assert 0 == append(spool, 1, 2, 3) + append(spool, 4, 5, 6, nsqd="b:1"), "known before, known now"
-    assert 1 == append(spool, 4)
+    assert append(spool, 1, 2, 3) + append(spool, 4, 5, 6, nsqd="b:1") == 0, "known before, known now"
+    assert append(spool, 4) == 1
     spool.close()
-    assert ["spool"] == [one.name for one in tmp_path.iterdir()], "the database is gone"
-    assert 7 == Spool.open(path).end
+    assert [one.name for one in tmp_path.iterdir()] == ["spool"], "the database is gone"
+    assert Spool.open(path).end == 7
 
 
 def test_a_message_that_came_again_after_the_window_is_there_twice(path: str) -> None:
@@ -72,15 +72,15 @@ def test_a_message_that_came_again_after_the_window_is_there_twice(path: str) ->
     connection.close()
     for _ in range(2):
         spool = Spool.open(path)
-        assert [3, 4, 5, 4] == [int(row.id, 16) for row in rows_of(spool.spans(2, 6))]
+        assert [int(row.id, 16) for row in rows_of(spool.spans(2, 6))] == [3, 4, 5, 4]
         spool.close()
-    assert 0 == append(Spool.open(path), 4, nsqd="b:1")
+    assert append(Spool.open(path), 4, nsqd="b:1") == 0
 
 
 def test_ids_are_known_no_longer_than_before(path: str) -> None:
     spool = Spool.open(path)
     spool.forget(6, before=NOW + 7)
-    assert 1 == append(spool, 1, at=NOW + 8)
+    assert append(spool, 1, at=NOW + 8) == 1
 
 
 def test_an_empty_one(path: str) -> None:
@@ -88,7 +88,7 @@ def test_an_empty_one(path: str) -> None:
         connection.execute("DELETE FROM message")
     connection.close()
     spool = Spool.open(path)
-    assert (7, 6) == (spool.first(), spool.end)
+    assert (spool.first(), spool.end) == (7, 6)
 
 
 @pytest.mark.parametrize("step", ["_fill", "rename 1", "rename 2", "unlink"])

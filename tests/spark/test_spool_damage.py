@@ -44,9 +44,9 @@ def test_a_torn_end_is_cut_off_wherever_it_is_torn(segment: Path, path: str, tmp
     for length in range(SEGMENT_BYTES + 2 * size, len(whole)):
         segment.write_bytes(whole[:length])
         torn = Spool.open(path)
-        assert (2, [b"body 1", b"body 2"]) == (torn.end, bodies(torn))
-        assert 1 == append(torn, 1, 2, 3), "only the row that was cut off is new"
-        assert [b"body 1", b"body 2", b"body 3"] == bodies(torn)
+        assert (torn.end, bodies(torn)) == (2, [b"body 1", b"body 2"])
+        assert append(torn, 1, 2, 3) == 1, "only the row that was cut off is new"
+        assert bodies(torn) == [b"body 1", b"body 2", b"body 3"]
         torn.close()
 
 
@@ -54,7 +54,7 @@ def test_a_torn_end_is_cut_off_wherever_it_is_torn(segment: Path, path: str, tmp
 def test_a_bad_end_that_was_not_synced_is_cut_off(segment: Path, path: str, at: int) -> None:
     place = SEGMENT_BYTES + 2 * record_bytes(segment)
     flip(segment, place + at)
-    assert [b"body 1", b"body 2"] == bodies(Spool.open(path))
+    assert bodies(Spool.open(path)) == [b"body 1", b"body 2"]
     assert place == segment.stat().st_size
 
 
@@ -66,11 +66,11 @@ def test_damage_before_the_end_is_an_error_and_never_other_rows(segment: Path, p
         Spool.open(path)
     with pytest.raises(SpoolError, match="damaged file"):
         list(read_spans(path, uuid, 0, 3))
-    assert [b"body 1", b"body 3"] == bodies_of(read_spans(path, uuid, 0, 3, skips_damage=True))
+    assert bodies_of(read_spans(path, uuid, 0, 3, skips_damage=True)) == [b"body 1", b"body 3"]
     tolerant = Spool.open(path, skips_damage=True)
-    assert (3, [b"body 1", b"body 3"]) == (tolerant.end, bodies(tolerant))
-    assert 1 == append(tolerant, 4)
-    assert [b"body 1", b"body 3", b"body 4"] == bodies(tolerant)
+    assert (tolerant.end, bodies(tolerant)) == (3, [b"body 1", b"body 3"])
+    assert append(tolerant, 4) == 1
+    assert bodies(tolerant) == [b"body 1", b"body 3", b"body 4"]
 
 
 def test_damage_in_the_head_of_a_segment(segment: Path, path: str) -> None:
@@ -90,7 +90,7 @@ def test_damage_of_a_full_segment(path: str, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SpoolError, match="damaged file"):
         bodies(strict)
     strict.close()
-    assert [b"body 4"] == bodies(Spool.open(path, skips_damage=True))
+    assert bodies(Spool.open(path, skips_damage=True)) == [b"body 4"]
 
 
 @pytest.mark.parametrize("has_next", [False, True])
@@ -104,11 +104,11 @@ def test_a_crash_between_two_segments(path: str, monkeypatch: pytest.MonkeyPatch
     if not has_next:
         second.rename(second.with_suffix(".new"))
     again = Spool.open(path)
-    assert [b"body 1", b"body 2", b"body 3"] == bodies(again)
-    assert 1 == append(again, 1, 2, 3, 4)
+    assert bodies(again) == [b"body 1", b"body 2", b"body 3"]
+    assert append(again, 1, 2, 3, 4) == 1
     again.forget(4, before=NOW)
     again.close()
-    assert 1 == append(Spool.open(path), 1, 2, 3, 4, 5)
+    assert append(Spool.open(path), 1, 2, 3, 4, 5) == 1
 
 
 def test_the_last_file_is_missing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_the_last_file_is_missing(path: str, monkeypatch: pytest.MonkeyPatch) ->
     (Path(path) / segments(path)[-1]).unlink()
     with pytest.raises(SpoolError, match="lacks the file behind .*00001.segment"):
         Spool.open(path)
-    assert [b"body 1", b"body 2", b"body 3"] == bodies(Spool.open(path, skips_damage=True))
+    assert bodies(Spool.open(path, skips_damage=True)) == [b"body 1", b"body 2", b"body 3"]
 
 
 def test_a_record_at_another_place_is_damage(segment: Path, path: str) -> None:
@@ -130,7 +130,7 @@ def test_a_record_at_another_place_is_damage(segment: Path, path: str) -> None:
     segment.write_bytes(data[:SEGMENT_BYTES] + first + first + rest)
     with pytest.raises(SpoolError, match="damaged file"):
         Spool.open(path)
-    assert [b"body 1", b"body 3"] == bodies(Spool.open(path, skips_damage=True))
+    assert bodies(Spool.open(path, skips_damage=True)) == [b"body 1", b"body 3"]
 
 
 def test_damaged_ids_of_a_segment_that_is_gone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_damaged_ids_of_a_segment_that_is_gone(path: str, monkeypatch: pytest.Mo
     flip(ids, 6)
     with pytest.raises(SpoolError, match=r"damaged file, .*\.ids"):
         Spool.open(path)
-    assert 2 == append(Spool.open(path, skips_damage=True), 1, 4)
+    assert append(Spool.open(path, skips_damage=True), 1, 4) == 2
 
 
 def test_files_from_another_spool(path: str, tmp_path: Path) -> None:

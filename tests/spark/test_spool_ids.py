@@ -63,9 +63,9 @@ def test_ids_in_order_are_looked_for_in_no_file(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(spool_ids._Run, "known", counted)
     assert set() == known.known("a:1", {*ids(*range(500, 600))})
-    assert [] == searched
+    assert searched == []
     assert {*ids(120)} == known.known("a:1", {*ids(120, 501)})
-    assert ["00000000000000000001.ids"] == [path.name for path in searched], "one file, whatever their number"
+    assert [path.name for path in searched] == ["00000000000000000001.ids"], "one file, whatever their number"
 
 
 def test_ids_out_of_order_are_looked_for_in_a_file_for_each_chain(
@@ -95,7 +95,7 @@ def test_files_go_when_the_window_has_passed(tmp_path: Path) -> None:
         known.add("a:1", ids(number))
         known.store(tmp_path / f"{number:020d}.ids", number)
     known.forget(before=2)
-    assert ["00000000000000000002.ids"] == [path.name for path in tmp_path.iterdir()]
+    assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000002.ids"]
     assert {*ids(2)} == known.known("a:1", {*ids(0, 1, 2)})
 
 

@@ -39,19 +39,19 @@ def test_views(sql: SparkSession, broker: NsqdProcess) -> None:
         "CREATE TEMPORARY VIEW log USING nsq OPTIONS "
         f"(replay 'log', nsqdHttpAddresses '{at}', subscribe 'clicks,orders', valueFormat 'string')"
     )
-    assert ["1", "2", "3"] == values(sql, "SELECT value FROM log WHERE topic = 'clicks'")
-    assert ["1", "2", "3", "4"] == values(sql, "SELECT value FROM log")
+    assert values(sql, "SELECT value FROM log WHERE topic = 'clicks'") == ["1", "2", "3"]
+    assert values(sql, "SELECT value FROM log") == ["1", "2", "3", "4"]
     sql.sql(f"CREATE TEMPORARY VIEW sink (value STRING) USING nsq OPTIONS (nsqdHttpAddresses '{at}', topic 'orders')")
     sql.sql("INSERT INTO sink SELECT value FROM log WHERE value < '3'")
-    assert ["1", "2", "4"] == values(sql, "SELECT value FROM log WHERE topic = 'orders'")
+    assert values(sql, "SELECT value FROM log WHERE topic = 'orders'") == ["1", "2", "4"]
 
 
 def test_a_view_with_declared_columns_has_just_these(sql: SparkSession, broker: NsqdProcess) -> None:
     given = f"USING nsq OPTIONS (replay 'log', nsqdHttpAddresses '{address(broker)}', topic 'clicks')"
     sql.sql(f"CREATE TEMPORARY VIEW log (position BIGINT, value BINARY) {given}")
-    assert [("position", "value", b"1")] == [
+    assert [
         (*sql.table("log").columns, bytes(row.value)) for row in sql.sql("SELECT * FROM log LIMIT 1").collect()
-    ]
+    ] == [("position", "value", b"1")]
     sql.sql(f"CREATE TEMPORARY VIEW sink (value STRING) {given}")
     with pytest.raises(AnalysisException, match='there is no column "value STRING"; there are value BINARY, topic'):
         sql.sql("SELECT * FROM sink").collect()
@@ -79,11 +79,11 @@ def test_the_table_function(sql: SparkSession, broker: NsqdProcess) -> None:
     register(sql)
     at = f"nsqdHttpAddresses => '{address(broker)}'"
     text = "CAST(value AS STRING)"
-    assert ["1", "2", "3"] == values(sql, f"SELECT {text} FROM nsq_log({at}, topic => 'clicks', retries => 0)")
+    assert values(sql, f"SELECT {text} FROM nsq_log({at}, topic => 'clicks', retries => 0)") == ["1", "2", "3"]
     found = sql.sql(
         f"SELECT topic, count(*), min(position) > 0 FROM nsq_log({at}, subscribePattern => '.*') GROUP BY 1"
     )
-    assert [("clicks", 3, True), ("orders", 1, True)] == sorted(tuple(row) for row in found.collect())
+    assert sorted(tuple(row) for row in found.collect()) == [("clicks", 3, True), ("orders", 1, True)]
     for given, said in (
         ("topick => 'clicks'", 'unknown option "topick"; did you mean "topic"?'),
         ("topic => 'clicks', columns => 'value'", "nsq_log has fixed columns"),

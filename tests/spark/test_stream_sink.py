@@ -42,11 +42,11 @@ def test_each_row_arrives_once_over_restarts(lines: DataFrame, nsqd: FakeNsqd, t
     write(tmp_path, "2", "c")
     query = start(lines, nsqd, tmp_path)
     finish(query)
-    assert [b"a", b"b", b"c"] == sorted(nsqd.messages["t"])
-    assert 3 == sum(progress.sink.numOutputRows for progress in query.recentProgress)
+    assert sorted(nsqd.messages["t"]) == [b"a", b"b", b"c"]
+    assert sum(progress.sink.numOutputRows for progress in query.recentProgress) == 3
     write(tmp_path, "3", "d")
     finish(start(lines, nsqd, tmp_path))
-    assert [b"a", b"b", b"c", b"d"] == sorted(nsqd.messages["t"])
+    assert sorted(nsqd.messages["t"]) == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_micro_batch_that_failed_is_published_by_the_next_start(
@@ -58,7 +58,7 @@ def test_a_micro_batch_that_failed_is_published_by_the_next_start(
         finish(start(lines, nsqd, tmp_path))
     nsqd.script.append(Misbehaviour.TAKE_AND_DROP)
     finish(start(lines, nsqd, tmp_path))
-    assert [b"a", b"a"] == nsqd.messages["t"]
+    assert nsqd.messages["t"] == [b"a", b"a"]
 
 
 def test_mode_complete_publishes_all_rows_each_time(lines: DataFrame, nsqd: FakeNsqd, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_mode_complete_publishes_all_rows_each_time(lines: DataFrame, nsqd: Fake
     write(tmp_path, "2", "a")
     counts = lines.groupBy("value").count().selectExpr("concat(value, count) AS value")
     finish(start(counts, nsqd, tmp_path, "complete"))
-    assert [b"a2", b"a3"] == sorted(nsqd.messages["t"])
+    assert sorted(nsqd.messages["t"]) == [b"a2", b"a3"]
 
 
 def test_mode_update_is_refused_and_foreach_batch_does_it(lines: DataFrame, nsqd: FakeNsqd, tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_mode_update_is_refused_and_foreach_batch_does_it(lines: DataFrame, nsqd
 
     query = counts.writeStream.outputMode("update").foreachBatch(publish).trigger(availableNow=True)
     finish(query.option("checkpointLocation", str(tmp_path / "other")).start())
-    assert [b"a2"] == nsqd.messages["t"]
+    assert nsqd.messages["t"] == [b"a2"]
 
 
 def test_a_mistake_is_told_before_the_first_micro_batch(lines: DataFrame, nsqd: FakeNsqd, tmp_path: Path) -> None:
     write(tmp_path, "1", "a")
     with pytest.raises(Exception, match='did you mean "batchSize"'):
         finish(start(lines, nsqd, tmp_path, bachSize="1"))
-    assert 0 == nsqd.requests
+    assert nsqd.requests == 0

@@ -59,7 +59,7 @@ def publish(nsqd: FakeNsqd, **more: str) -> None:
 
 def test_a_trusted_nsqd(https_nsqd: FakeNsqd, files: Path) -> None:
     publish(https_nsqd, **{"tls.caFile": str(files / "ca.pem")})
-    assert [b"a"] == https_nsqd.messages["t"]
+    assert https_nsqd.messages["t"] == [b"a"]
 
 
 @pytest.mark.parametrize("trusted", [{}, {"tls.caFile": "other.pem"}])
@@ -69,8 +69,8 @@ def test_nobody_vouches_for_this_nsqd(https_nsqd: FakeNsqd, files: Path, trusted
     publisher.submit(batch(b"a"))
     with pytest.raises(PublishError, match="TLS: certificate verify failed"):
         publisher.flush()
-    assert {Cause.REFUSED: 1} == publisher.tally.retries
-    assert {} == https_nsqd.messages
+    assert publisher.tally.retries == {Cause.REFUSED: 1}
+    assert https_nsqd.messages == {}
 
 
 def test_a_certificate_for_another_host(authority: trustme.CA, files: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_certificate_for_another_host(authority: trustme.CA, files: Path) -> N
 
 def test_any_certificate_if_so_asked(https_nsqd: FakeNsqd) -> None:
     publish(https_nsqd, **{"tls.verify": "false"})
-    assert [b"a"] == https_nsqd.messages["t"]
+    assert https_nsqd.messages["t"] == [b"a"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_clients_certificate(
 ) -> None:
     given = {name: str(files / file) for name, file in (own | trusted).items()}
     publish(strict_nsqd, **given | ({} if trusted else {"tls.verify": "false"}))
-    assert [b"a"] == strict_nsqd.messages["t"]
+    assert strict_nsqd.messages["t"] == [b"a"]
 
 
 def test_the_secret_travels_with_each_request(nsqd: FakeNsqd, https_nsqd: FakeNsqd) -> None:

@@ -79,7 +79,7 @@ def test_a_large_message_is_not_joined_for_each_piece() -> None:
     whole = frame(b"0" * 16, b"x" * 100_000)
     reader = SpanReader("a:1", MOST)
     for at in range(0, len(whole) - 1_000, 1_000):
-        assert ([], []) == reader.feed(whole[at : at + 1_000])
+        assert reader.feed(whole[at : at + 1_000]) == ([], [])
     assert len(reader._rest) <= 1_000
     [span], _ = reader.feed(whole[100_000:] + whole[:0])
     assert whole == span.frames

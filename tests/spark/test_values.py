@@ -43,8 +43,8 @@ def test_values_stay_as_they_are_unless_the_options_say_otherwise() -> None:
 
 
 def test_text() -> None:
-    assert ["ä", ""] == decode(made(valueFormat="string"), "ä".encode(), b"")
-    assert ["a", None] == decode(made(valueFormat="string", onMalformed="null"), b"a", b"\xff")
+    assert decode(made(valueFormat="string"), "ä".encode(), b"") == ["ä", ""]
+    assert decode(made(valueFormat="string", onMalformed="null"), b"a", b"\xff") == ["a", None]
     with pytest.raises(ValueFormatError, match=r"^row 1: the value is no text in UTF-8 .*invalid start byte at byte 0"):
         decode(made(valueFormat="string"), b"a", b"\xff")
 
@@ -109,7 +109,7 @@ def test_arrow_decodes_json_as_message_by_message(found: list[dict[str, Any]]) -
     in_one_step = form.decode_all(bodies)
     assert in_one_step is not None
     one_by_one, malformed = form.decode_each(bodies)
-    assert {} == malformed
+    assert malformed == {}
     assert one_by_one.to_pylist() == in_one_step.to_pylist()
     assert one_by_one.type == in_one_step.type
 
@@ -170,7 +170,7 @@ def test_a_json_body_is_decoded_as_if_it_were_alone(bodies: list[bytes]) -> None
 
 def test_joined_bodies_that_hide_a_malformed_one_fail() -> None:
     bodies = b'{"x":', b'{"a":1}}', b'{"a":2}{"a":3}', b'{"a":9}'
-    assert [None, None, None, {"a": 9}] == decode(json_decoder("a INT", onMalformed="null"), *bodies)
+    assert decode(json_decoder("a INT", onMalformed="null"), *bodies) == [None, None, None, {"a": 9}]
     with pytest.raises(ValueFormatError, match="^row 0: the value is no JSON of this schema: "):
         decode(json_decoder("a INT"), *bodies)
 
@@ -211,12 +211,12 @@ def test_malformed_json_fails_by_name_or_is_null(body: bytes) -> None:
     assert str(caught.value).startswith("row 1: the value is no JSON of this schema: ")
     assert "\n" not in str(caught.value)
     found = decode(json_decoder(schema, onMalformed="null"), before, body, after)
-    assert [1, None, 2] == [each and each["n"] for each in found]
+    assert [each and each["n"] for each in found] == [1, None, 2]
 
 
 def test_a_space_or_newlines_around_and_inside_of_json() -> None:
     bodies = b' \n{"n":\n1}\n', b'\t{"n": 2} '
-    assert [{"n": 1}, {"n": 2}] == decode(json_decoder("n INT"), *bodies)
+    assert decode(json_decoder("n INT"), *bodies) == [{"n": 1}, {"n": 2}]
     form = JsonDocuments(LogOptions.parse(LOG | {"valueFormat": "json", "valueSchema": "n INT"}).arrow_value_type())
     assert form.decode_all(pa.array(bodies, pa.binary())) is not None
 

@@ -20,8 +20,8 @@ def write(nsqd: FakeNsqd, **more: str) -> None:
 
 def test_everything_is_answered_when_it_returns(nsqd: FakeNsqd) -> None:
     write(nsqd)
-    assert BODIES == sorted(nsqd.messages["t"])
-    assert 0 == nsqd.at_once
+    assert sorted(nsqd.messages["t"]) == BODIES
+    assert nsqd.at_once == 0
 
 
 def test_a_task_that_runs_again_publishes_again(nsqd: FakeNsqd) -> None:
@@ -40,4 +40,4 @@ def test_a_task_that_fails_leaves_what_it_had_published(nsqd: FakeNsqd) -> None:
 def test_one_request_at_a_time_keeps_the_order_also_when_it_is_repeated(nsqd: FakeNsqd) -> None:
     nsqd.script.extend([(503, b"EXITING"), Misbehaviour.DROP])
     write(nsqd, maxInFlight="1")
-    assert BODIES == nsqd.messages["t"]
+    assert nsqd.messages["t"] == BODIES

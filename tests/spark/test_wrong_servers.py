@@ -178,5 +178,5 @@ def test_another_protocol() -> None:
 def test_servers_by_their_answers() -> None:
     nsqd, lookupd = b'{"version": "1.3.0", "tcp_port": 4150}', b'{"version": "1.3.0"}'
     found = [server_of(info, b"<title>nsqadmin</title>") for info in (nsqd, lookupd, b"<html>", b"5", b'"version"')]
-    assert ["nsqd", "nsqlookupd", "nsqadmin", "nsqadmin", "nsqadmin"] == found
+    assert found == ["nsqd", "nsqlookupd", "nsqadmin", "nsqadmin", "nsqadmin"]
     assert server_of(b"NOT_FOUND", b"<html>") is None

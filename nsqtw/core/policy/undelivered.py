@@ -97,10 +97,11 @@ class Undelivered:
         """Take a requeued message that has expired, or was delivered too often. Returns the cost, 0 for any other."""
         sequence, attempts, segment, index, is_interrupted = redelivery
         dead_letters, ttl_ns = self.dead_letters, self._topic.message_ttl_ns
-        if segment.headers is not None or ttl_ns:
-            if is_expired(segment, index, ttl_ns, self._topic.context.timestamp_ns(now)):
-                self._expire(sequence, attempts, segment, index)
-                return self._cost(MESSAGE_COST)
+        if (segment.headers is not None or ttl_ns) and is_expired(
+            segment, index, ttl_ns, self._topic.context.timestamp_ns(now)
+        ):
+            self._expire(sequence, attempts, segment, index)
+            return self._cost(MESSAGE_COST)
         if dead_letters is None or not dead_letters.max_attempts or attempts < dead_letters.max_attempts:
             return 0
         if is_interrupted and attempts < dead_letters.max_attempts + MAX_INTERRUPTIONS:

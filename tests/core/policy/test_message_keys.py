@@ -91,7 +91,20 @@ _STRINGS = st.one_of(
     _NAMES, st.text(max_size=8), st.sampled_from(['"id":1,', 'a"id', "\\u0069d", "[{", "}", '\\"id":"'])
 )
 _NUMBERS = st.sampled_from(
-    "0 -0 7 -12 1.50 1e3 -1E-2 9007199254740993 1000000000000000000000 0.0 NaN -Infinity".split()
+    [
+        "0",
+        "-0",
+        "7",
+        "-12",
+        "1.50",
+        "1e3",
+        "-1E-2",
+        "9007199254740993",
+        "1000000000000000000000",
+        "0.0",
+        "NaN",
+        "-Infinity",
+    ]
 )
 _HUGE = "1" * 5000
 """More digits than the parser takes."""

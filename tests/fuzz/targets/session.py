@@ -101,9 +101,8 @@ def _check(read: list[Frame], sent: bytes) -> None:
                 raise Broken(f"an error that is none: {data!r}")
             if not _NON_FATAL.match(data) and read[at + 1 :] not in ([END], []):
                 raise Broken(f"after the fatal {data!r} comes {read[at + 1 :]}")
-        elif kind == MESSAGE:
-            if data not in sent:
-                raise Broken(f"delivered {data!r}, which nobody sent")
+        elif kind == MESSAGE and data not in sent:
+            raise Broken(f"delivered {data!r}, which nobody sent")
 
 
 def _check_others(stage: V2Harness, witness: Peer) -> None:

@@ -62,8 +62,8 @@ def test_each_run_goes_on_where_the_last_one_was(archive: Archive, broker: NsqdP
     first = archive.run("--max-rows=100")
     assert (first.code, first.out) == (0, "")
     lines = first.err.splitlines()
-    assert ["100 rows", "100 rows", "50 rows"] == [line.split(": ")[1].split(",")[0] for line in lines[:-1]]
-    assert [" 150 behind", " 50 behind", " 0 behind"] == [line.split(",")[-1] for line in lines[:-1]]
+    assert [line.split(": ")[1].split(",")[0] for line in lines[:-1]] == ["100 rows", "100 rows", "50 rows"]
+    assert [line.split(",")[-1] for line in lines[:-1]] == [" 150 behind", " 50 behind", " 0 behind"]
     assert lines[-1].startswith("archived 250 rows in ")
     assert bodies == archive.values()
     broker.kill()
@@ -81,13 +81,13 @@ def test_headers_are_archived_on_demand(archive: Archive, broker: NsqdProcess, j
     for target in ("/pub?topic=t&id=o-1", "/pub?topic=t"):
         broker.http("POST", target, b"x")
         assert archive.run("--headers", "--quiet") == Outcome(0, "", "")
-    assert [[("id", "o-1")], None] == [row["headers"] for row in archive.rows()]
+    assert [row["headers"] for row in archive.rows()] == [[("id", "o-1")], None]
     without = archive.run()
     assert (without.code, "was begun with headers; add --headers" in without.err) == (1, True)
     compacted = job("archive-compact", f"--output={archive.folder}", "--min-age=-60")
     assert compacted.code == 0, compacted.err
     assert len(archive.files()) == 1
-    assert [[("id", "o-1")], None] == [row["headers"] for row in archive.rows()]
+    assert [row["headers"] for row in archive.rows()] == [[("id", "o-1")], None]
 
 
 def test_attempts_are_the_deliveries_before_a_message_was_a_dead_letter(
@@ -105,11 +105,11 @@ def test_attempts_are_the_deliveries_before_a_message_was_a_dead_letter(
             client.req(client.message(), 0)
         wait_until(lambda: broker.http("GET", "/v2/topic/log?topic=t").body.count(b"NSQL") == 2, "it is a dead letter")
     assert archive.run("--quiet") == Outcome(0, "", "")
-    assert [(b"7", 0), (b"8", 2)] == [(row["value"], row["attempts"]) for row in archive.rows()]
+    assert [(row["value"], row["attempts"]) for row in archive.rows()] == [(b"7", 0), (b"8", 2)]
     assert "headers" not in archive.rows()[0]
     compacted = job("archive-compact", f"--output={archive.folder}", "--min-age=-60")
     assert (compacted.code, len(archive.files())) == (0, 1), compacted.err
-    assert [0, 2] == [row["attempts"] for row in archive.rows()]
+    assert [row["attempts"] for row in archive.rows()] == [0, 2]
 
 
 @pytest.mark.parametrize(("version", "words"), [(1, ()), (2, ("--headers",))])
@@ -185,11 +185,11 @@ def test_a_crash_before_a_batch_is_committed(
     with monkeypatch.context() as patch:
         patch.setattr(Files, "create", crashing(Files.create, 3))  # two ids, the owner, the commit
         assert archive.run().code == 1
-    assert [] == archive.files()
-    assert [] != list(archive.folder.glob("_archive/staging/**/*.parquet"))
+    assert archive.files() == []
+    assert list(archive.folder.glob("_archive/staging/**/*.parquet")) != []
     assert archive.run().code == 0
     assert bodies == archive.values()
-    assert [] == list(archive.folder.glob("_archive/staging/**/*.parquet"))
+    assert list(archive.folder.glob("_archive/staging/**/*.parquet")) == []
 
 
 def test_files_of_a_committed_batch_that_are_gone(
@@ -214,7 +214,7 @@ def test_of_two_runs_the_older_one_ends(session: SparkSession, broker: NsqdProce
     younger.recover()
     with pytest.raises(ArchiveError, match="another run archives into .*; this one ends"):
         older.add(0, rows)
-    assert [] == list(tmp_path.glob("lake/topic=*"))
+    assert list(tmp_path.glob("lake/topic=*")) == []
     younger.add(0, rows)
     older.add(0, rows)
     found = pyarrow.dataset.dataset(tmp_path / "lake", partitioning="hive").to_table(["value"])
@@ -237,7 +237,7 @@ def test_a_run_that_is_stopped_ends_after_the_running_batch(
     table = Stopping(Files(session, str(tmp_path / "lake")), "zstd")
     run = Run(log.stream(session), table, str(tmp_path / "checkpoint"), lambda line: None)
     run.for_ever(60, str)
-    assert [0, 1] == added
+    assert added == [0, 1]
     assert {"0", "1"} == {file.name for file in (tmp_path / "checkpoint/commits").glob("[0-9]*")}
 
 
@@ -308,7 +308,7 @@ def test_a_process_of_python_that_starts_too_slowly_for_spark_is_started_again(
             run.once()
         return
     run.once()
-    assert [AGAIN] * 2 == said[:2]
+    assert said[:2] == [AGAIN] * 2
     assert said[2].startswith("batch 0: 10 rows")
 
 

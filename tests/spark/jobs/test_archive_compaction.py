@@ -79,7 +79,7 @@ def test_the_files_of_an_hour_become_one(session: SparkSession, files: Files) ->
     assert list(range(ROWS)) == rows["position"].to_pylist(), "in their order"
     assert [str(number).encode() for number in range(ROWS)] == rows["value"].to_pylist()
     assert rows.schema.field("timestamp").type == pyarrow.timestamp("us", "UTC")
-    assert [] == compacted(session, files), "one file is left alone"
+    assert compacted(session, files) == [], "one file is left alone"
     add(session, files, BATCHES)
     (done,) = compacted(session, files)
     assert done.before == 3
@@ -87,12 +87,12 @@ def test_the_files_of_an_hour_become_one(session: SparkSession, files: Files) ->
 
 
 def test_an_hour_that_is_not_over_is_left_alone(session: SparkSession, files: Files) -> None:
-    assert [] == list(compact(session, files, "zstd", timedelta(days=100_000), 1 << 28))
+    assert list(compact(session, files, "zstd", timedelta(days=100_000), 1 << 28)) == []
 
 
 def test_large_files_are_left_alone_and_made(session: SparkSession, files: Files) -> None:
     sizes = [files.size(name) or 0 for name in live_files(files)]
-    assert [] == list(compact(session, files, "zstd", SINCE_THE_EPOCH, 2 * min(sizes)))
+    assert list(compact(session, files, "zstd", SINCE_THE_EPOCH, 2 * min(sizes))) == []
     (done,) = compact(session, files, "zstd", SINCE_THE_EPOCH, 3 * max(sizes))
     assert done.after == 2
     assert list(range(ROWS)) == plain(files)
@@ -208,7 +208,7 @@ def test_files_of_a_batch_that_is_committed_are_moved_first(
     compacted(session, files)
     add(session, files, BATCHES)
     assert list(range(ROWS + 10)) == plain(files)
-    assert [] == files.find(f"{STAGING}/*/*")
+    assert files.find(f"{STAGING}/*/*") == []
 
 
 def test_the_commands(job: Job, broker: NsqdProcess, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_each_message_once_over_restarts(job: Job, broker: NsqdProcess, tmp_path
     assert job(*words).code == 0
     table = DeltaTable(lake).to_pyarrow_table().sort_by("position")
     assert bodies == table["value"].to_pylist()
-    assert ["topic", "date", "hour"] == DeltaTable(lake).metadata().partition_columns
+    assert DeltaTable(lake).metadata().partition_columns == ["topic", "date", "hour"]
     assert job("archive-verify", at(broker), f"--output={lake}").code == 0
     compacted = job("archive-compact", f"--output={lake}")
     assert (compacted.code, compacted.out) == (0, "3 files became 1\n")

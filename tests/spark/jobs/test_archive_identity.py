@@ -23,7 +23,7 @@ def written(folder: Path, text: str) -> LocalFiles:
 def test_a_new_archive_has_attempts(has_headers: bool, tmp_path: Path) -> None:
     new = Identity("x", "parquet", "t", has_headers)
     assert new == read_identity(written(tmp_path, new.to_text()))
-    assert ["position", "id", "timestamp", "attempts", "due"] == new.schema.names[:5]
+    assert new.schema.names[:5] == ["position", "id", "timestamp", "attempts", "due"]
     assert has_headers == ("headers" in new.schema.names)
 
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,5 @@ def test_sigint_while_spark_starts_leaves_nothing(broker: NsqdProcess, tmp_path:
         assert re.fullmatch(r"archived 0 rows in .* s to .*lake", "\n".join(lines)), lines
         wait_until(lambda: not in_group(process.pid), "the end of all processes", seconds=LONG)
     finally:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass

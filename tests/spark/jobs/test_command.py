@@ -39,7 +39,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
 def test_help_lists_every_job(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.run(["--help"]) == command.DONE
     said = capsys.readouterr().out
-    assert [] == [name for name in command._COMMANDS if f"  {name} " not in said]
+    assert [name for name in command._COMMANDS if f"  {name} " not in said] == []
 
 
 @pytest.mark.parametrize("name", command._COMMANDS)
@@ -128,25 +128,25 @@ def test_an_error_inside_of_an_error_of_spark_is_shown_alone() -> None:
     text = (
         "[STREAM_FAILED] Query failed\n  File x\npyspark_nsq.errors.ReadError: nobody answers\n\nJVM stacktrace:\n..."
     )
-    assert "nobody answers" == explained(RuntimeError(text))
+    assert explained(RuntimeError(text)) == "nobody answers"
 
 
 def test_a_traceback_inside_of_an_error_of_spark_is_left_out() -> None:
     trace = "Traceback (most recent call last):\n  File x\n    y\nOSError: disk full"
     text = f"[FAILED] Reason:\n{trace}\n\nJVM stacktrace:\na.BError: c"
-    assert "RuntimeError: OSError: disk full" == explained(RuntimeError(text))
+    assert explained(RuntimeError(text)) == "RuntimeError: OSError: disk full"
 
 
 def test_the_state_of_a_query_is_left_out() -> None:
     text = "Python worker exited.\n=== Streaming Query ===\nIdentifier: [id = 1]\nThread State: RUNNABLE"
-    assert "RuntimeError: Python worker exited." == explained(RuntimeError(text))
-    assert "RuntimeError: a.B: c" == explained(RuntimeError("a.B: c\n\tat d.E\n\tat f.G"))
+    assert explained(RuntimeError(text)) == "RuntimeError: Python worker exited."
+    assert explained(RuntimeError("a.B: c\n\tat d.E\n\tat f.G")) == "RuntimeError: a.B: c"
 
 
 def test_an_error_of_a_call_of_java_is_shown_without_the_call() -> None:
     text = "An error occurred while calling o23.start.\n: java.io.IOException: mkdir of file:/x failed\n\tat a.b"
-    assert "IOException: mkdir of file:/x failed; name a folder that Spark can write to" == explained(
-        RuntimeError(text)
+    assert (
+        explained(RuntimeError(text)) == "IOException: mkdir of file:/x failed; name a folder that Spark can write to"
     )
 
 

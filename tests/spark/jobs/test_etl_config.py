@@ -46,14 +46,14 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_file_with_the_least_that_is_required(tmp_path: Path) -> None:
     config = load(written(tmp_path, GOOD))
-    assert (("clicks",), "log", "messages", {}) == (
+    assert (
         config.source.topic,
         config.source.kind,
         config.source.view,
         config.source.options,
-    )
-    assert (None, None, ()) == (config.watermark, config.dead_letters, config.table)
-    assert "available_now" == config.until_caught_up().run.trigger
+    ) == (("clicks",), "log", "messages", {})
+    assert (config.watermark, config.dead_letters, config.table) == (None, None, ())
+    assert config.until_caught_up().run.trigger == "available_now"
     assert [str(tmp_path / "a"), "/a", "s3://b/a"] == [config.path(text) for text in ("a", "/a", "s3://b/a")]
 
 
@@ -146,7 +146,7 @@ def test_channels_need_what_a_log_does_not(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='kind = "channel" needs the key "spool"'):
         load(written(tmp_path, channel))
     channel = channel.replace('channel = "c"', 'channel = "c"\nspool = "spool"')
-    assert "c" == load(written(tmp_path, channel)).source.channel
+    assert load(written(tmp_path, channel)).source.channel == "c"
     with pytest.raises(ConfigError, match='"nsqd_http_addresses" is for topics that are written, and there is none'):
         load(written(tmp_path, channel.replace('topic = "counts"', 'path = "out"')))
     with pytest.raises(ConfigError, match='a topic is written over HTTP: "nsqd_http_addresses" of'):
@@ -159,7 +159,7 @@ def test_the_command_reports_a_mistake_without_starting_spark(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = tmp_path / "none.toml"
-    assert WRONG_USAGE == run(["etl", str(missing)])
+    assert run(["etl", str(missing)]) == WRONG_USAGE
     assert f"nsqtw-spark: cannot read {missing}: No such file or directory\n" == capsys.readouterr().err
 
 

@@ -26,7 +26,7 @@ def test_the_pipeline_writes_what_plain_python_computes(spark: SparkSession, tmp
     assert right.counts == result.counts
     assert right.dead_letters == result.dead_letters
     assert sum(right.dead_letters.values()) == sum(each.dead_letters for each in totals)
-    assert [2001, 2001] == [each.messages for each in totals]
+    assert [each.messages for each in totals] == [2001, 2001]
     # Spark counts late rows after it has aggregated partially.
     assert 0 == totals[0].late < totals[1].late <= right.late
     assert 10 < right.late < sum(right.counts.values())

@@ -130,14 +130,14 @@ def test_a_mistake_is_one_line_before_anything_is_read(
 
 def test_a_check_asks_no_broker(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = built(spark, tmp_path, base("127.0.0.1:1"))
-    assert "id int" == pipeline.columns()
-    assert ["pipeline.toml"] == [path.name for path in tmp_path.iterdir()]
+    assert pipeline.columns() == "id int"
+    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.toml"]
 
 
 def test_topics_that_no_nsqd_has_are_found(real_nsqd: NsqdProcess, tmp_path: Path) -> None:
     real_nsqd.create("t")
     sections = base(address(real_nsqd)) | {"source": {"topic": ["t", "tt"], "format": "text"}}
-    assert ["tt"] == unknown_topics(load(write(tmp_path, sections)))
+    assert unknown_topics(load(write(tmp_path, sections))) == ["tt"]
 
 
 def test_the_pipeline_of_the_page(spark: SparkSession, tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_the_pipeline_of_the_page(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "pipeline.toml").write_text(text)
     (tmp_path / "users.csv").write_text("user,country\n")
     pipeline = build(spark.newSession(), load(tmp_path / "pipeline.toml"))
-    assert "start timestamp, event string, country string, count bigint" == pipeline.columns()
-    assert [ROWS, DEAD_LETTERS] == [each.name for each in pipeline.destinations]
+    assert pipeline.columns() == "start timestamp, event string, country string, count bigint"
+    assert [each.name for each in pipeline.destinations] == [ROWS, DEAD_LETTERS]
 
 
 def test_topics_views_tables_and_dead_letters(spark: SparkSession, real_nsqd: NsqdProcess, tmp_path: Path) -> None:
@@ -173,18 +173,18 @@ def test_topics_views_tables_and_dead_letters(spark: SparkSession, real_nsqd: Ns
     }
     pipeline = run(spark, tmp_path, sections)
     counts = {row["name"]: row["n"] for row in published(spark, real_nsqd, "out")}
-    assert {"one": 2, "two": 1} == counts
-    assert (7, 3) == (pipeline.totals[ROWS].messages, pipeline.totals[ROWS].dead_letters)
-    assert (7, 3) == (pipeline.totals[DEAD_LETTERS].messages, pipeline.totals[DEAD_LETTERS].dead_letters)
+    assert counts == {"one": 2, "two": 1}
+    assert (pipeline.totals[ROWS].messages, pipeline.totals[ROWS].dead_letters) == (7, 3)
+    assert (pipeline.totals[DEAD_LETTERS].messages, pipeline.totals[DEAD_LETTERS].dead_letters) == (7, 3)
     dead = {(one["topic"], one["reason"]): one for one in published(spark, real_nsqd, "dead")}
     assert {("t", "not UTF-8"), ("u", "not an object of the schema"), ("u", "not JSON")} == set(dead)
-    assert "broken \ufffd" == dead["t", "not UTF-8"]["value"]
+    assert dead["t", "not UTF-8"]["value"] == "broken \ufffd"
     assert {"reason", "value", "topic", "nsqd", "position", "id", "timestamp"} == set(dead["t", "not UTF-8"])
     assert dead["u", "not JSON"]["is_shortened"] is True
     publish(real_nsqd, "t", b'{"id": 2}')
     pipeline = run(spark, tmp_path, sections)
-    assert 1 == pipeline.totals[ROWS].messages, "it goes on where it was"
-    assert {"name": "two", "n": 2} == published(spark, real_nsqd, "out")[-1]
+    assert pipeline.totals[ROWS].messages == 1, "it goes on where it was"
+    assert published(spark, real_nsqd, "out")[-1] == {"name": "two", "n": 2}
 
 
 def test_without_dead_letters_the_first_one_ends_the_pipeline(
@@ -202,11 +202,11 @@ def test_without_dead_letters_the_first_one_ends_the_pipeline(
     assert "\n" not in text
     sections["dead_letters"] = {"path": "dead", "format": "json"}
     pipeline = run(spark, tmp_path, sections)
-    assert (2, 1) == (pipeline.totals[ROWS].messages, pipeline.totals[ROWS].dead_letters)
+    assert (pipeline.totals[ROWS].messages, pipeline.totals[ROWS].dead_letters) == (2, 1)
     [letter] = [
         json.loads(line) for file in (tmp_path / "dead").glob("*.json") for line in file.read_text().splitlines()
     ]
-    assert ('{"id": "x"}', "id is not int") == (letter["value"], letter["reason"])
+    assert (letter["value"], letter["reason"]) == ('{"id": "x"}', "id is not int")
 
 
 def test_a_channel_has_a_channel_of_its_own_for_dead_letters(
@@ -227,8 +227,8 @@ def test_a_channel_has_a_channel_of_its_own_for_dead_letters(
         # On a busy machine the first message comes after the silence that ends a run.
         run(spark, tmp_path, sections)
         rows, dead = found(tmp_path / "out"), found(tmp_path / "dead")
-    assert [("one", "t", None), ("three", "t", None)] == sorted(tuple(row.values()) for row in rows)
-    assert [b"two \xff"] == [row["value"] for row in dead]
+    assert sorted(tuple(row.values()) for row in rows) == [("one", "t", None), ("three", "t", None)]
+    assert [row["value"] for row in dead] == [b"two \xff"]
 
 
 def found(table: Path) -> list[dict[str, Any]]:
@@ -247,7 +247,7 @@ def test_a_value_column_and_an_error_of_the_statement(
         "sink": {"topic": "out", "value": "column"},
     }
     run(spark, tmp_path, sections)
-    assert [{"id": 7}] == published(spark, real_nsqd, "out")
+    assert published(spark, real_nsqd, "out") == [{"id": 7}]
     publish(real_nsqd, "t", b'{"id": 0}')
     sections["query"] = {"sql": "SELECT to_json(struct(1 / id AS id)) AS value FROM messages"}
     with pytest.raises(PipelineError, match="^Division by zero"):

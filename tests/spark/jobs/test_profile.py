@@ -35,16 +35,16 @@ def test_the_figures_of_a_log(job: Job, filled: NsqdProcess) -> None:
     done = job("profile", at(filled), "--topic=t", "--json")
     assert done.code == 0, done.err
     [found] = json.loads(done.out)["topics"]
-    assert (101, 101) == (found["messages"], sum(hour["messages"] for hour in found["hours"]))
+    assert (found["messages"], sum(hour["messages"] for hour in found["hours"])) == (101, 101)
     sizes = sorted(len(json.dumps(message)) for message in MESSAGES)
     assert (sizes[50], sizes[-1]) == (found["size"]["p50"], found["size"]["max"])
     [n] = [field for field in found["json"]["fields"] if field["field"] == "n"]
-    assert (True, [92, 8]) == (n["conflict"], [each["count"] for each in n["types"]])
+    assert (n["conflict"], [each["count"] for each in n["types"]]) == (True, [92, 8])
     [user] = [field for field in found["json"]["fields"] if field["field"] == "user"]
-    assert (False, 0.92) == (user["conflict"], user["present"])
-    assert 1 == found["json"]["not_json"]
-    assert {"messages": 2, "distinct": 1, "most": 3} == found["duplicates"]["by_value"]
-    assert 0 == found["duplicates"]["by_id"]["messages"]
+    assert (user["conflict"], user["present"]) == (False, 0.92)
+    assert found["json"]["not_json"] == 1
+    assert found["duplicates"]["by_value"] == {"messages": 2, "distinct": 1, "most": 3}
+    assert found["duplicates"]["by_id"]["messages"] == 0
     assert done.err.startswith("read 101 messages in ")
 
 
@@ -72,7 +72,7 @@ def test_the_figures_of_an_archive(job: Job, filled: NsqdProcess, tmp_path: Path
     done = job("profile", f"--archive={lake}-t", "--topic=t", "--where=json is not null", "--json")
     assert done.code == 0, done.err
     [found] = json.loads(done.out)["topics"]
-    assert (100, 0, 2) == (found["messages"], found["json"]["not_json"], found["duplicates"]["by_value"]["messages"])
+    assert (found["messages"], found["json"]["not_json"], found["duplicates"]["by_value"]["messages"]) == (100, 0, 2)
 
 
 def test_a_topic_without_messages(job: Job, broker: NsqdProcess) -> None:

@@ -86,8 +86,9 @@ def test_integers_fit_a_column_of_doubles() -> None:
 
 def test_a_conflict_has_the_first_message_of_each_type() -> None:
     found = figures_of(rows([{"a": 1}, {"a": "x"}, {"a": 2}, {"a": "y"}])).fields
-    assert {"integer": ("n:1", 100), "string": ("n:1", 101)} == {
-        name: each.example for name, each in found.types["a"].items()
+    assert {name: each.example for name, each in found.types["a"].items()} == {
+        "integer": ("n:1", 100),
+        "string": ("n:1", 101),
     }
 
 
@@ -111,20 +112,20 @@ def test_names_that_are_data_do_not_grow_without_end() -> None:
     for number in range(3 * MAX_FIELDS):
         shapes.add({f"user{number}": 1}, 0, lambda index: ("n:1", index))
     shapes.flush()
-    assert (MAX_FIELDS, True) == (len(fields.types), fields.is_cut)
+    assert (len(fields.types), fields.is_cut) == (MAX_FIELDS, True)
 
 
 @pytest.mark.parametrize("value", [b"not json", b"\xff{}", b"{", b"NaN", b"[" * 100_000])
 def test_what_is_not_json_is_counted_with_an_example(value: bytes) -> None:
     found = figures_of(rows([{"a": 1}, value, value]))
-    assert (3, 2, ("n:1", 101)) == (found.messages, found.not_json, found.not_json_example)
+    assert (found.messages, found.not_json, found.not_json_example) == (3, 2, ("n:1", 101))
 
 
 def test_a_deep_message_is_json_to_the_end() -> None:
     deep: Any = {}
     for _ in range(200):
         deep = {"a": [deep]}
-    assert 0 == figures_of(rows([deep])).not_json
+    assert figures_of(rows([deep])).not_json == 0
 
 
 def test_percentiles_are_exact_for_sizes() -> None:
@@ -146,7 +147,7 @@ def test_percentiles_of_durations_are_within_a_hundredth() -> None:
     for name, index in (("p50", 500), ("p90", 900), ("p99", 990)):
         assert found[name] == pytest.approx(values[index], rel=0.011)
     assert found["max"] == values[-1]
-    assert {} == Durations().percentiles()
+    assert Durations().percentiles() == {}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_latencies_count_what_has_none() -> None:
         [],
     ]
     found = figures_of(rows(values), event_time="at.ts").event_times
-    assert (2, 1, 1, 3) == (found.latencies.count, found.in_future, found.unreadable, found.missing)
+    assert (found.latencies.count, found.in_future, found.unreadable, found.missing) == (2, 1, 1, 3)
     assert found.latencies.percentiles()["p50"] == pytest.approx(2, rel=0.01)
     assert found.latencies.longest == pytest.approx(4)
 
@@ -201,20 +202,20 @@ def document(**more: Any) -> Document:
 
 def test_the_document_has_hours_gaps_and_duplicates() -> None:
     found = document()
-    assert (10, [7, 0, 3]) == (found["messages"], [hour["messages"] for hour in found["hours"]])
-    assert "2025-11-24T16:00Z" == found["hours"][0]["hour"]
-    assert [7194.0] == [gap["seconds"] for gap in found["gaps"]]
-    assert {"messages": 6, "distinct": 2, "most": 5} == found["duplicates"]["by_value"]
-    assert {"messages": 0, "distinct": 0, "most": 0} == found["duplicates"]["by_id"]
-    assert 10 == sum(bar["messages"] for bar in found["size"]["histogram"])
-    assert (1, {"nsqd": "n:1", "position": 106}) == (found["json"]["not_json"], found["json"]["not_json_example"])
+    assert (found["messages"], [hour["messages"] for hour in found["hours"]]) == (10, [7, 0, 3])
+    assert found["hours"][0]["hour"] == "2025-11-24T16:00Z"
+    assert [gap["seconds"] for gap in found["gaps"]] == [7194.0]
+    assert found["duplicates"]["by_value"] == {"messages": 6, "distinct": 2, "most": 5}
+    assert found["duplicates"]["by_id"] == {"messages": 0, "distinct": 0, "most": 0}
+    assert sum(bar["messages"] for bar in found["size"]["histogram"]) == 10
+    assert (found["json"]["not_json"], found["json"]["not_json_example"]) == (1, {"nsqd": "n:1", "position": 106})
     json.dumps(found)
 
 
 def test_delays_are_those_asked_for() -> None:
     batch = rows([{}, {}, {}], dues=[START_US + 5_000_000, None, START_US + 12_000_000])
     found = document_of("t", figures_of(batch), None)
-    assert (2, 10.0) == (found["delay"]["messages"], found["delay"]["max"])
+    assert (found["delay"]["messages"], found["delay"]["max"]) == (2, 10.0)
     assert found["duplicates"] is None
 
 
@@ -231,7 +232,7 @@ def test_the_page_loads_nothing_and_escapes_what_messages_say() -> None:
     made = page([document()], "127.0.0.1:4151")
     assert "<script" not in made and "&lt;script&gt;" in made and "t&amp;co" in made
     assert not re.search(r"https?://|src=|href=|url\(|@import", made)
-    assert 3 == len(re.findall(r"<rect [^>]*><title>\d{4}-", made))
+    assert len(re.findall(r"<rect [^>]*><title>\d{4}-", made)) == 3
     assert "prefers-color-scheme: dark" in made and 'name="viewport"' in made
     assert "class=conflict" in made
 

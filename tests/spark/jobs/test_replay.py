@@ -74,7 +74,7 @@ def test_time_predicate_and_limit_choose_messages(replayed: Replayed, broker: Ns
     words = (f"--from={start}", f"--to={end}", "--where=json::int % 2 = 0 and text <> '12'", "--limit=4", "--ordered")
     done = replayed.run(*words)
     assert done.code == 0, done.err
-    assert [b"10", b"14", b"16", b"18"] == replayed.bodies(4)
+    assert replayed.bodies(4) == [b"10", b"14", b"16", b"18"]
 
 
 def test_dry_run_counts_by_hour_and_publishes_nothing(replayed: Replayed, broker: NsqdProcess) -> None:
@@ -82,8 +82,8 @@ def test_dry_run_counts_by_hour_and_publishes_nothing(replayed: Replayed, broker
     done = replayed.run("--dry-run", "--where=text < '2'", to="--to-topic=another")
     assert done.code == 0, done.err
     lines = [line.split() for line in done.out.splitlines()]
-    assert ["topic", "hour", "messages", "bytes"] == lines[0]
-    assert ["total", "12", "22"] == lines[-1]
+    assert lines[0] == ["topic", "hour", "messages", "bytes"]
+    assert lines[-1] == ["total", "12", "22"]
     assert sum(int(line[2]) for line in lines[1:-1]) == 12
     assert {"t", "u", "target"} == {topic["topic_name"] for topic in broker.stats()}
 
@@ -110,7 +110,7 @@ def test_a_rate_is_given_to_the_sink_of_one_task(
 
     monkeypatch.setattr(publishing.Target, "options", options)
     assert replayed.run("--rate=1000").code == 0
-    assert [("1000", "100")] == [(each["maxRowsPerSecond"], each["batchSize"]) for each in asked]
+    assert [(each["maxRowsPerSecond"], each["batchSize"]) for each in asked] == [("1000", "100")]
     assert Counter(bodies) == Counter(replayed.bodies(200))
 
 
@@ -137,10 +137,10 @@ def test_a_channel_is_moved_back_and_never_forwards(job: Job, broker: NsqdProces
     behind = job(*words, f"--from={middle}")
     assert behind.code == 0, behind.err
     assert "not moved, the channel is behind --from" in behind.out
-    assert 30 == len(broker.drain("t", "c", 30))
+    assert len(broker.drain("t", "c", 30)) == 30
     trial = job(*words, f"--from={middle}", "--dry-run")
     assert trial.out.splitlines()[-1] == 'would replay 10 messages of topic "t" into channel "c"'
-    assert (0, 0, 0) == broker.counts("t", "c")
+    assert broker.counts("t", "c") == (0, 0, 0)
     done = job(*words, f"--from={middle}")
     assert done.out.splitlines()[-1] == 'replayed 10 messages of topic "t" into channel "c"'
     assert bodies == [message.body for message in broker.drain("t", "c", 10)]
@@ -152,18 +152,18 @@ def test_a_selection_is_published_to_one_channel(job: Job, broker: NsqdProcess) 
     words = ("replay", at(broker), "--topic=t", "--to-channel=c")
     done = job(*words, "--to-topic=t.replay", "--limit=5")
     assert done.code == 0, done.err
-    assert 5 == len(broker.drain("t.replay", "c", 5))
+    assert len(broker.drain("t.replay", "c", 5)) == 5
     broker.create("shared", "c", "other")
     assert job(*words, "--to-topic=shared", "--limit=5").code == 0
-    assert 5 == len(broker.drain("shared", "c", 5))
-    assert (0, 0, 0) == broker.counts("shared", "other")
+    assert len(broker.drain("shared", "c", 5)) == 5
+    assert broker.counts("shared", "other") == (0, 0, 0)
     broker.create("t", "c", "other")
     broker.drain("t", "c", 20)
     for _ in range(2):
         done = job(*words, "--to-topic=t", "--where=json::int < 3")
         assert done.out.startswith('replayed 3 messages into topic "t"'), "messages for one channel are not in the log"
-    assert 6 == len(broker.drain("t", "c", 6))
-    assert (0, 0, 0) == broker.counts("t", "other")
+    assert len(broker.drain("t", "c", 6)) == 6
+    assert broker.counts("t", "other") == (0, 0, 0)
 
 
 def test_headers_are_published_again_but_those_of_the_broker(
@@ -198,7 +198,7 @@ def test_headers_of_the_broker_are_left_out(job: Job, replayed: Replayed, broker
         wait_until(lambda: count_of(broker, "t.dead"), "the message is a dead letter")
     done = job("replay", at(broker), "--topic=t.dead", "--to-topic=target")
     assert done.code == 0, done.err
-    assert [b"7"] == replayed.bodies(1)
+    assert replayed.bodies(1) == [b"7"]
 
 
 def test_a_topic_into_itself_must_be_allowed(replayed: Replayed, broker: NsqdProcess) -> None:
@@ -208,7 +208,7 @@ def test_a_topic_into_itself_must_be_allowed(replayed: Replayed, broker: NsqdPro
     assert 'topic "t" would be replayed into itself' in refused.err
     allowed = replayed.run("--allow-same-topic", to="--to-topic=t")
     assert allowed.out.startswith('replayed 10 messages into topic "t"'), "what is published meanwhile is not replayed"
-    assert 20 == count_of(broker, "t")
+    assert count_of(broker, "t") == 20
 
 
 def test_a_failed_replay_goes_on_where_it_was(
@@ -306,14 +306,14 @@ def test_messages_that_only_a_larger_max_msg_size_allows(job: Job, tmp_path: Pat
         broker = start("--max-msg-size=3000000")
         broker.create("t")
         broker.order("/v2/topic/retention?topic=t&time=1h")
-        assert 200 == broker.http("POST", "/pub?topic=t", b"x" * 1_500_000).status
+        assert broker.http("POST", "/pub?topic=t", b"x" * 1_500_000).status == 200
         words = ("replay", "--topic=t", at(broker), "--to-topic=x")
         refused = job(*words)
-        assert 1 == refused.code and "--max-message-bytes of nsqtw-spark replay" in refused.err, refused
+        assert refused.code == 1 and "--max-message-bytes of nsqtw-spark replay" in refused.err, refused
         done = job(*words, "--max-message-bytes=3000000")
         assert done.code == 0, done
         (topic,) = broker.stats("x")
-        assert 1 == topic["message_count"]
+        assert topic["message_count"] == 1
 
 
 def test_a_broker_that_does_not_answer_is_one_line(job: Job, broker: NsqdProcess) -> None:

@@ -49,7 +49,7 @@ def test_sections_have_about_as_many_messages_as_asked_for() -> None:
     sparse = [(1, 10_000_000 + 1000 * number) for number in range(500)]
     planned = list(sections(hours_of(dense + sparse), 250))
     counts = [sum(section.start <= at < section.end for _, at in dense + sparse) for section in planned]
-    assert [250] * 6 == counts
+    assert counts == [250] * 6
 
 
 def test_few_messages_in_many_hours_are_one_section() -> None:
@@ -59,7 +59,7 @@ def test_few_messages_in_many_hours_are_one_section() -> None:
 
 def test_each_nsqd_has_sections_of_its_own() -> None:
     hours = [Hour("t", nsqd, 0, 1, 10, 10, 5, 14) for nsqd in ("b", "a")]
-    assert [("a", 5, 15), ("b", 5, 15)] == [each[1:4] for each in map(_values, sections(hours, 100))]
+    assert [each[1:4] for each in map(_values, sections(hours, 100))] == [("a", 5, 15), ("b", 5, 15)]
 
 
 def _values(section: Section) -> tuple[str, str, int, int]:
@@ -135,14 +135,14 @@ def test_a_long_outage_is_not_caught_up() -> None:
     clock = Clock()
     schedule = Schedule(100, clock)
     clock.now += 1000
-    assert 200 == schedule.burst()
+    assert schedule.burst() == 200
     schedule.published += 200
-    assert 0 == schedule.burst()
+    assert schedule.burst() == 0
 
 
 def test_requests_are_small_when_the_rate_is_low() -> None:
     sizes = [int(Target({}, "t", rate).options(0)["batchSize"]) for rate in (1, 100, 1_000_000)]
-    assert [1, 10, 5000] == sizes
+    assert sizes == [1, 10, 5000]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,6 @@ def test_what_is_no_moment(text: str) -> None:
 def test_the_counts_of_a_dry_run_name_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
     hours = [Hour("t", "n", 0, 1, 10, 100, 0, 9)]
     print_counts(hours, 4)
-    assert "4 of these messages would be published, by --limit" == capsys.readouterr().out.splitlines()[-1]
+    assert capsys.readouterr().out.splitlines()[-1] == "4 of these messages would be published, by --limit"
     print_counts(hours, 10)
-    assert ["total", "10", "100"] == capsys.readouterr().out.splitlines()[-1].split()
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["total", "10", "100"]

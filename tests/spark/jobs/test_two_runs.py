@@ -90,10 +90,10 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_two_pipelines_that_write_the_same_micro_batch(lake: Path) -> None:
     other = Table(lake)
     Table(lake, lambda: other.write(0)).write(0)
-    assert ["0", "1", "2"] == contents(lake)
+    assert contents(lake) == ["0", "1", "2"]
     other.write(1)
     assert sorted(2 * ["0", "1", "2"]) == contents(lake)
-    assert [] == list(lake.glob("_etl/staging/s/*"))
+    assert list(lake.glob("_etl/staging/s/*")) == []
 
 
 def test_a_pipeline_that_is_behind_removes_nothing_and_adds_nothing(lake: Path) -> None:
@@ -162,5 +162,5 @@ def test_a_compaction_whose_files_another_one_deletes_keeps_the_rows(
         with pytest.raises(ArchiveError, match="another compaction of .* has deleted files of this one"):
             merge()
     else:
-        assert 2 == merge()
-    assert ["0", "1", "2"] == " ".join(contents(lake)).split()
+        assert merge() == 2
+    assert " ".join(contents(lake)).split() == ["0", "1", "2"]

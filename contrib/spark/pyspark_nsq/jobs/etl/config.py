@@ -260,12 +260,12 @@ def _of_dead_letters(dead: DeadLetters, config: Config) -> Iterator[_Problem]:
         )
     if dead.channel is not None and dead.channel == config.source.channel:
         yield "dead_letters", 0, "channel", "two queries on one channel share its messages: name another channel"
-    if dead.path is not None and config.sink.path is not None:
-        if config.path(dead.path) == config.path(config.sink.path):
-            yield "dead_letters", 0, "path", '"path" is that of [sink]; name another folder'
-    if dead.topic is not None and dead.topic == config.sink.topic:
-        if dead.nsqd_http_addresses == config.sink.nsqd_http_addresses:
-            yield "dead_letters", 0, "topic", '"topic" is that of [sink]; name another topic'
+    sink = config.sink
+    if dead.path is not None and sink.path is not None and config.path(dead.path) == config.path(sink.path):
+        yield "dead_letters", 0, "path", '"path" is that of [sink]; name another folder'
+    is_same_topic = dead.topic is not None and dead.topic == sink.topic
+    if is_same_topic and dead.nsqd_http_addresses == sink.nsqd_http_addresses:
+        yield "dead_letters", 0, "topic", '"topic" is that of [sink]; name another topic'
 
 
 def _of_unused(config: Config) -> Iterator[_Problem]:
