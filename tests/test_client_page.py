@@ -55,7 +55,7 @@ def test_a_message_that_comes_twice_is_handled_once(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     (text,) = [text for text in PROGRAMS if "INSERT OR IGNORE" in text]
     names: dict[str, Any] = {}
-    exec(text, names)  # noqa: S102 - a program of the page
+    exec(text, names)  # a program of the page
     with closing(names["database"]) as database:
         database.execute("INSERT INTO account VALUES (0)")
         for number in (b"first", b"first", b"second"):

@@ -63,7 +63,7 @@ def _exists(name: str, known: set[str]) -> bool:
         return True
     if classes := _classes().get(owner[-1]):
         return any(last in _members(one) for one in classes)
-    return owner[-1] in known and last in _everywhere() or _is_foreign(name)
+    return (owner[-1] in known and last in _everywhere()) or _is_foreign(name)
 
 
 def _is_foreign(name: str) -> bool:

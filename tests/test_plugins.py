@@ -84,7 +84,7 @@ def test_an_unknown_backend_is_told_what_is_installed() -> None:
 
 
 def test_two_backends_of_one_name_are_refused_and_both_are_named() -> None:
-    with pytest.raises(DuplicatePlugin, match="backend 'disk' is provided more than once: a.Disk, b.Disk"):
+    with pytest.raises(DuplicatePlugin, match=r"backend 'disk' is provided more than once: a.Disk, b.Disk"):
         backends([backend("disk", "b.Disk"), backend("disk", "a.Disk")])
 
 

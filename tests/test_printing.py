@@ -63,7 +63,7 @@ def test_no_other_module_can_write(line: str) -> None:
     for path, is_refused in (("nsqtw/cli/new.py", True), ("nsqtw/printing.py", False), ("tests/new.py", False)):
         done = subprocess.run([*words, path, "-"], input=module, capture_output=True, text=True, cwd=ROOT)
         assert ("TID251" in done.stdout or "T201" in done.stdout) is (
-            is_refused or "print('" in line and "tests" not in path
+            is_refused or ("print('" in line and "tests" not in path)
         )
 
 

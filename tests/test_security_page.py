@@ -162,21 +162,21 @@ def test_the_config_keeps_everybody_out_who_is_not_meant(machine: Machine, certi
             assert line not in broker.said(), broker.said()
         assert set(broker.ports()) == {"TCP", "HTTPS"}
 
-        with broker.client() as plain, pytest.raises(Refused, match="^E_INVALID cannot PUB .* .TLS required.$"):
+        with broker.client() as plain, pytest.raises(Refused, match=r"^E_INVALID cannot PUB .* .TLS required.$"):
             plain.pub("orders", b"x")
-        with broker.client() as plain, pytest.raises(Refused, match="^E_INVALID cannot AUTH .* .TLS required.$"):
+        with broker.client() as plain, pytest.raises(Refused, match=r"^E_INVALID cannot AUTH .* .TLS required.$"):
             auth(plain, machine.secret)
-        with broker.client() as nobody, pytest.raises(Refused, match="^E_AUTH_FIRST"):
+        with broker.client() as nobody, pytest.raises(Refused, match=r"^E_AUTH_FIRST"):
             nobody.upgrade(wants)
             nobody.pub("orders", b"x")
-        with broker.client() as stranger, pytest.raises(Refused, match="^E_AUTH_FAILED"):
+        with broker.client() as stranger, pytest.raises(Refused, match=r"^E_AUTH_FAILED"):
             stranger.upgrade(wants)
             auth(stranger, "a guess")
         with broker.client() as shop:
             shop.upgrade(wants)
             assert auth(shop, machine.secret) == "shop"
             shop.pub("orders", b"x")
-            with pytest.raises(Refused, match="^E_UNAUTHORIZED"):
+            with pytest.raises(Refused, match=r"^E_UNAUTHORIZED"):
                 shop.pub("mails", b"x")
 
         line = command("curl")

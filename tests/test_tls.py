@@ -96,7 +96,7 @@ def test_tls_required_keeps_plain_text_out(start: Start, wants: ssl.SSLContext) 
     broker = start("--tls-required")
     with (
         broker.client() as client,
-        pytest.raises(Refused, match="^E_INVALID cannot PUB in current state .TLS required.$"),
+        pytest.raises(Refused, match=r"^E_INVALID cannot PUB in current state .TLS required.$"),
     ):
         client.pub("t", b"x")
     refused = {"message": "TLS_REQUIRED", "https_port": https_port(broker)}

@@ -37,25 +37,25 @@ class Consumer(Timer):
     """
 
     __slots__ = (
-        "_timers",
         "_delivery",
         "_tick",
+        "_timers",
         "allowance",
         "client",
         "deliver",
         "deliver_with_headers",
         "disconnect",
         "in_flight",
+        "is_blocked",
         "msg_timeout",
+        "on_pause",
+        "on_removed",
         "on_timeout",
         "ready_count",
         "region_local",
         "sample_rate",
-        "is_blocked",
-        "on_pause",
-        "on_removed",
-        "turn_bytes",
         "touch_timeout",
+        "turn_bytes",
         "zone_local",
     )
 

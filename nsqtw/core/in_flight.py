@@ -37,7 +37,7 @@ class Delivery:
     time of publication, only where latencies are measured.
     """
 
-    __slots__ = ("attempts", "deadline", "delivered_at", "timestamp_ns", "segment", "sequence")
+    __slots__ = ("attempts", "deadline", "delivered_at", "segment", "sequence", "timestamp_ns")
 
     def __init__(
         self,

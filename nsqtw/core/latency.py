@@ -67,7 +67,7 @@ class Measure:
 class Latencies:
     """The latencies of one channel. They are also counted in `histogram`, the one of its topic."""
 
-    __slots__ = ("_histogram", "_started_at", "_measure", "_newer", "_older")
+    __slots__ = ("_histogram", "_measure", "_newer", "_older", "_started_at")
 
     def __init__(self, measure: Measure, histogram: Histogram) -> None:
         self._measure = measure

@@ -27,7 +27,7 @@ class RequestBody:
         self.size += len(part)
         if len(part) < LARGE_BYTES:
             self._tail += part
-        if len(self._tail) >= LARGE_BYTES or len(part) >= LARGE_BYTES and self._tail:
+        if len(self._tail) >= LARGE_BYTES or (len(part) >= LARGE_BYTES and self._tail):
             self._parts.append(bytes(self._tail))
             self._tail.clear()
         if len(part) >= LARGE_BYTES:

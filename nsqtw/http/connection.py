@@ -154,7 +154,7 @@ class HttpConnection(Protocol):
         elif self._state is _UPGRADED:
             self._receive_upgraded(data)
             return
-        elif self._state is _CLOSED or not self.persistent and self._state is not _READING:
+        elif self._state is _CLOSED or (not self.persistent and self._state is not _READING):
             return
         self._parser.receive(data)
         if self._state is _READING:

@@ -314,7 +314,7 @@ class HttpRequest:
         self.is_answered = True
         connection.send(answer.encode(self._version, bool(connection.persistent), self._method == b"HEAD"))
         is_refusal = answer.status >= REFUSED and self._route is not None
-        if self._is_logged or is_refusal and connection.factory.refusals.admit():
+        if self._is_logged or (is_refusal and connection.factory.refusals.admit()):
             self._log_access(answer, connection)
         if self.is_complete:
             connection.request_done(self)

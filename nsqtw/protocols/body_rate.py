@@ -13,7 +13,7 @@ from __future__ import annotations
 class BodyRate:
     """One body after the other on one connection; `rate` is bytes a second that are enough."""
 
-    __slots__ = ("_started_at", "_looked_at", "_rate", "_received", "until")
+    __slots__ = ("_looked_at", "_rate", "_received", "_started_at", "until")
 
     def __init__(self, rate: int) -> None:
         self._rate = rate

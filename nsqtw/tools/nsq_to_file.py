@@ -38,7 +38,7 @@ from nsqtw.tools.topic_archive import TopicArchive
 
 _ANY_ATTEMPTS = "max_attempts,0"
 
-_DEFAULT_DIR = "/tmp"  # noqa: S108 - NSQ's default
+_DEFAULT_DIR = "/tmp"  # NSQ's default
 
 
 @attrs.define(kw_only=True)

@@ -164,7 +164,7 @@ class Sender:
     async def handle(self, message: Message) -> None:
         """Send a message. RequestFailed, which requeues it."""
         share = self._options.sample
-        if share < 1.0 and random.random() > share:  # noqa: S311
+        if share < 1.0 and random.random() > share:
             return
         began = self._run.reactor.seconds()
         if self._sends_to_all:

@@ -227,7 +227,7 @@ def test_a_reload_that_fails_changes_nothing() -> None:
         raise AuthError("grants.toml: no such file or directory")
 
     asked.authorizer.reloaded = fails
-    with Log() as lines, pytest.raises(AuthError, match="^grants.toml: no such file or directory$"):
+    with Log() as lines, pytest.raises(AuthError, match=r"^grants.toml: no such file or directory$"):
         asked.authorizations.reload()
     assert (lines, listener.times) == ([], 0)
 

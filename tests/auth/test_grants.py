@@ -70,5 +70,5 @@ def test_there_is_a_bound_on_how_many_there_are() -> None:
 
 
 def test_an_unknown_permission_is_none() -> None:
-    with pytest.raises(AuthError, match="^unknown permission 'pub'; there are publish, subscribe, admin$"):
+    with pytest.raises(AuthError, match=r"^unknown permission 'pub'; there are publish, subscribe, admin$"):
         Grants([Grant(".*", [".*"], ["pub"])])

@@ -73,12 +73,12 @@ def test_the_file_on_the_page_does_what_the_page_says(start: Start, tmp_path: Pa
             "permission_count": 1,
         }
         assert auth(mail, "mail-secret")["identity"] == "mail"
-        with pytest.raises(Refused, match="^E_AUTH_FAILED AUTH failed$"):
+        with pytest.raises(Refused, match=r"^E_AUTH_FAILED AUTH failed$"):
             auth(stranger, "mail-secre")
         mail.sub("orders", "mail", ready=5)
         shop.pub("orders", b"one")
         assert mail.message().body == b"one"
-        with pytest.raises(Refused, match='^E_UNAUTHORIZED AUTH failed for PUB on "other" ""$'):
+        with pytest.raises(Refused, match=r'^E_UNAUTHORIZED AUTH failed for PUB on "other" ""$'):
             shop.pub("other", b"x")
         assert http_status(nsqd, "GET", "/ping") == 200
         assert http_status(nsqd, "GET", "/stats") == 401
@@ -100,13 +100,13 @@ def test_the_file_on_the_page_does_what_the_page_says(start: Start, tmp_path: Pa
             blocks("how-to/auth.md")["grants.toml"].replace('channels = ["^mail$"]', 'channels = ["^post$"]')
         )
         os.kill(nsqd.pid, signal.SIGHUP)
-        with pytest.raises(Refused, match='^E_UNAUTHORIZED AUTH failed for SUB on "orders" "mail"$'):
+        with pytest.raises(Refused, match=r'^E_UNAUTHORIZED AUTH failed for SUB on "orders" "mail"$'):
             mail.message()
         shop_again.pub("orders", b"two")
 
         grants.write_text("")
         os.kill(nsqd.pid, signal.SIGHUP)
-        with pytest.raises(Refused, match="^E_AUTH_FAILED AUTH failed$"):
+        with pytest.raises(Refused, match=r"^E_AUTH_FAILED AUTH failed$"):
             shop_again.message()
         wait_until(lambda: http_status(nsqd, "GET", "/stats", "mail-secret") == 401, "HTTP forgets it, too")
         shop_again.close()
@@ -123,7 +123,7 @@ def test_hashing_holds_nobody_up(start: Start, tmp_path: Path) -> None:
     waiting = [nsqd.client() for _ in range(2)]
     for number, client in enumerate(waiting):
         client.send(b"AUTH\n" + struct.pack(">i", 1) + b"%d" % number)
-    with nsqd.client() as other, pytest.raises(Refused, match="^E_AUTH_FIRST"):
+    with nsqd.client() as other, pytest.raises(Refused, match=r"^E_AUTH_FIRST"):
         other.pub("t", b"x")
     assert http_status(nsqd, "GET", "/ping") == 200
     nsqd.stop()
@@ -160,9 +160,9 @@ def test_a_third_partys_authorizer_is_one_as_ours(tokens: Path, start: Start) ->
     with nsqd.client() as client, nsqd.client() as late:
         assert auth(client, good)["identity"] == "ann"
         client.pub("orders", b"x")
-        with pytest.raises(Refused, match="^E_UNAUTHORIZED"):
+        with pytest.raises(Refused, match=r"^E_UNAUTHORIZED"):
             client.pub("mails", b"x")
-        with pytest.raises(Refused, match="^E_AUTH_FAILED"):
+        with pytest.raises(Refused, match=r"^E_AUTH_FAILED"):
             auth(late, ended)
     assert http_status(nsqd, "POST", "/pub?topic=orders", good, b"x") == 200
     assert http_status(nsqd, "POST", "/pub?topic=mails", good, b"x") == 403
@@ -293,7 +293,7 @@ def test_hostile_auth_servers_hold_nobody_up(start: Start, server: AuthServer) -
 def test_an_auth_server_that_never_answers_is_given_up(start: Start, server: AuthServer) -> None:
     server.serve = lambda request: server.is_over.wait() and None
     nsqd = start(f"--auth=http:{server.address}", "--http-client-request-timeout=100ms")
-    with nsqd.client() as client, pytest.raises(Refused, match="^E_AUTH_FAILED AUTH failed$"):
+    with nsqd.client() as client, pytest.raises(Refused, match=r"^E_AUTH_FAILED AUTH failed$"):
         auth(client, "s")
     assert "no answer in 0.1 s" in nsqd.said() or "failed to auth" in nsqd.said()
 
@@ -310,7 +310,7 @@ def test_https_servers_need_a_certificate_that_is_trusted(
         if is_trusted:
             assert auth(client, "s")["identity"] == "x"
         else:
-            with pytest.raises(Refused, match="^E_AUTH_FAILED"):
+            with pytest.raises(Refused, match=r"^E_AUTH_FAILED"):
                 auth(client, "s")
             assert "certificate verify failed" in nsqd.said()
     assert bool(server.queries) is is_trusted

@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(grants: Grants) -> None:
         grants.authorizer.reload()
     assert grants.topics(b"a", "orders") == ["orders"]
     grants.path.unlink()
-    with pytest.raises(AuthError, match="no such file or directory$"):
+    with pytest.raises(AuthError, match=r"no such file or directory$"):
         grants.authorizer.reload()
     assert grants.topics(b"a", "orders") == ["orders"]
 

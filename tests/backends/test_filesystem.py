@@ -69,7 +69,7 @@ def test_what_was_synced_so_survives_a_power_loss_and_what_came_later_may_not(ha
     left = tmp_path / "left"
     harness.files.crash(str(left), len(harness.files.trace), power_loss=True)
     backend = DiskBackend(str(left), 1 << 20, lambda *what: None)
-    assert {topic: [*messages(read_all(backend.queue(topic)))] for topic in TOPICS} == dict.fromkeys(TOPICS, [1])
+    assert {topic: [*messages(read_all(backend.queue(topic)))] for topic in TOPICS} == {topic: [1] for topic in TOPICS}
 
 
 def test_few_files_are_synced_one_by_one(harness: Harness) -> None:

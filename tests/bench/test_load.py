@@ -248,7 +248,7 @@ def test_a_backlog_is_consumed_and_finished() -> None:
 
 def test_a_lost_message_gives_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "ANSWER_SECONDS", 0.05)
-    with pytest.raises(WrongCount, match="nothing passes any more: .*{'ch': 4} received where 5"):
+    with pytest.raises(WrongCount, match=r"nothing passes any more: .*{'ch': 4} received where 5"):
         consume({b"RDY": messages(0, 4)}, prefilled=5)
 
 
@@ -317,7 +317,7 @@ def test_a_program_that_is_no_broker_is_told_in_one_line(tmp_path: Path) -> None
     program.chmod(0o755)
     with pytest.raises(BrokerFailed, match="exited with 2: no such flag"), running(program, []):
         raise AssertionError("it must not get here")
-    with pytest.raises(BrokerFailed, match="cannot start .*absent"), running(tmp_path / "absent", []):
+    with pytest.raises(BrokerFailed, match=r"cannot start .*absent"), running(tmp_path / "absent", []):
         raise AssertionError("it must not get here")
 
 

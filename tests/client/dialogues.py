@@ -191,7 +191,7 @@ def _lookups(address: str) -> dict[str, list[Any]]:
     found = {}
     for topic in ("t", "unknown"):
         try:
-            answer = urlopen(f"http://{address}/lookup?topic={topic}")  # noqa: S310
+            answer = urlopen(f"http://{address}/lookup?topic={topic}")
         except HTTPError as error:
             answer = error
         with answer:

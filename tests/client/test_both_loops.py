@@ -311,11 +311,11 @@ def test_refusals_fail_one_publish_each(loop: Loop, nsqd: Broker, topic: str) ->
         async with loop.producer(nsqd.tcp_address) as producer:
             futures = [producer.publish(name, body) for name, body in ((topic, b"1"), ("b d", b"2"), (topic, b"3"))]
             await futures[0]
-            with pytest.raises(Refused, match='^E_BAD_TOPIC PUB topic name "b d" is not valid$') as refused:
+            with pytest.raises(Refused, match=r'^E_BAD_TOPIC PUB topic name "b d" is not valid$') as refused:
                 await futures[1]
             assert refused.value.code == "E_BAD_TOPIC"
             await futures[2]
-            with pytest.raises(Refused, match="^E_BAD_MESSAGE"):
+            with pytest.raises(Refused, match=r"^E_BAD_MESSAGE"):
                 await producer.publish(topic, b"")
         with pytest.raises(Stopped):
             await producer.publish(topic, b"late")

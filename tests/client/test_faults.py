@@ -300,7 +300,7 @@ def test_a_wrong_body_harms_no_other(loop: Loop) -> None:
                 with pytest.raises(TypeError, match="must be bytes"):
                     producer.multi_publish("t", [b"1", wrong])
             await good
-            with pytest.raises(Refused, match="^E_INVALID DPUB could not parse timeout -1000$"):
+            with pytest.raises(Refused, match=r"^E_INVALID DPUB could not parse timeout -1000$"):
                 await producer.publish("t", b"1", delay=-1.0)
             await producer.publish("t", bytearray(b"2"))
             await producer.stop()

@@ -96,7 +96,7 @@ def test_headers_reach_consumers_of_both_protocols(loop: Loop, nsqd: Broker, top
                     await message.finish()
                     if len(found) == len(wanted):
                         break
-            assert found == (wanted if options else dict.fromkeys(wanted, {}))
+            assert found == (wanted if options else {body: {} for body in wanted})
 
     loop.run(test)
 

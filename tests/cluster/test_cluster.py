@@ -165,7 +165,7 @@ def test_what_does_not_exist(nodes: Nodes) -> None:
     prepare(nodes, "known", messages=0)
     with pytest.raises(NoServerAnswered, match="failed to query any nsqlookupd: got response 404 Not Found"):
         ask(nodes, True, "topic", "nowhere")
-    with pytest.raises(NoServerAnswered, match="^failed to query any nsqd: $"):
+    with pytest.raises(NoServerAnswered, match=r"^failed to query any nsqd: $"):
         ask(nodes, False, "topic", "nowhere")
     with pytest.raises(UnknownObject, match="there is no channel nowhere"):
         ask(nodes, True, "channel", "known", "nowhere")
@@ -361,7 +361,7 @@ def test_no_server_at_all() -> None:
         cluster = Cluster(reactor, lookupds=[f"{HOST}:{port.number}"])
         await cluster.topics()
 
-    with pytest.raises(NoServerAnswered, match='^failed to query any nsqlookupd: Get "http://'):
+    with pytest.raises(NoServerAnswered, match=r'^failed to query any nsqlookupd: Get "http://'):
         run(test)
     port.release()
 

@@ -27,7 +27,7 @@ def stats(head: str) -> bytes:
 
 
 def test_samples_queries_and_changes_do_not_wait_for_each_other() -> None:
-    with server(lambda head: None) as (silent, heads), server(stats) as (good, _):
+    with server(lambda head: None) as (silent, _), server(stats) as (good, _):
 
         async def test(reactor: Any) -> tuple[Any, Any]:
             cluster = Cluster(reactor, nsqds=[silent], timeouts=Timeouts(ANSWER_SECONDS, ANSWER_SECONDS))

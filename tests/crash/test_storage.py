@@ -132,7 +132,7 @@ def test_a_disk_without_a_byte_left_refuses_all_that_must_be_stored(nsqd: NsqdPr
         for path in ("/topic/create?topic=new", "/channel/create?topic=t&channel=new"):
             assert nsqd.http("POST", path).status == 500
         with nsqd.client() as newcomer:
-            with pytest.raises(Refused, match="^E_SUB_FAILED SUB failed positions.db: "):
+            with pytest.raises(Refused, match=r"^E_SUB_FAILED SUB failed positions.db: "):
                 newcomer.sub("t", "newer")
             assert newcomer.rest() == []
         assert bodies_of(consumer.drain(80)) == BODIES[10:90]

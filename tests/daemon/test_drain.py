@@ -54,7 +54,7 @@ def test_sigterm_drains(start: Start) -> None:
         first = finish(consumer, 1)
         broker.signal(signal.SIGTERM)
         draining(broker)
-        with pytest.raises(Refused, match="^E_PUB_FAILED PUB failed draining$"):
+        with pytest.raises(Refused, match=r"^E_PUB_FAILED PUB failed draining$"):
             producer.pub("t", b"x")
         with pytest.raises(Closed):
             producer.frame()

@@ -56,7 +56,7 @@ def test_files_that_will_not_do_are_refused(given: dict[str, Any], refusal: str,
 
 def test_a_secret_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"two\nlines")
-    with pytest.raises(OptionError, match="^--lookupd-secret-file cannot be used - "):
+    with pytest.raises(OptionError, match=r"^--lookupd-secret-file cannot be used - "):
         check_lookupd(Options(lookupd_secret_file=str(tmp_path / "secret")))
 
 

@@ -59,7 +59,7 @@ def test_the_largest_of_bodies_that_are_too_large_together_is_broken_off() -> No
 
 def test_a_body_that_was_received_counts_while_it_is_kept() -> None:
     budget = BodyBudget(150)
-    response, body = begin(budget)
+    response, _ = begin(budget)
     response.send(b"x" * 90)
     response.end()
     budget.keep(90)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ VALID = (POST, BARE, FOLDED, CHUNKED, TRAILED, b"\r\n" + POST)
 
 def parts(data: bytes, cuts: list[int]) -> list[bytes]:
     bounds = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(bounds)]
 
 
 def events(pieces: list[bytes]) -> list[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_pipelined_requests_take_turns_in_which_nothing_is_received(web: Tiring)
     assert not is_read_from(browser)
     counts = web.turns(browser)
     assert outcomes(web) == [OK] * MANY
-    assert max(after - before for before, after in zip(counts, counts[1:], strict=False)) <= STEP_EVENTS
+    assert max(after - before for before, after in pairwise(counts)) <= STEP_EVENTS
     assert is_read_from(browser)
     assert browser.connection.stage[0] is Stage.IDLE
     browser.transport.clear()
@@ -99,7 +100,7 @@ def test_a_step_ends_when_its_time_is_over(web: Tiring, monkeypatch: pytest.Monk
     browser.send(PING * 20)
     counts = web.turns(browser)
     assert outcomes(web) == [OK] * 20
-    assert max(after - before for before, after in zip(counts, counts[1:], strict=False)) == 1
+    assert max(after - before for before, after in pairwise(counts)) == 1
 
 
 def test_connections_take_turns(web: Tiring) -> None:

@@ -6,6 +6,7 @@ the secret, the log, and that it does not matter how the bytes arrive.
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ ANSWERS = [IDENTITY, b"OK", b"OK", b"OK", b"E_BAD_CHANNEL REGISTER channel name 
 def test_it_does_not_matter_how_the_bytes_arrive(cuts: list[int]) -> None:
     line = Line()
     places = [0, *sorted(cuts), len(DIALOGUE)]
-    answered = [one for a, b in zip(places, places[1:], strict=False) for one in line.send(DIALOGUE[a:b])]
+    answered = [one for a, b in pairwise(places) for one in line.send(DIALOGUE[a:b])]
     assert answered == ANSWERS
     assert line.session.closing
 

@@ -156,7 +156,7 @@ def test_the_limit_is_what_the_system_allows() -> None:
 
 def test_a_session_is_given_a_place_and_gives_it_back(edge: Edge) -> None:
     edge.broker.options.max_connections = 1
-    connection, transport = edge.connect()
+    connection, _ = edge.connect()
     refused = edge.factory.buildProtocol(None)
     assert isinstance(refused, RejectedConnection)
     connection.connectionLost()

@@ -148,7 +148,7 @@ def test_an_authority_whose_key_is_too_small_is_refused_at_the_start(tmp_path: P
     make_context(Options(**pair, tls_root_ca_file=str(weak), tls_client_auth_policy="require"))
     old = {"tls_min_version": 769, "tls_client_auth_policy": VERIFY}
     make_context(Options(**pair, tls_root_ca_file=str(weak), **old))
-    with pytest.raises(OptionError, match="^--lookupd-tls-root-ca-file cannot be used: "):
+    with pytest.raises(OptionError, match=r"^--lookupd-tls-root-ca-file cannot be used: "):
         check_lookupd(Options(lookupd_tls=True, lookupd_tls_root_ca_file=str(weak)))
 
 

@@ -134,7 +134,7 @@ def test_a_connection_is_closed_when_the_answer_says_so(web: SafeWeb) -> None:
 def test_a_handshake_has_a_deadline(web: SafeWeb) -> None:
     silent, slow = web.accept(), web.accept()
     slow.protocol.dataReceived(TlsClient(slow).hello()[:100])
-    client, transport = web.meet()
+    _, transport = web.meet()
     with Log() as lines:
         web.clock.advance(HANDSHAKE_SECONDS)
     timed_out = f"{WARNING}read tcp 127.0.0.1:4152->127.0.0.1:5: i/o timeout"
@@ -185,7 +185,7 @@ def test_the_policy_for_client_certificates_holds_here_too(
     found = []
     for pair in (None, certificates.stranger, certificates.client):
         try:
-            client, transport = web.meet(context(certificate=pair))
+            client, _ = web.meet(context(certificate=pair))
             client.send(request("POST", "/pub?topic=t", b"x"))
             found.append([answer.status for answer in web.answers(client)] == [200])
         except ssl.SSLError:

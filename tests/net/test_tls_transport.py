@@ -242,7 +242,7 @@ def test_an_error_is_read_before_the_goodbye(guard: Guard) -> None:
 
 
 def test_what_is_no_tls_any_more_ends_the_connection(guard: Guard) -> None:
-    client, transport = guard.connect_securely()
+    _, transport = guard.connect_securely()
     with Log() as lines:
         transport.protocol.dataReceived(b"PUB t\n" + sized(b"in plain text"))
         assert transport.aborting
@@ -493,7 +493,7 @@ def test_a_certificate_that_cannot_be_read_has_no_name(
 def test_sessions_are_not_resumed(guard: Guard) -> None:
     for version in (TLS_12, TLS_13):
         wants = context(lowest=version, highest=version)
-        client, transport = guard.connect_securely(wants)
+        client, _ = guard.connect_securely(wants)
         again = TlsClient(guard.meet(), wants, client.tls.session)
         again.shake()
         guard.settle()

@@ -189,7 +189,7 @@ def test_a_failed_write_that_cannot_clean_up_is_the_same_failure(path: str) -> N
     files = FaultyFiles(os.path.dirname(path))
     files.fail("sync", errno.EIO)
     files.fail("unlink", errno.EIO)
-    with pytest.raises(BackendError, match="write nsqd.dat: input/output error"):
+    with pytest.raises(BackendError, match=r"write nsqd.dat: input/output error"):
         write(path, [B], files)
     assert read(path, no_line) is None
 
@@ -197,7 +197,7 @@ def test_a_failed_write_that_cannot_clean_up_is_the_same_failure(path: str) -> N
 def test_a_full_disk_is_told_from_other_failures(path: str) -> None:
     files = FaultyFiles(os.path.dirname(path))
     files.space = 10
-    with pytest.raises(BackendFull, match="write nsqd.dat: no space left on device"):
+    with pytest.raises(BackendFull, match=r"write nsqd.dat: no space left on device"):
         write(path, [A, B], files)
 
 

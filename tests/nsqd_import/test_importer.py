@@ -362,7 +362,7 @@ def test_a_file_that_cannot_be_opened_stops_the_start_and_nothing_is_lost(tmp_pa
     queue = write_queue(tmp_path, "b:c", *TEN)
     queue.path(0).rename(tmp_path / "aside")
     queue.path(0).mkdir()
-    with pytest.raises(BackendError, match="b:c.diskqueue.000000.dat"):
+    with pytest.raises(BackendError, match=r"b:c.diskqueue.000000.dat"):
         start()
     queue.path(0).rmdir()
     (tmp_path / "aside").rename(queue.path(0))

@@ -138,7 +138,7 @@ def expect(directory: Path, wanted: Wanted) -> dict[str, int]:
         for topic in {topic for topic, _ in wanted}:
             data_path.put(b"new", topic=topic)
         found = {(topic, channel): data_path.bodies(channel, topic) for topic, channel in wanted}
-        assert found == dict.fromkeys(wanted, Counter([b"new"]))
+        assert found == {reader: Counter([b"new"]) for reader in wanted}
         return sizes
     finally:
         data_path.close()

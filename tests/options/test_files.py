@@ -272,7 +272,7 @@ def test_the_file_that_is_printed_says_where_each_value_came_from(tmp_path: Path
 
 
 def test_what_is_no_text_cannot_be_printed() -> None:
-    with pytest.raises(OptionError, match="^--log-prefix is no UTF-8 text"):
+    with pytest.raises(OptionError, match=r"^--log-prefix is no UTF-8 text"):
         config_text(Options(log_prefix="\udcff"), {})
 
 

@@ -216,12 +216,12 @@ def test_plugins_that_are_not_enabled_are_in_nobodys_way() -> None:
         find_protocols(["V2", "V3"], installed)
     with pytest.raises(PluginError, match="must be four bytes"):
         find_protocols(["V2", "V4"], installed)
-    with pytest.raises(PluginError, match="cannot be loaded from no.where"):
+    with pytest.raises(PluginError, match=r"cannot be loaded from no.where"):
         find_protocols(["V5"], installed)
 
 
 def test_two_of_one_name_are_refused() -> None:
-    with pytest.raises(DuplicatePlugin, match="protocol 'V3' is provided more than once: a.B, c.D"):
+    with pytest.raises(DuplicatePlugin, match=r"protocol 'V3' is provided more than once: a.B, c.D"):
         find_protocols(["V3"], [protocol("V3", b"  V3", "c.D"), protocol("V3", b"  V4", "a.B")])
     with pytest.raises(UnknownPlugin, match="unknown protocol 'V9'; installed: V3"):
         find_protocols(["V9"], [protocol("V3", b"  V3")])

@@ -6,6 +6,7 @@ import random
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import pairwise
 
 import cramjam
 import pytest
@@ -43,7 +44,7 @@ def read_all(compression: Compression, *fed: bytes) -> bytes:
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:
     """`data` in pieces."""
     ends = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[start:stop] for start, stop in zip(ends, ends[1:], strict=False)]
+    return [data[start:stop] for start, stop in pairwise(ends)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,7 +155,7 @@ def test_a_wrong_checksum_is_found(place: int) -> None:
 
 @pytest.mark.parametrize("wire", [b"\xff\xff\xff\xff", b"\x06\x00"])
 def test_deflate_that_is_damaged(wire: bytes) -> None:
-    with pytest.raises(BrokenStream, match="^flate: corrupt input$"):
+    with pytest.raises(BrokenStream, match=r"^flate: corrupt input$"):
         read_all(Deflate(6), wire)
 
 

@@ -173,7 +173,7 @@ def test_a_stream_needs_a_spool(spark: SparkSession, broker: NsqdProcess, tmp_pa
 
 def test_nobody_to_read_from(spark: SparkSession, broker: NsqdProcess) -> None:
     broker.stop()
-    with pytest.raises((PythonException, AnalysisException), match="nothing to read from: nsqd .*refused"):
+    with pytest.raises((PythonException, AnalysisException), match=r"nothing to read from: nsqd .*refused"):
         read(spark, broker, maxWaitMs="500").count()
 
 

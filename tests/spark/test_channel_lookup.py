@@ -170,5 +170,5 @@ def test_a_log_is_read_where_it_is_said_to_be(lookupd: FakeLookupd, start: Start
     discovery = Discovery(LogClient(options), options)
     assert sorted(Log("t", f"http://{HOST}:{one.http_port}") for one in lookupd.producers) == discovery.logs()[0]
     lookupd.broken = True
-    with pytest.raises(ReadError, match="no nsqlookupd answers: .*500 out of order.*refused"):
+    with pytest.raises(ReadError, match=r"no nsqlookupd answers: .*500 out of order.*refused"):
         discovery.logs()

@@ -172,6 +172,6 @@ def test_the_checkpoint_of_another_source_is_one_line(tmp_path: Path, offset: Of
         lambda: reader.partitions(offset, offset),
         lambda: reader.commit(offset),
     ):
-        with pytest.raises(OptionError, match="^the checkpoint is not of a query on a channel, .* another folder$"):
+        with pytest.raises(OptionError, match=r"^the checkpoint is not of a query on a channel, .* another folder$"):
             call()
     assert not (tmp_path / "spool").exists()

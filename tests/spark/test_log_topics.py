@@ -140,7 +140,9 @@ def test_a_deleted_topic_is_loss_and_without_it_the_others_go_on(broker: NsqdPro
     stream.step()
     delete(broker, "a")
     more = publish(broker, "b", b"3")
-    with pytest.raises(DataLossError, match='topic "a" on http://.* is deleted; the stream had read it up to position'):
+    with pytest.raises(
+        DataLossError, match=r'topic "a" on http://.* is deleted; the stream had read it up to position'
+    ):
         stream.step()
     with pytest.raises(DataLossError, match='topic "a"'):
         LogStream(given, stream.offset).run_available()
@@ -264,7 +266,7 @@ def test_the_checkpoint_of_an_earlier_version_goes_on(broker: NsqdProcess) -> No
 
 @pytest.mark.parametrize("offset", [{"spool": "6f3c", "seq": 7}, {"a": {"0": 7}}])
 def test_the_checkpoint_of_another_source_is_one_line(broker: NsqdProcess, offset: dict[str, Any]) -> None:
-    with pytest.raises(OptionError, match="^the checkpoint is not of a query with replay=log, .* another folder$"):
+    with pytest.raises(OptionError, match=r"^the checkpoint is not of a query with replay=log, .* another folder$"):
         LogStream(options(broker, topic="a"), offset).step()
 
 
@@ -324,7 +326,7 @@ def test_nsqds_that_nsqlookupd_names(cluster: Cluster, selected: dict[str, str])
     # A topic that is deleted everywhere is not named either.
     delete(second, "b")
     cluster.await_named("b")
-    with pytest.raises(DataLossError, match='topic "b" on http://.* is deleted'):
+    with pytest.raises(DataLossError, match=r'topic "b" on http://.* is deleted'):
         stream.step()
 
 

@@ -147,7 +147,7 @@ def test_nothing_is_left_when_the_listener_is_closed(spark: SparkSession, nsqd: 
 def test_a_port_in_use_and_a_missing_package_are_one_line(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         socket.create_server((HOST, 0)) as taken,
-        pytest.raises(MonitoringError, match="cannot be served at .* already in use; choose another port"),
+        pytest.raises(MonitoringError, match=r"cannot be served at .* already in use; choose another port"),
     ):
         listen(spark, port=taken.getsockname()[1], address=HOST)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)

@@ -100,7 +100,7 @@ def test_an_unknown_option_is_an_error_that_guesses_what_was_meant() -> None:
 
 def test_an_unknown_option_unlike_any_lists_all() -> None:
     with pytest.raises(
-        OptionError, match='unknown option "zzz"; known are: .*nsqdHttpAddresses, lookupdHttpAddresses, '
+        OptionError, match=r'unknown option "zzz"; known are: .*nsqdHttpAddresses, lookupdHttpAddresses, '
     ):
         SinkOptions.parse(REQUIRED | {"zzz": "3"})
 

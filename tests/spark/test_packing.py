@@ -1,5 +1,7 @@
 """Cutting messages into request bodies."""
 
+from itertools import pairwise
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +99,7 @@ def test_what_fills_requests_is_not_copied() -> None:
     requests = [*packer.extend(entries), *packer.extend(all_of([b"y"])), *packer.flush()]
     assert [request.rows for request in requests] == [4, 4, 3]
     for request in requests[:2]:
-        [count, part] = request.body
+        [_, part] = request.body
         assert isinstance(part, memoryview) and part.obj is entries.data.obj
 
 
@@ -135,7 +137,7 @@ def test_whatever_the_limits_all_messages_come_through_in_order(
     for request, batch in zip(requests, batches, strict=True):
         assert request.rows == len(batch) <= max_rows
         assert request.body_bytes <= max_bytes or len(batch) == 1
-    for batch, following in zip(batches, batches[1:], strict=False):
+    for batch, following in pairwise(batches):
         # No cut without need: the next message would not have fitted.
         body_bytes = 4 + sum(4 + len(message) for message in [*batch, following[0]])
         assert len(batch) == max_rows or body_bytes > max_bytes

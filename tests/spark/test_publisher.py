@@ -109,7 +109,7 @@ def test_an_error_of_the_connectors_own_fails_the_task_with_its_text(
 
     monkeypatch.setattr(Requester, "post", fails)
     with (
-        pytest.raises(PublishError, match="the connector failed: KeyError.'no such'") as caught,
+        pytest.raises(PublishError, match=r"the connector failed: KeyError.'no such'") as caught,
         Publisher(options(nsqd)) as publisher,
     ):
         publisher.submit(batch(b"a"))
@@ -142,7 +142,7 @@ def test_retries_come_to_an_end(nsqd: FakeNsqd) -> None:
     nsqd.script.extend([(503, b"EXITING")] * 10)
     publisher = Publisher(options(nsqd, retries="3"))
     publisher.submit(batch(b"a"))
-    with pytest.raises(PublishError, match="after 4 attempts; .*: 503 EXITING"):
+    with pytest.raises(PublishError, match=r"after 4 attempts; .*: 503 EXITING"):
         publisher.flush()
     assert nsqd.requests == 4
 
@@ -230,7 +230,7 @@ def test_a_big_body_arrives_whole(nsqd: FakeNsqd) -> None:
 def test_a_refusal_of_nsqd_has_a_remedy(nsqd: FakeNsqd) -> None:
     nsqd.script.append((413, b'{"message":"BODY_TOO_BIG"}'))
     with (
-        pytest.raises(PublishError, match='BODY_TOO_BIG.*; set the option "batchBytes" below the --max-body-size'),
+        pytest.raises(PublishError, match=r'BODY_TOO_BIG.*; set the option "batchBytes" below the --max-body-size'),
         Publisher(options(nsqd)) as publisher,
     ):
         publisher.submit(batch(b"a"))
@@ -245,7 +245,7 @@ def test_a_full_disk_of_nsqd_is_named(tmp_path: Path) -> None:
         given = {"nsqdHttpAddresses": f"{HOST}:{disk.nsqd.http_port}", "topic": "t", "retries": "1", "backoffMs": "1"}
         publisher = Publisher(SinkOptions.parse(given))
         publisher.submit(batch(b"a"))
-        with pytest.raises(PublishError, match="EXITING.*: it cannot store messages, /ping says NOK - .*o space left"):
+        with pytest.raises(PublishError, match=r"EXITING.*: it cannot store messages, /ping says NOK - .*o space left"):
             publisher.flush()
     finally:
         disk.close()
@@ -255,7 +255,7 @@ def test_a_broker_that_is_going_away_is_told_from_a_full_disk(nsqd: FakeNsqd) ->
     nsqd.script.append((503, b'{"message":"EXITING"}'))
     publisher = Publisher(options(nsqd, retries="0"))
     publisher.submit(batch(b"a"))
-    with pytest.raises(PublishError, match="EXITING.*: it is stopping, .* its log has the reason"):
+    with pytest.raises(PublishError, match=r"EXITING.*: it is stopping, .* its log has the reason"):
         publisher.flush()
 
 

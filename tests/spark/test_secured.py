@@ -151,7 +151,7 @@ def test_a_broker_without_tls(real_nsqd: NsqdProcess) -> None:
 def test_no_job_starts_with_a_wrong_secret(spark: SparkSession, secured: Secured, way: str) -> None:
     given = getattr(secured, way) | {"authSecret": "guessed"}
     spark.sparkContext.setJobGroup(f"refused {way}", way)
-    with pytest.raises((AnalysisException, PythonException), match="E_AUTH_FAILED|40[13] "):
+    with pytest.raises((AnalysisException, PythonException), match=r"E_AUTH_FAILED|40[13] "):
         spark.read.format("nsq").options(**given).load().count()
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
     assert len(jobs(f"refused {way}")) == 0

@@ -58,7 +58,7 @@ def test_empty_values(spark: SparkSession, nsqd: FakeNsqd) -> None:
 
 def test_a_wrong_column_for_the_topic_creates_no_topics(spark: SparkSession, nsqd: FakeNsqd) -> None:
     wrong = spark.range(0, 5000, numPartitions=1).selectExpr("cast(id AS string) AS value", "concat('t', id) AS topic")
-    with pytest.raises(PythonException, match='more than 1000 values in partition 0; .* "maxTopics" higher'):
+    with pytest.raises(PythonException, match=r'more than 1000 values in partition 0; .* "maxTopics" higher'):
         write(wrong, nsqd)
     assert nsqd.messages == {}
     write(wrong.limit(30).coalesce(1), nsqd, maxTopics="30")

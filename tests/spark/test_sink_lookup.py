@@ -149,7 +149,7 @@ def test_an_nsqlookupd_with_tls_which_gets_no_secret(nsqd: FakeNsqd, tmp_path: P
     authority.issue_cert("localhost").configure_cert(context)
     with FakeLookupd(nsqd, tls=context) as lookupd:
         publish(options(lookupd, authSecret="s3cret", **{"tls.caFile": str(tmp_path / "ca.pem")}), b"a")
-        with pytest.raises(PublishError, match="no nsqd is known: nsqlookupd .*: TLS: certificate verify failed"):
+        with pytest.raises(PublishError, match=r"no nsqd is known: nsqlookupd .*: TLS: certificate verify failed"):
             publish(options(lookupd, retries="0"), b"b")
         assert {None} == lookupd.authorizations
     assert ([b"a"], {"Bearer s3cret"}) == (nsqd.messages["t"], nsqd.authorizations)

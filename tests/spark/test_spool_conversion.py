@@ -135,6 +135,6 @@ def test_a_damaged_database_stays_where_it_is(path: str) -> None:
     data = bytearray(Path(path).read_bytes())
     data[4096:] = bytes(len(data) - 4096)
     Path(path).write_bytes(data)
-    with pytest.raises(SpoolError, match="spool: database disk image is malformed|is a file"):
+    with pytest.raises(SpoolError, match=r"spool: database disk image is malformed|is a file"):
         Spool.open(path)
     assert bytes(data[4096:]) == Path(path).read_bytes()[4096:]

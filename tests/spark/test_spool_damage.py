@@ -62,7 +62,7 @@ def test_a_bad_end_that_was_not_synced_is_cut_off(segment: Path, path: str, at: 
 def test_damage_before_the_end_is_an_error_and_never_other_rows(segment: Path, path: str, at: int) -> None:
     uuid = Spool.open(path).uuid
     flip(segment, SEGMENT_BYTES + record_bytes(segment) + at)
-    with pytest.raises(SpoolError, match='is damaged|damaged file.*at byte .*"failOnDataLoss" to "false"'):
+    with pytest.raises(SpoolError, match=r'is damaged|damaged file.*at byte .*"failOnDataLoss" to "false"'):
         Spool.open(path)
     with pytest.raises(SpoolError, match="damaged file"):
         list(read_spans(path, uuid, 0, 3))
@@ -118,7 +118,7 @@ def test_the_last_file_is_missing(path: str, monkeypatch: pytest.MonkeyPatch) ->
     append(spool, 4)
     spool.close()
     (Path(path) / segments(path)[-1]).unlink()
-    with pytest.raises(SpoolError, match="lacks the file behind .*00001.segment"):
+    with pytest.raises(SpoolError, match=r"lacks the file behind .*00001.segment"):
         Spool.open(path)
     assert bodies(Spool.open(path, skips_damage=True)) == [b"body 1", b"body 2", b"body 3"]
 

@@ -69,7 +69,7 @@ def test_a_stream_with_a_schema_that_cannot_be_fails_with_the_reason(
 
 
 def test_a_table_says_what_to_do_instead(sql: SparkSession, broker: NsqdProcess) -> None:
-    with pytest.raises(AnalysisException, match="CREATE TABLE is not possible: .* use CREATE TEMPORARY VIEW"):
+    with pytest.raises(AnalysisException, match=r"CREATE TABLE is not possible: .* use CREATE TEMPORARY VIEW"):
         sql.sql(
             f"CREATE TABLE t USING nsq OPTIONS (replay 'log', nsqdHttpAddresses '{address(broker)}', topic 'clicks')"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -39,7 +40,7 @@ def feed(data: bytes, cuts: list[int]) -> tuple[list[Span], list[Frame]]:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     spans: list[Span] = []
     frames: list[Frame] = []
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         some, others = reader.feed(data[low:high])
         spans += some
         frames += others
@@ -109,6 +110,6 @@ def test_joined_spans_are_the_same_rows(parts: list[tuple[str, int]], most: int)
     assert rows_of(spans) == rows_of(found)
     assert all(
         one.nsqd != other.nsqd or len(one.frames) + len(other.frames) > most
-        for one, other in zip(found, found[1:], strict=False)
+        for one, other in pairwise(found)
         if len(spans) == len(found)
     )

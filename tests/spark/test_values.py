@@ -171,7 +171,7 @@ def test_a_json_body_is_decoded_as_if_it_were_alone(bodies: list[bytes]) -> None
 def test_joined_bodies_that_hide_a_malformed_one_fail() -> None:
     bodies = b'{"x":', b'{"a":1}}', b'{"a":2}{"a":3}', b'{"a":9}'
     assert decode(json_decoder("a INT", onMalformed="null"), *bodies) == [None, None, None, {"a": 9}]
-    with pytest.raises(ValueFormatError, match="^row 0: the value is no JSON of this schema: "):
+    with pytest.raises(ValueFormatError, match=r"^row 0: the value is no JSON of this schema: "):
         decode(json_decoder("a INT"), *bodies)
 
 
@@ -259,7 +259,7 @@ def test_avro() -> None:
     for bad in (b"", good[:-1], good + b"x"):
         tolerant = made(valueFormat="avro", valueSchema=schema, onMalformed="null")
         assert [expected, None, expected] == decode(tolerant, good, bad, good)
-        with pytest.raises(ValueFormatError, match="^row 1: the value is no Avro of this schema: "):
+        with pytest.raises(ValueFormatError, match=r"^row 1: the value is no Avro of this schema: "):
             decode(made(valueFormat="avro", valueSchema=schema), good, bad)
 
 

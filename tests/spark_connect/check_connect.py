@@ -125,5 +125,5 @@ def test_a_listener_of_the_client_has_the_figures(
 
 
 def test_a_mistake_is_told_with_its_remedy(spark: SparkSession) -> None:
-    with pytest.raises(AnalysisException, match='unknown option "topik"; did you mean "topic"?'):
+    with pytest.raises(AnalysisException, match=r'unknown option "topik"; did you mean "topic"?'):
         spark.read.format("nsq").options(replay="log", topik="t", nsqdHttpAddresses=HOST + ":1").load().collect()

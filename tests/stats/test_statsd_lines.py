@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -162,7 +164,7 @@ def test_packets_are_whole_lines_in_order_and_as_full_as_may_be(lines: list[str]
     assert b"".join(taken).decode() == "".join(lines)
     assert all(packet.endswith(b"\n") for packet in taken)
     assert all(len(packet) <= size or packet.count(b"\n") == 1 for packet in taken)
-    for packet, following in zip(taken, taken[1:], strict=False):
+    for packet, following in pairwise(taken):
         first_line = following.partition(b"\n")[0] + b"\n"
         assert len(packet) + len(first_line) > size
     assert packets.take() == []

@@ -94,7 +94,7 @@ def test_a_port_in_use_is_refused(programs: Path) -> None:
 
 
 def test_what_cannot_be_installed_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(SuiteError, match="^shell 1 cannot be installed: no such package$"):
+    with pytest.raises(SuiteError, match=r"^shell 1 cannot be installed: no such package$"):
         suite("").call(["sh", "-c", "echo no such package >&2; exit 1"], tmp_path)
 
 

@@ -405,7 +405,7 @@ def test_an_incomplete_backup_is_none(backup: Path, tmp_path: Path) -> None:
 )
 def test_contents_that_cannot_be_read(text: str, backup: Path) -> None:
     (backup / CONTENTS_FILE).write_text(text)
-    with pytest.raises(BackendError, match="contents.json is damaged$"):
+    with pytest.raises(BackendError, match=r"contents.json is damaged$"):
         read_contents(str(backup))
 
 
@@ -413,13 +413,13 @@ def test_a_file_cannot_lead_out_of_the_backup(backup: Path) -> None:
     document = json.loads((backup / CONTENTS_FILE).read_text())
     document["files"]["../outside"] = document["files"]["positions.db"]
     (backup / CONTENTS_FILE).write_text(json.dumps(document))
-    with pytest.raises(BackendError, match="contents.json is damaged$"):
+    with pytest.raises(BackendError, match=r"contents.json is damaged$"):
         read_contents(str(backup))
 
 
 def test_a_newer_format_is_named(backup: Path) -> None:
     (backup / CONTENTS_FILE).write_text('{"format": 2}')
-    with pytest.raises(BackendError, match="has format 2, and this nsqtw reads format 1$"):
+    with pytest.raises(BackendError, match=r"has format 2, and this nsqtw reads format 1$"):
         read_contents(str(backup))
 
 
@@ -527,7 +527,7 @@ def test_a_restore_that_fails_names_the_old_data_path(
         rename(old, new)
 
     monkeypatch.setattr("os.rename", fail)
-    with pytest.raises(BackendError, match="data.partial: input/output error$"):
+    with pytest.raises(BackendError, match=r"data.partial: input/output error$"):
         put_in_place(str(backup), contents, str(data_path), must_replace=True)
     assert {path.name for path in data_path.iterdir()} == before
     assert list(data_path.parent.glob("data?*")) == []
@@ -540,15 +540,15 @@ def test_a_restore_that_fails_names_the_old_data_path(
 
 def test_a_restore_to_what_is_no_directory(backup: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OptionError, match="file is no directory$"):
+    with pytest.raises(OptionError, match=r"file is no directory$"):
         put_in_place(str(backup), check_backup(str(backup)), str(tmp_path / "file"), must_replace=True)
 
 
 def test_a_backup_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="is not empty: a backup has a directory of its own$"):
+    with pytest.raises(OptionError, match=r"is not empty: a backup has a directory of its own$"):
         make_backup(str(tmp_path / "first/data"), str(backup), None)
     (tmp_path / "file").touch()
-    with pytest.raises(OptionError, match="is there already, and no directory$"):
+    with pytest.raises(OptionError, match=r"is there already, and no directory$"):
         make_backup(str(tmp_path / "first/data"), str(tmp_path / "file"), None)
 
 
@@ -635,7 +635,7 @@ def test_a_broker_that_is_killed_during_the_backup(start: Start, tmp_path: Path)
             if broker.runs:
                 broker.kill()
 
-    with pytest.raises(BackendError, match="does not answer: connection refused$"):
+    with pytest.raises(BackendError, match=r"does not answer: connection refused$"):
         make_backup(str(broker.data_path), str(tmp_path / "backup"), Killed(f"{HOST}:{broker.http_port}"))
     assert not (tmp_path / "backup").exists()
     make_backup(str(broker.data_path), str(tmp_path / "backup"), None)

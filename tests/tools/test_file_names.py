@@ -45,7 +45,7 @@ def test_placeholders() -> None:
 @pytest.mark.parametrize("options", [{"has_revisions": True}, {"has_revisions": True, "is_gzip": True}])
 def test_a_pattern_needs_a_place_for_revisions(options: dict[str, bool]) -> None:
     with pytest.raises(
-        ToolError, match="^missing <REV> in --filename-format when gzip, rotation, or work dir enabled$"
+        ToolError, match=r"^missing <REV> in --filename-format when gzip, rotation, or work dir enabled$"
     ):
         names("t", "<TOPIC>.log", "%H", **options)
 

@@ -89,7 +89,7 @@ def test_a_file_that_is_replaced_is_not_linked(
     other.write_text("of another user")
     link = os.link
     monkeypatch.setattr("os.link", lambda source, target, **options: link(other, target, **options))
-    with pytest.raises(BackendError, match="was replaced during the backup$"):
+    with pytest.raises(BackendError, match=r"was replaced during the backup$"):
         copy._linked(str(path), str(tmp_path / "copy"), Owner.of(str(data_path)))
     assert not (tmp_path / "copy").exists()
 
@@ -114,7 +114,7 @@ def test_a_restore_checks_what_it_copies(
     monkeypatch.setattr("os.path.ismount", lambda path: is_mount_point)
     contents = check_backup(str(backup))
     flip(file_of(backup, name))
-    with pytest.raises(BackendError, match="the backup is damaged: the checksum of .* is wrong$"):
+    with pytest.raises(BackendError, match=r"the backup is damaged: the checksum of .* is wrong$"):
         put_in_place(str(backup), contents, str(new), must_replace=False)
     with pytest.raises(BackendError, match="was interrupted") if is_mount_point else _nothing():
         check_start(new)

@@ -17,8 +17,8 @@ __all__ = [
     "NsqDataSource",
     "NsqSparkError",
     "OptionError",
-    "SinkOptions",
     "PublishError",
     "RowError",
     "SchemaError",
+    "SinkOptions",
 ]

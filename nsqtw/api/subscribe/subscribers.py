@@ -109,7 +109,7 @@ class Subscribers:
         for text in tokens:
             token = self._tokens.read(text)
             one = None if token is None else self._subscriptions.get(token.subscription)
-            if token is None or one is not None and (one.wanted.topic, one.wanted.channel) != (topic, channel):
+            if token is None or (one is not None and (one.wanted.topic, one.wanted.channel) != (topic, channel)):
                 failed.append({"token": text, "error": INVALID_TOKEN})
                 continue
             error = None if one is None else act(one, token)

@@ -292,7 +292,7 @@ class LogTrim:
             if head is not None and head.is_tombstone:
                 scan.skip(head)
                 continue
-            if head is None or scan.position == entry.position > HEADER_BYTES and head.first != entry.sequence:
+            if head is None or (scan.position == entry.position > HEADER_BYTES and head.first != entry.sequence):
                 raise _DamagedError
             number = bisect_left(keep_sequences, head.first, number)
             stop = bisect_left(keep_sequences, head.end, number)

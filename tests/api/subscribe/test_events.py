@@ -18,7 +18,7 @@ def test_a_message_is_an_event() -> None:
     web.publish(b"a\nb")
     lines = stream.read().decode().split("\n")
     (consumer,) = web.core.channel().consumers
-    assert lines[0] == f"id: {[*consumer.in_flight.items()][0][0].decode()}"
+    assert lines[0] == f"id: {next(iter(consumer.in_flight.items()))[0].decode()}"
     message = json.loads(lines[1].removeprefix("data: "))
     assert (message["body"], message["attempts"]) == ("a\nb", 1)
     assert lines[2:] == ["", ""]

@@ -69,7 +69,7 @@ def test_an_older_nsqtw_says_that_it_does_not_know_the_version(
     save(positions, True)
     positions.close(True)
     monkeypatch.setattr(store, "VERSION", POLICIES)
-    with pytest.raises(BackendError, match="positions.db has schema version 6; this nsqtw knows 5"):
+    with pytest.raises(BackendError, match=r"positions.db has schema version 6; this nsqtw knows 5"):
         Positions(path).load()
 
 

@@ -62,7 +62,7 @@ def test_an_older_nsqtw_says_that_it_does_not_know_the_version(
     positions.save(Checkpoint(topics=[topic(TOPIC, {})]))
     positions.close(True)
     monkeypatch.setattr(store, "VERSION", PLAIN)
-    with pytest.raises(BackendError, match="positions.db has schema version 5; this nsqtw knows 4"):
+    with pytest.raises(BackendError, match=r"positions.db has schema version 5; this nsqtw knows 4"):
         load(path)
 
 

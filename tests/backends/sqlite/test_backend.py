@@ -178,7 +178,7 @@ def test_a_damaged_page_costs_what_is_on_it(tmp_path: Path, reports: list[tuple[
 
 def test_a_file_that_is_no_database_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "messages.db").write_bytes(b"hello" * 1000)
-    with pytest.raises(BackendError, match="messages.db: file is not a database"):
+    with pytest.raises(BackendError, match=r"messages.db: file is not a database"):
         SqliteBackend(str(tmp_path), no_report)
 
 

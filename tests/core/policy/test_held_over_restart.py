@@ -359,7 +359,7 @@ def test_a_message_that_was_withheld_on_an_extra_delivery_is_delivered(restart: 
 def test_a_channel_without_dead_letters_saves_nothing_of_it(restart: Restart) -> None:
     core = BrokerHarness()
     reader = in_flight(core, b"1", b"2")
-    fail_one = [message_id for message_id, _ in reader.consumer.in_flight.items()][0]
+    fail_one, _ = next(iter(reader.consumer.in_flight.items()))
     reader.requeue(fail_one)
     assert reader.bodies() == [b"1"]
     restart(core)

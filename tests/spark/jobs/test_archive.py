@@ -212,7 +212,7 @@ def test_of_two_runs_the_older_one_ends(session: SparkSession, broker: NsqdProce
     older, younger = ParquetTable(files, "zstd"), ParquetTable(files, "zstd")
     older.recover()
     younger.recover()
-    with pytest.raises(ArchiveError, match="another run archives into .*; this one ends"):
+    with pytest.raises(ArchiveError, match=r"another run archives into .*; this one ends"):
         older.add(0, rows)
     assert list(tmp_path.glob("lake/topic=*")) == []
     younger.add(0, rows)

@@ -184,7 +184,7 @@ def test_two_compactions_at_a_time(session: SparkSession, files: Files, monkeypa
 
 
 def test_a_swap_under_way_is_not_overwritten(session: SparkSession, files: Files) -> None:
-    with pytest.raises(ArchiveError, match="another compaction of .* is under way; run one at a time"):
+    with pytest.raises(ArchiveError, match=r"another compaction of .* is under way; run one at a time"):
         compaction._merge(_begun(session, files), files, *_hour(files), 1, "zstd")
 
 

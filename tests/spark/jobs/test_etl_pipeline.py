@@ -250,7 +250,7 @@ def test_a_value_column_and_an_error_of_the_statement(
     assert published(spark, real_nsqd, "out") == [{"id": 7}]
     publish(real_nsqd, "t", b'{"id": 0}')
     sections["query"] = {"sql": "SELECT to_json(struct(1 / id AS id)) AS value FROM messages"}
-    with pytest.raises(PipelineError, match="^Division by zero"):
+    with pytest.raises(PipelineError, match=r"^Division by zero"):
         run(spark, tmp_path, sections)
 
 

@@ -159,7 +159,7 @@ def test_a_compaction_whose_files_another_one_deletes_keeps_the_rows(
         return compaction._merge(Merging(), files, HOUR, sources, 2, "zstd")  # type: ignore[arg-type]
 
     if deleted:
-        with pytest.raises(ArchiveError, match="another compaction of .* has deleted files of this one"):
+        with pytest.raises(ArchiveError, match=r"another compaction of .* has deleted files of this one"):
             merge()
     else:
         assert merge() == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -95,4 +96,4 @@ def cuts(after: int, end: int, count: int) -> list[tuple[int, int]]:
     total = end - after
     count = max(1, min(count, total))
     edges = [after + total * number // count for number in range(count + 1)]
-    return [(low, high) for low, high in zip(edges, edges[1:], strict=False) if high > low]
+    return [(low, high) for low, high in pairwise(edges) if high > low]

@@ -23,6 +23,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -225,7 +226,7 @@ class Spool:
 
     def _remove_segments(self) -> None:
         segments = self._segments
-        gone = [one for one, other in zip(segments, segments[1:], strict=False) if other.first <= self.forgotten + 1]
+        gone = [one for one, other in pairwise(segments) if other.first <= self.forgotten + 1]
         if gone:
             self._segments = segments[len(gone) :]
             sync_folder(self._folder)  # the files with their ids are there

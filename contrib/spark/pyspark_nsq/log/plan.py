@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from pyspark_nsq.errors import DataLossError, OptionError
 from pyspark_nsq.log.client import Extents, LogClient, Part
@@ -228,7 +229,7 @@ def _count(options: LogOptions, length: int, total: int) -> int:
 
 def _cut(whole: LogRange, count: int) -> list[LogRange]:
     edges = [whole.start + len(whole) * number // count for number in range(count + 1)]
-    return [LogRange(whole.log, one, other) for one, other in zip(edges, edges[1:], strict=False)]
+    return [LogRange(whole.log, one, other) for one, other in pairwise(edges)]
 
 
 def _most_packed(options: LogOptions, total: int) -> int:
