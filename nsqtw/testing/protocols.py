@@ -13,7 +13,7 @@ For readable failures put `pytest.register_assert_rewrite("nsqtw.testing.protoco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -206,9 +206,9 @@ class ProtocolContract:
         raise NotImplementedError
 
     @pytest.fixture
-    def stage(self) -> Iterator[SessionHarness]:
+    def stage(self) -> SessionHarness:
         """A broker without an authorizer."""
-        yield SessionHarness()
+        return SessionHarness()
 
     def connect(self, stage: SessionHarness) -> Connection:
         """A new connection that has said hello."""

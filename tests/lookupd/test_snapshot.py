@@ -210,7 +210,7 @@ def test_what_an_nsqd_says_of_itself_comes_back_whatever_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "data, why",
+    ("data", "why"),
     [
         (b"", "this is no snapshot"),
         (b'{"topics":null,"version":"1.3.0"}', "this is no snapshot"),

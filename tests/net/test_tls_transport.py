@@ -524,16 +524,11 @@ def test_nothing_is_renegotiated(guard: Guard) -> None:
     exchange()
     assert client.recv(100) == OK
     client.renegotiate()
-    with pytest.raises(SSL.Error):
+    with pytest.raises(SSL.Error, match="no renegotiation"):
         for _ in range(3):
-            try:
+            with suppress(SSL.WantReadError):
                 client.do_handshake()
-            except SSL.WantReadError:
-                exchange()
-            else:
-                exchange()
-        raise SSL.Error("nothing came of it")
-    assert client.total_renegotiations() == 0 or client.renegotiate_pending()
+            exchange()
 
 
 # -- other certificates

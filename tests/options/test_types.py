@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import date
 
 import pytest
@@ -73,8 +74,8 @@ def test_a_duration_may_have_any_number_of_digits_behind_the_point() -> None:
 def test_a_duration_must_fit_in_64_bits_of_nanoseconds() -> None:
     assert parse_duration("2562047h") == 2562047 * 3600
     assert parse_duration("-2562047h") == -2562047 * 3600
-    for coerced in ("2562048h", 2**63 // 1_000_000 + 1):
-        with pytest.raises(ValueError):
+    for coerced, why in (("2562048h", "invalid duration"), (2**63 // 1_000_000 + 1, "value out of range")):
+        with pytest.raises(ValueError, match=why):
             DURATION.coerce(coerced)
 
 
@@ -162,7 +163,7 @@ def test_a_size_is_an_integer_or_has_a_unit(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "KB", "1 KB", "-1KB", "1K", "1ZB", "0.3B", "1.1KB", "9000000000TB", "1e3"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"^(parse error|no whole number of bytes|value out of range)$"):
         parse_size(text)
 
 
@@ -257,9 +258,8 @@ def test_a_config_file_is_read_with_nsqds_coercions(kind: Kind, raw: object, val
     ],
 )
 def test_a_config_value_of_another_type_is_refused_in_nsqds_words(kind: Kind, raw: object, reason: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
         kind.coerce(raw)
-    assert reason == str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -277,9 +277,8 @@ def test_a_config_value_of_another_type_is_refused_in_nsqds_words(kind: Kind, ra
     ],
 )
 def test_what_nsqd_crashes_on_or_garbles_is_refused(kind: Kind, raw: object, reason: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
         kind.coerce(raw)
-    assert reason == str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -292,9 +291,8 @@ def test_numbers_with_a_point_are_read_as_go_reads_them(text: str, value: float)
 
 @pytest.mark.parametrize("text", ["", "x", " 0.5", "0.5 ", "0.5;", "1e400", "0x", "١", "1__0"])
 def test_a_percentile_that_is_no_number_is_refused_in_nsqds_words(text: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match=f"^Could not parse: {re.escape(text)}$"):
         FRACTIONS.parse(f"0.9,{text}")
-    assert str(refused.value) == f"Could not parse: {text}"
 
 
 def test_percentiles_on_the_command_line_are_sorted_downwards() -> None:

@@ -187,7 +187,7 @@ def test_headers_come_back(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "headers, why",
+    ("headers", "why"),
     [
         ([{"nsq-x": "v"}], "only nsqd writes headers"),
         ([{"K": "v"}], "not sorted by name, or a name"),
@@ -547,7 +547,7 @@ def test_unknown_extensions_are_skipped(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent, text",
+    ("sent", "text"),
     [
         (v3.frame(3, 1, b"\5t"), "E_INVALID invalid frame of type 3"),
         (v3.frame(3, 1, b"\1t\0\0\0\5x"), "E_INVALID invalid frame of type 3"),
@@ -575,7 +575,7 @@ def test_what_is_no_frame_ends_the_connection(client: Client, sent: bytes, text:
 
 
 @pytest.mark.parametrize(
-    "size, text", [(7, "E_INVALID frame of 7 bytes is too short"), (9, "E_INVALID invalid frame of type 3")]
+    ("size", "text"), [(7, "E_INVALID frame of 7 bytes is too short"), (9, "E_INVALID invalid frame of type 3")]
 )
 def test_a_publish_that_ends_within_its_topic_ends_the_connection_also_behind_others(
     client: Client, size: int, text: str

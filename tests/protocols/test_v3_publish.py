@@ -78,7 +78,7 @@ def test_a_confirm_of_auth_has_no_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    "headers, why",
+    ("headers", "why"),
     [
         ({"ttl": "soon"}, "header 'ttl' must be milliseconds"),
         ({"priority": "urgent"}, "header 'priority' must be high, normal or low"),

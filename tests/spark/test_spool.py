@@ -1,7 +1,6 @@
 """The spool: numbered messages on disk, each once, and who may write."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,10 +35,9 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def small_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment is full with three rows."""
     monkeypatch.setattr(spool_module, "_SEGMENT_ROWS", 2)
-    yield
 
 
 def test_messages_get_numbers_and_are_read_by_them(path: str) -> None:

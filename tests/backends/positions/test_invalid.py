@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -45,14 +44,14 @@ def topics() -> list[TopicState]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[str]:
+def path(tmp_path: Path) -> str:
     path = str(tmp_path / "positions.db")
     positions = Positions(path)
     positions.load()
     positions.reserve(7)
     positions.save(Checkpoint(topics=topics()))
     positions.close(True)
-    yield path
+    return path
 
 
 def change(path: str, *statements: str) -> None:
