@@ -37,8 +37,10 @@ def rows() -> list[Row]:
         if not line.startswith("|"):
             continue
         needs, allowed, topic, channel = [cell.strip(" `") for cell in line.strip("|").split("|")]
-        for path in re.findall(r"(?:[A-Z]+ )?(/[^`\s]*)`", f"{allowed}`"):
-            found.append(Row(words.get(needs, needs), path, _ABOUT[topic] + _ABOUT[channel]))
+        found += [
+            Row(words.get(needs, needs), path, _ABOUT[topic] + _ABOUT[channel])
+            for path in re.findall(r"(?:[A-Z]+ )?(/[^`\s]*)`", f"{allowed}`")
+        ]
     return found
 
 

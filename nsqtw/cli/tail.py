@@ -54,12 +54,10 @@ async def tail(
     finds_by_lookup = bool(access.lookupd_http_addresses) and not access.nsqd_tcp_addresses
     if not access.nsqd_tcp_addresses:
         await _prepare(session, topic, channel, is_waiting=finds_by_lookup, must_create=create)
-    if not finds_by_lookup:
-        nsqds = await nsqd_addresses(access, topic)
-    else:  # An nsqlookupd is asked again and again, and names nodes that get the topic later.
-        nsqds = []
-        if not await registered_nsqds(access, topic):
-            session.say(f"no node has a topic {topic!r} yet; waiting for one")
+    # An nsqlookupd is asked again and again, and names nodes that get the topic later.
+    nsqds = [] if finds_by_lookup else await nsqd_addresses(access, topic)
+    if finds_by_lookup and not await registered_nsqds(access, topic):
+        session.say(f"no node has a topic {topic!r} yet; waiting for one")
     problems = Problems(session, lambda: consumer.stop(_STOP_SECONDS))
     consumer = Consumer(
         topic,

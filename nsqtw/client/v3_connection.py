@@ -16,7 +16,7 @@ import json
 import ssl
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -162,20 +162,13 @@ class V3Connection:
         if kind == codec.DELIVER:
             messages += self._delivered(frame, owner)
         elif kind == codec.CONFIRM:
-            if frame.flags & codec.MESSAGE_IDS:
-                for number, ids in _ids_of(frame.payload).items():
-                    frames.append(Frame(False, _OK.data, self._answered(number), tuple(ids)))
-                return
-            for first, count in _PAIR.iter_unpack(frame.payload):
-                for number in range(first, first + min(count, len(self._sent))):
-                    frames.append(Frame(False, _OK.data, self._answered(number)))
+            frames.extend(self._confirmed(frame))
         elif kind == codec.REJECT:
             frames.append(Frame(True, _error(frame.payload)[0], self._answered(frame.id)))
         elif kind == codec.PING:
             self._out.append(codec.frame_of(codec.PONG, frame.id))
-        elif kind == codec.PONG:
-            if frame.id == v3_commands.LAST_PING:
-                frames.append(_CLOSE_WAIT)
+        elif kind == codec.PONG and frame.id == v3_commands.LAST_PING:
+            frames.append(_CLOSE_WAIT)
         elif kind in _NOTICES:
             self.is_draining = self.is_draining or kind == codec.DRAINING
             self._notices.append(_NOTICES[kind])
@@ -189,10 +182,22 @@ class V3Connection:
         elif kind == codec.FAILED:
             frames.append(Frame(True, _error(frame.payload[1:])[0]))
         elif kind in (codec.ERROR, codec.UNSUBSCRIBED):
-            text = _error(frame.payload)[0] if frame.payload else b"the subscription has ended"
-            if self.is_ready:
-                frames.append(Frame(True, text))
-            self.failure = InvalidResponse(text.decode("utf-8", "replace"))
+            self._fail(frame, frames)
+
+    def _fail(self, frame: codec.Frame, frames: list[Frame]) -> None:
+        text = _error(frame.payload)[0] if frame.payload else b"the subscription has ended"
+        if self.is_ready:
+            frames.append(Frame(True, text))
+        self.failure = InvalidResponse(text.decode("utf-8", "replace"))
+
+    def _confirmed(self, frame: codec.Frame) -> Iterator[Frame]:
+        if frame.flags & codec.MESSAGE_IDS:
+            for number, ids in _ids_of(frame.payload).items():
+                yield Frame(False, _OK.data, self._answered(number), tuple(ids))
+            return
+        for first, count in _PAIR.iter_unpack(frame.payload):
+            for number in range(first, first + min(count, len(self._sent))):
+                yield Frame(False, _OK.data, self._answered(number))
 
     def _welcome(self, payload: bytes) -> None:
         """The handshake is complete. InvalidResponse."""

@@ -257,7 +257,7 @@ class ChannelBase(Timer):
 
     def sequences_in_flight(self) -> Iterator[int]:
         for consumer in self.consumers + self.former_consumers:
-            for message_id, _ in consumer.in_flight.items():
+            for message_id, _ in consumer.in_flight.items():  # noqa: PERF102  # no dict
                 yield sequence_of(message_id)
 
     def _sequences_not_ready(self) -> Iterator[int]:

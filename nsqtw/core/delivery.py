@@ -51,7 +51,7 @@ class DeliveringChannel(ChannelBase):
         self._vain_state = (0, 0)
         """How many of the last turns that delivered nothing found the same state, and which."""
 
-    def serve(self, now: float) -> bool:
+    def serve(self, now: float) -> bool:  # noqa: C901  # a call is a cost of each turn
         """
         Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
         allowance of this turn.

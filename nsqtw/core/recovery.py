@@ -63,16 +63,8 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
     moves = Moves()
     broker.sequences.start(saved.next_block, max((log.end for log in logs.values()), default=0))
     for name, log in logs.items():
-        if name not in saved_topics:
-            broker.log("info", f"TOPIC({name}): created")
         asked = named_topics.get(name, NamedTopic(name))
-        state = saved_topics.get(name) or TopicState(name, asked.paused, released=log.queue.first, end=log.queue.first)
-        if not _is_possible(state, saved.next_block):
-            broker.log(
-                "error", f"TOPIC({name}): what was saved of it makes no sense - starts at the oldest message kept"
-            )
-            state = _from_the_oldest(state, log)
-        _add_channels(broker, state, asked)
+        state = _state_of(broker, log, asked, saved_topics.get(name), saved.next_block)
         backlog, saved_end, lost_from = _backlog_of(state), state.end, _lost_from(state, log)
         repair(state, log, broker.positions)
         if saved_end > log.end and backlog > _backlog_of(state):
@@ -105,6 +97,21 @@ def _union(named: Iterable[NamedTopic], others: Iterable[NamedTopic]) -> dict[st
         more = tuple(channel for channel in other.channels if channel.name not in channel_names)
         topics[other.name] = evolve(topic, channels=topic.channels + more)
     return topics
+
+
+def _state_of(
+    broker: Broker, log: Log, asked: NamedTopic, saved: TopicState | None, next_block: int | None
+) -> TopicState:
+    """Return the state that a topic starts with: the saved one, if there is one and its numbers are consistent."""
+    name = asked.name
+    if saved is None:
+        broker.log("info", f"TOPIC({name}): created")
+    state = saved or TopicState(name, asked.paused, released=log.queue.first, end=log.queue.first)
+    if not _is_possible(state, next_block):
+        broker.log("error", f"TOPIC({name}): what was saved of it makes no sense - starts at the oldest message kept")
+        state = _from_the_oldest(state, log)
+    _add_channels(broker, state, asked)
+    return state
 
 
 def _is_possible(state: TopicState, next_block: int | None) -> bool:

@@ -116,9 +116,10 @@ def _topics(document: Any, log: OperatorLog) -> list[NamedTopic]:
 def _topic_fields(entry: Any) -> tuple[str, bool, list[NamedChannel]]:
     fields = _typed(entry, dict, {}, "a topic")
     name, paused = _name_and_paused(fields, "topic")
-    channels = []
-    for channel in _typed(fields.get("channels"), list, [], f"channels of topic {name}"):
-        channels.append(NamedChannel(*_name_and_paused(_typed(channel, dict, {}, "a channel"), "channel")))
+    channels = [
+        NamedChannel(*_name_and_paused(_typed(channel, dict, {}, "a channel"), "channel"))
+        for channel in _typed(fields.get("channels"), list, [], f"channels of topic {name}")
+    ]
     return name, paused, channels
 
 

@@ -139,7 +139,7 @@ class V2Codec:
         """Bytes that are kept of what is not done yet."""
         return len(self._buffer) - self._offset + self._pieces_bytes + self._mpub.buffered_bytes
 
-    def next_command(self) -> Command | None:
+    def next_command(self) -> Command | None:  # noqa: C901  # a call is a cost of each command
         """The next complete command; None when there is none yet. ClientError, LineTooLong."""
         if self._pieces:
             if self._pieces_bytes < self._needed:

@@ -130,8 +130,7 @@ def test_pages_of_a_user_and_of_all_have_a_limit(bench: Bench) -> None:
     close = [bench.open("ann", "topics") for _ in range(MAX_PAGES_OF_USER)]
     assert not bench.live.has_room("ann")
     assert bench.live.has_room("bob")
-    for number in range(MAX_PAGES - MAX_PAGES_OF_USER):
-        close.append(bench.open(str(number), "topics"))
+    close += [bench.open(str(number), "topics") for number in range(MAX_PAGES - MAX_PAGES_OF_USER)]
     assert not bench.live.has_room("bob")
     for one in close:
         one()

@@ -131,37 +131,42 @@ def pynsq(what: str, tcp: str, http: str, count: int) -> None:
             topic=TOPIC, channel=CHANNEL, message_handler=handle, nsqd_tcp_addresses=[tcp], max_in_flight=IN_FLIGHT
         )
     else:
-        writer = nsq.Writer([tcp])
-        left = count
-
-        def answered(connection: Any, data: Any) -> None:
-            nonlocal left
-            if clock.tick():
-                IOLoop.current().stop()
-            elif left:
-                left -= 1
-                writer.pub(TOPIC, BODY, answered)
-
-        def answered_batch(connection: Any, data: Any) -> None:
-            if clock.tick(len(BATCH)):
-                IOLoop.current().stop()
-            else:
-                writer.mpub(TOPIC, BATCH, answered_batch)
-
-        def begin() -> None:
-            nonlocal left
-            if not writer.conns:
-                IOLoop.current().call_later(0.01, begin)
-                return
-            if what == "multi_publish":
-                writer.mpub(TOPIC, BATCH, answered_batch)
-                return
-            for _ in range(WINDOW):
-                left -= 1
-                writer.pub(TOPIC, BODY, answered)
-
-        IOLoop.current().add_callback(begin)
+        _pynsq_publishes(what, nsq.Writer([tcp]), count, clock)
     IOLoop.current().start()
+
+
+def _pynsq_publishes(what: str, writer: Any, count: int, clock: Clock) -> None:
+    from tornado.ioloop import IOLoop
+
+    left = count
+
+    def answered(connection: Any, data: Any) -> None:
+        nonlocal left
+        if clock.tick():
+            IOLoop.current().stop()
+        elif left:
+            left -= 1
+            writer.pub(TOPIC, BODY, answered)
+
+    def answered_batch(connection: Any, data: Any) -> None:
+        if clock.tick(len(BATCH)):
+            IOLoop.current().stop()
+        else:
+            writer.mpub(TOPIC, BATCH, answered_batch)
+
+    def begin() -> None:
+        nonlocal left
+        if not writer.conns:
+            IOLoop.current().call_later(0.01, begin)
+            return
+        if what == "multi_publish":
+            writer.mpub(TOPIC, BATCH, answered_batch)
+            return
+        for _ in range(WINDOW):
+            left -= 1
+            writer.pub(TOPIC, BODY, answered)
+
+    IOLoop.current().add_callback(begin)
 
 
 def gnsq(what: str, tcp: str, http: str, count: int) -> None:

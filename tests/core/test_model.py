@@ -351,7 +351,7 @@ class Histories(RuleBasedStateMachine):
         if name in self.model.channels:
             self.core.channel(name).empty()
             self.model.channels[name].messages.clear()
-            for _, (of, _, inbox) in self.readers.items():
+            for of, _, inbox in self.readers.values():
                 if of == name:
                     inbox.clear()
 
@@ -554,10 +554,9 @@ class Histories(RuleBasedStateMachine):
         self.model.only = self.only
         now = self.core.now
         keeps = self.core.options.keep_deferred
-        for channel in self.model.channels.values():
-            for message in channel.messages.values():
-                if message.state == FLIGHT or (message.state == DEFERRED and (message.due <= now or not keeps)):
-                    message.state = READY
+        for message in self._unfinished():
+            if message.state == FLIGHT or (message.state == DEFERRED and (message.due <= now or not keeps)):
+                message.state = READY
         for refused in found:
             if refused.is_unreleased:
                 self.model.waiting[refused.body] = self.model.due[refused.body] = 0.0
@@ -572,11 +571,13 @@ class Histories(RuleBasedStateMachine):
             self.model.waiting = dict.fromkeys(self.model.waiting, 0.0)
             self._step()  # the moment of publishing, read back, may be a rounding ahead of now
         self.model.release(now)
-        for channel in self.model.channels.values():
-            for message in channel.messages.values():
-                if message.state == DEFERRED and message.due <= now + 1e-6:
-                    message.state = READY
+        for message in self._unfinished():
+            if message.state == DEFERRED and message.due <= now + 1e-6:
+                message.state = READY
         self._save()
+
+    def _unfinished(self) -> list[ModelMessage]:
+        return [message for channel in self.model.channels.values() for message in channel.messages.values()]
 
     def _deliveries(self) -> None:
         """Do a turn and tell the model who got what; every delivery must be one it allows."""

@@ -85,6 +85,25 @@ def do(data_path: DataPath, model: Model, step: str, with_what, number: int) -> 
     model.release()
 
 
+def check_delivered(data_path: DataPath, model: Model, messages: list[dict[str, int]]) -> None:
+    assert data_path.topic().depth == sum(model.kept.values())
+    for channel, bodies in model.wanted.items():
+        assert data_path.channel(channel).depth == sum(bodies.values())
+    delivered = {channel: data_path.drain(channel) for channel in model.wanted}
+    ids = {}
+    for channel, found in delivered.items():
+        assert Counter(message.body for message in found) == model.wanted[channel]
+        for message in found:
+            assert ids.setdefault(message.body, message.id) == message.id
+            number = message.body.partition(b"message ")[2]
+            if number:
+                attempts = messages[int(number)].get(channel, 0)
+                assert message.attempts == attempts + 1 & 0xFFFF
+                assert message.timestamp_ns == left(int(number)).timestamp_ns
+        assert (data_path.channel(channel).depth, data_path.channel(channel).in_flight_count) == (0, 0)
+    assert len(set(ids.values())) == len(ids)
+
+
 @settings(max_examples=60)
 @given(BEFORE, LEFT, st.booleans(), st.randoms(use_true_random=False))
 def test_every_channel_gets_what_it_wants(before, messages, paused: bool, some) -> None:
@@ -119,23 +138,8 @@ def test_every_channel_gets_what_it_wants(before, messages, paused: bool, some) 
         data_path = DataPath(directory)
         data_path.wait(1)
         try:
+            check_delivered(data_path, model, messages)
             topic = data_path.topic()
-            assert topic.depth == sum(model.kept.values())
-            for channel, bodies in model.wanted.items():
-                assert data_path.channel(channel).depth == sum(bodies.values())
-            delivered = {channel: data_path.drain(channel) for channel in model.wanted}
-            ids = {}
-            for channel, found in delivered.items():
-                assert Counter(message.body for message in found) == model.wanted[channel]
-                for message in found:
-                    assert ids.setdefault(message.body, message.id) == message.id
-                    number = message.body.partition(b"message ")[2]
-                    if number:
-                        attempts = messages[int(number)].get(channel, 0)
-                        assert message.attempts == attempts + 1 & 0xFFFF
-                        assert message.timestamp_ns == left(int(number)).timestamp_ns
-                assert (data_path.channel(channel).depth, data_path.channel(channel).in_flight_count) == (0, 0)
-            assert len(set(ids.values())) == len(ids)
             topic.unpause(data_path.now)
             data_path.wait(1)
             for channel in model.wanted:

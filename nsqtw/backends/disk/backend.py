@@ -136,7 +136,7 @@ class DiskBackend:
             queue = self._queues[topic] = DiskQueue(self, log)
         return queue
 
-    def commit(
+    def commit(  # noqa: C901  # a call is a cost of each turn
         self, writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool
     ) -> dict[Any, BackendError]:
         """

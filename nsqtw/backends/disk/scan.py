@@ -86,7 +86,7 @@ class Scan:
         self.above = max(self.above, above)
         self.put_total += count
 
-    def take(self, start: int, room: int, segments: list[Segment]) -> int:
+    def take(self, start: int, room: int, segments: list[Segment]) -> int:  # noqa: C901  # a call is a cost of each record
         """
         Go on over good records, adding those that end above `start` to `segments` while there is `room`: what
         head(), segment() and skip() do, at a third of their price. Stops at the latest where the block ends or

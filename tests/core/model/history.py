@@ -649,6 +649,10 @@ class History:
             quiet = 0 if inboxes else quiet + 1
             if quiet > 20:
                 break
+        self._check_drained()
+        self._check_idle()
+
+    def _check_drained(self) -> None:
         for name in CHANNELS:
             self._count_gone(name)
         for channel in self._channels():
@@ -663,7 +667,6 @@ class History:
                 if only in ("", name) and body not in self.lost and not {(name, body)} & (self.ended | self.dropped)
             ]
             assert len(missing) <= self.gone[name], (name, missing)
-        self._check_idle()
 
     def _check_idle(self) -> None:
         """A broker that has nothing to do wakes rarely."""

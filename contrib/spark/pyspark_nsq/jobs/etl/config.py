@@ -175,6 +175,19 @@ def _contradictions(config: Config) -> Iterator[_Problem]:
 def _of_source(source: Source) -> Iterator[_Problem]:
     if bool(source.topic) == bool(source.topic_pattern):
         yield "source", 0, "topic", '[source] needs either "topic" or "topic_pattern"'
+    yield from _of_kind(source)
+    if source.starting == "latest":
+        yield "source", 0, "starting", '"starting" must be "earliest" or a time, such as the present one'
+    if source.format == JSON and source.schema is None:
+        yield "source", 0, "format", 'format = "json" needs the key "schema", for example "id string, at timestamp"'
+    if source.format != JSON and source.schema is not None:
+        yield "source", 0, "schema", f'"schema" needs format = "json", not "{source.format}"'
+    for name in source.options:
+        if name.lower() in _SECRETS:
+            yield "source", 0, "options", _NO_SECRET
+
+
+def _of_kind(source: Source) -> Iterator[_Problem]:
     if source.topic_pattern is not None and source.kind != LOG:
         yield "source", 0, "topic_pattern", f'"topic_pattern" needs kind = "{LOG}"'
     if source.kind == LOG:
@@ -187,15 +200,6 @@ def _of_source(source: Source) -> Iterator[_Problem]:
                 yield "source", 0, "kind", f'kind = "{CHANNEL_KIND}" needs the key "{key}"'
         if source.starting is not None:
             yield "source", 0, "starting", f'"starting" needs kind = "{LOG}"; a channel starts with what it has'
-    if source.starting == "latest":
-        yield "source", 0, "starting", '"starting" must be "earliest" or a time, such as the present one'
-    if source.format == JSON and source.schema is None:
-        yield "source", 0, "format", 'format = "json" needs the key "schema", for example "id string, at timestamp"'
-    if source.format != JSON and source.schema is not None:
-        yield "source", 0, "schema", f'"schema" needs format = "json", not "{source.format}"'
-    for name in source.options:
-        if name.lower() in _SECRETS:
-            yield "source", 0, "options", _NO_SECRET
 
 
 def _of_nsq(nsq: Nsq, source: Source) -> Iterator[_Problem]:
