@@ -84,6 +84,7 @@ def test_a_message_requeued_for_ever_at_rdy_1_does_not_starve_the_others() -> No
     assert 105 <= deliveries <= 115, "one in mem_queue_size, neither never nor all the time"
 
 
+@pytest.mark.histories
 def test_attempts_wrap_after_65535() -> None:
     harness = BrokerHarness()
     reader = harness.reader()

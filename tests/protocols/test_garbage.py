@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -147,12 +148,14 @@ CUTS = st.lists(st.integers(0, 999), max_size=8)
 thorough = settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.histories
 @thorough
 @given(st.binary(max_size=300), CUTS)
 def test_random_bytes(data: bytes, cuts: list[int]) -> None:
     check(answers_to(data, cuts))
 
 
+@pytest.mark.histories
 @thorough
 @given(STREAMS, CUTS)
 def test_how_the_bytes_are_cut_does_not_change_the_answers(data: bytes, cuts: list[int]) -> None:
@@ -167,6 +170,7 @@ def test_byte_by_byte_the_answers_are_the_same(data: bytes) -> None:
     assert answers_to(data) == answers_to(data, range(len(data)))
 
 
+@pytest.mark.histories
 @thorough
 @given(STREAMS, CUTS, st.booleans(), st.booleans(), st.sampled_from([0.0, 0.3, 1.0]))
 def test_a_connection_that_breaks_at_any_moment(

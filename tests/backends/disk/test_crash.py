@@ -417,6 +417,7 @@ class LogAgainstModel(RuleBasedStateMachine):
             self.life.path.close()
 
 
+@pytest.mark.histories
 def test_a_log_against_a_model(tmp_path: Path) -> None:
     """Commits, failures, trims, restarts, crashes."""
     LogAgainstModel.directories = tmp_path

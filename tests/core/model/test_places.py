@@ -20,6 +20,7 @@ UNCHECKED = {Place.FINISHED, Place.IN_FLIGHT, Place.SET_ASIDE}
 """Where messages without a row move in runs, so that none is looked at."""
 
 
+@pytest.mark.histories
 def test_each_transition_of_a_row_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     left = {(place, after) for place in Place if place is not Place.UNREAD for after in place.next}
     left |= {(None, after) for after in WITHOUT_ROW if after not in UNCHECKED}

@@ -160,6 +160,7 @@ _PATHS: list[tuple[str | int, ...]] = [
 @example(['{"a":": 1,"}', '{"a":"}'], (":",))
 @example(['{"x":{"id":1},"id":2}', '{"id":[1,{"id":2}]}'], ("id",))
 @settings(max_examples=120, deadline=None)
+@pytest.mark.histories
 def test_the_search_finds_what_the_parser_finds(bodies: list[str], path: tuple[str | int, ...]) -> None:
     keys = BodyKeys(path)
     segment = segment_of([body.encode("utf-8", "surrogatepass") for body in bodies])
