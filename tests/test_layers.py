@@ -223,6 +223,12 @@ def reached_from(start: str, edges: dict[str, set[str]]) -> set[str]:
     return reached
 
 
+def test_one_module_opens_databases() -> None:
+    """Its connections raise no other errors than those of SQLite, however damaged the file is."""
+    opening = [name for name, module in NAMES.items() if "sqlite3.connect(" in module.read_text("utf-8")]
+    assert opening == ["backends.connection"]
+
+
 def test_every_package_has_a_layer() -> None:
     parts = {part_of(name) for name in NAMES} - {"SHARED", ""}
     assert parts == set(LAYERS)

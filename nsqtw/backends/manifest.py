@@ -21,10 +21,10 @@ from shlex import quote
 
 from attrs import frozen
 
+from nsqtw.backends.connection import connect_read_only
 from nsqtw.backends.disk.format import first_of_log
 from nsqtw.backends.files import Files, backend_error, replace_file
 from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
-from nsqtw.backends.sqlite.schema import connect_read_only
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.names import is_ephemeral, name_of_directory
 

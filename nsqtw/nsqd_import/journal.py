@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
 
 from attrs import evolve, field, frozen
 
+from nsqtw.backends.connection import connect
 from nsqtw.backends.files import create_private
 from nsqtw.nsqd_import import JOURNAL_FILE
 
@@ -51,7 +51,7 @@ class Journal:
     def __init__(self, directory: str) -> None:
         self._path = os.path.join(directory, JOURNAL_FILE)
         create_private(self._path)
-        self._connection = sqlite3.connect(self._path, isolation_level=None)
+        self._connection = connect(self._path)
         self._connection.execute("PRAGMA synchronous = EXTRA")
         self._connection.execute(_SCHEMA)
         rows = self._connection.execute("SELECT * FROM begun").fetchall()

@@ -11,7 +11,6 @@ The database is thrown away after each topic, and at the start: nothing in it ha
 from __future__ import annotations
 
 import os
-import sqlite3
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,6 +18,7 @@ from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
+from nsqtw.backends.connection import connect
 from nsqtw.backends.files import create_private
 from nsqtw.nsqd_import.diskqueue import HEAD, Record
 
@@ -83,7 +83,7 @@ class Records:
         self._path = os.path.join(directory, SCRATCH_FILE)
         remove_scratch(directory)
         create_private(self._path)
-        self._connection = sqlite3.connect(self._path, isolation_level=None)
+        self._connection = connect(self._path)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "page_size = 8192"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")

@@ -89,7 +89,7 @@ class FaultyConnection(sqlite3.Connection):
 
 
 def connect(path: str, *arguments: Any, **named: Any) -> sqlite3.Connection:
-    connection: FaultyConnection = real_connect(path, *arguments, factory=FaultyConnection, **named)
+    connection: FaultyConnection = real_connect(path, *arguments, **named | {"factory": FaultyConnection})
     connection.path = path
     return connection
 

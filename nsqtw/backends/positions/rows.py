@@ -199,6 +199,8 @@ def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
     )
     if max(cursor.first_deliveries, default=0) > SEQUENCE_MASK:
         raise InvalidRowError("a message is in flight that cannot be")
+    if len({*cursor.first_deliveries}) < len(cursor.first_deliveries):
+        raise InvalidRowError("a message is in flight twice")
     return cursor
 
 

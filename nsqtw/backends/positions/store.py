@@ -23,6 +23,7 @@ from threading import Lock
 
 from zope.interface import implementer
 
+from nsqtw.backends.connection import connect
 from nsqtw.backends.files import Files, backend_error, create_private
 from nsqtw.backends.positions import publisher_ids
 from nsqtw.backends.positions.ids import Ids
@@ -282,9 +283,7 @@ class Positions:
     def _open(self, path: str) -> SavedState:
         """Connect, make the tables if there are none, and read all. sqlite3.Error, _DamagedError."""
         create_private(path)
-        connection = self._connection = sqlite3.connect(
-            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
+        connection = self._connection = connect(path, _BUSY_SECONDS)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
@@ -502,7 +501,7 @@ def _check(connection: sqlite3.Connection, *, is_clean: bool, is_suspect: bool) 
 
 
 def _open_reader(path: str) -> sqlite3.Connection:
-    reader = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    reader = connect(path, _BUSY_SECONDS)
     reader.execute("PRAGMA query_only = 1")
     return reader
 

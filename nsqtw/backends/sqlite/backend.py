@@ -35,10 +35,10 @@ from nsqtw.backends.sqlite.rows import COLUMNS, LOWEST_DIRECTED_HEAD, UNKNOWN_CH
 from nsqtw.backends.sqlite.salvage import finish_quarantine, quarantine_file
 from nsqtw.backends.sqlite.schema import (
     FILE,
-    connect,
     insert_segments,
     lower_version,
     migrate,
+    open_database,
     sqlite_error,
     version_of,
 )
@@ -337,7 +337,7 @@ class SqliteBackend:
         """sqlite3.Error, BackendError, OSError."""
         finish_quarantine(self._path)
         with ExitStack() as rollback:
-            self._writer = connect(self._path)
+            self._writer = open_database(self._path)
             rollback.callback(self._writer.close)
             migrate(self._writer)
             self._remove_nameless()
@@ -347,7 +347,7 @@ class SqliteBackend:
                     self._writer.execute(_SET_TOPIC, (topic.end, topic.bytes, topic.topic_id))
             self.free_pages = self._free_pages()
             self._next_id: int = self._writer.execute("SELECT ifnull(max(id), 0) + 1 FROM topic").fetchone()[0]
-            self._reader = connect(self._path)
+            self._reader = open_database(self._path)
             rollback.pop_all()
 
     def _free_pages(self) -> int:

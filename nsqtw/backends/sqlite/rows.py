@@ -16,6 +16,7 @@ are not; but good frames carry their ids, so `numbers_of` can tell the numbers a
 
 from __future__ import annotations
 
+import sqlite3
 import struct
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from nsqtw.message_headers import NO_HEADERS
 
 COLUMNS = "id, topic, first, last, delay, crc, frames, head, headers"
 
+_ROW = f"SELECT {COLUMNS} FROM segment WHERE id = ?"
 _NUMBERS = struct.Struct("<5Q")
 _SIZE = struct.Struct(">I")
 _HIGHEST = 1 << SEQUENCE_BITS
@@ -144,6 +146,17 @@ class Row(NamedTuple):
         trailer = decode_trailer(self.headers) if isinstance(self.headers, bytes) else None
         is_own = trailer is not None and not trailer.frames_bytes and trailer.frames_crc == self.crc
         return trailer if is_own else None
+
+
+def read_row(connection: sqlite3.Connection, row_id: int) -> Row:
+    """
+    Return a row that an index has. sqlite3.DatabaseError when the database is broken, also when the table has no such
+    row.
+    """
+    values = connection.execute(_ROW, (row_id,)).fetchone()
+    if values is None:
+        raise sqlite3.DatabaseError(f"the index has the segment {row_id}, which the table has not")
+    return Row(*values)
 
 
 def values_of(topic_id: int, segment: Segment) -> tuple[Any, ...]:

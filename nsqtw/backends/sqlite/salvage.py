@@ -17,9 +17,10 @@ from typing import Any
 
 from attrs import define, field
 
+from nsqtw.backends.connection import connect_read_only
 from nsqtw.backends.disk.salvage import WRONG_HEADERS
 from nsqtw.backends.sqlite.rows import UNKNOWN_CHANNEL, Row
-from nsqtw.backends.sqlite.schema import FILE, columns_of, connect, connect_read_only, insert_segments, migrate
+from nsqtw.backends.sqlite.schema import FILE, columns_of, insert_segments, migrate, open_database
 from nsqtw.core.segment import Segment, only
 from nsqtw.interfaces import Report
 from nsqtw.names import is_valid_name
@@ -184,7 +185,7 @@ def rebuild(old: str, new: str, report: Report) -> None:
     Write all that can be read of the database at `old` into one at `new`, which does not exist, and report what
     cannot. It is on stable storage afterwards. sqlite3.Error.
     """
-    with closing(connect_read_only(old)) as source, closing(connect(new)) as target:
+    with closing(connect_read_only(old)) as source, closing(open_database(new)) as target:
         migrate(target)
         result = salvage(source)
         for topic_id, why in result.invalid_topics:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from urllib.parse import quote
 
+from nsqtw.backends.connection import connect
 from nsqtw.backends.files import create_private
 from nsqtw.backends.header_block import has_block
 from nsqtw.backends.sqlite.rows import COLUMNS, LOWEST_DIRECTED_HEAD, values_of
@@ -65,7 +65,6 @@ _REMEDIES = {
 }
 """What helps against an error, as the end of its sentence."""
 _PAGE_BYTES = 8192
-_BUSY_SECONDS = 5.0
 
 
 def insert_segments(connection: sqlite3.Connection, topic_id: int, segments: Sequence[Segment]) -> None:
@@ -82,10 +81,10 @@ def sqlite_error(error: sqlite3.Error) -> BackendError:
     return kind(f"{FILE}: {error}{_REMEDIES.get((code or 0) & 0xFF, '')}")
 
 
-def connect(path: str) -> sqlite3.Connection:
-    """A connection that leaves transactions to the caller. sqlite3.Error."""
+def open_database(path: str) -> sqlite3.Connection:
+    """Open `messages.db`, made if there is none, without its schema. sqlite3.Error."""
     create_private(path)
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = connect(path)
     try:
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -97,11 +96,6 @@ def connect(path: str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def connect_read_only(path: str) -> sqlite3.Connection:
-    """A connection that leaves the file, and its log of changes, as they are. sqlite3.Error."""
-    return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from attrs import define
 
-from nsqtw.backends.sqlite.rows import COLUMNS, Row
+from nsqtw.backends.sqlite.rows import read_row
 from nsqtw.backends.sqlite.schema import FILE
 from nsqtw.core.segment import SEQUENCE_BITS
 from nsqtw.interfaces import Report
@@ -24,7 +24,6 @@ HIGHEST = 1 << SEQUENCE_BITS
 _TOPICS = "SELECT id, name, end_sequence, bytes FROM topic WHERE name IS NOT NULL ORDER BY id"
 _FIRST = "SELECT first FROM segment WHERE topic = ? AND last >= 0 AND last < ? ORDER BY last LIMIT 1"
 _NEWEST = "SELECT id FROM segment WHERE topic = ? AND last >= 0 AND last < ? ORDER BY last DESC LIMIT 100"
-_ROW = f"SELECT {COLUMNS} FROM segment WHERE id = ?"
 _BYTES = "SELECT ifnull(sum(length(frames)), 0) FROM segment WHERE topic = ?"
 _OUTSIDE = """
 SELECT id FROM segment WHERE topic = ? AND last < 0 UNION ALL SELECT id FROM segment WHERE topic = ? AND last >= ?
@@ -82,7 +81,7 @@ def newest_end(connection: sqlite3.Connection, topic_id: int) -> int:
     """One past the last sequence of the newest good row of a topic; 0 when there is none among the newest hundred."""
     for row_id in _ids(connection, _NEWEST, topic_id, HIGHEST):
         try:
-            row = Row(*connection.execute(_ROW, (row_id,)).fetchone())
+            row = read_row(connection, row_id)
         except sqlite3.DatabaseError as error:
             if not is_corrupt(error):
                 raise

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import takewhile
 
-from nsqtw.backends.sqlite.rows import COLUMNS, Row
+from nsqtw.backends.sqlite.rows import read_row
 from nsqtw.backends.sqlite.schema import insert_segments
 from nsqtw.backends.trim_throttle import TrimPace
 from nsqtw.core.segment import only
@@ -25,7 +25,6 @@ _BELOW = """
 SELECT id, first, last, ifnull(length(frames), 0) FROM segment
     WHERE topic = ? AND last >= ? AND last < ? ORDER BY last LIMIT ?
 """
-_ROW = f"SELECT {COLUMNS} FROM segment WHERE id = ?"
 
 
 class Trim:
@@ -71,7 +70,7 @@ class Trim:
 
     def _keep_only(self, connection: sqlite3.Connection, row_id: int, size: int, kept_sequences: list[int]) -> int:
         """Replace a row by what is wanted of it. Returns its new size."""
-        row = Row(*connection.execute(_ROW, (row_id,)).fetchone())
+        row = read_row(connection, row_id)
         if row.fault():
             return size  # cannot be split; reading it reports the damage
         kept = only(row.segment(), kept_sequences)

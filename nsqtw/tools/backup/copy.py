@@ -24,11 +24,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import TextIO
 
+from nsqtw.backends.connection import connect, connect_read_only
 from nsqtw.backends.disk.format import first_of_index, first_of_log, index_name
 from nsqtw.backends.files import DIRECTORY_MODE, FILE_MODE, Files, backend_error
 from nsqtw.backends.manifest import MANIFEST_FILE
 from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
-from nsqtw.backends.sqlite.schema import connect_read_only
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.names import is_ephemeral, name_of_directory
 from nsqtw.nsqd.build import POSITIONS_FILE
@@ -251,7 +251,7 @@ def _copy_database(source: str, target: str, name: str, reader: Owner, progress:
         copied = done
 
     try:
-        with closing(sqlite3.connect(copy, isolation_level=None)) as writing:
+        with closing(connect(copy)) as writing:
             writing.execute("PRAGMA journal_mode = MEMORY")  # the reader may have no right to make a file there
             with reader.rights(), closing(connect_read_only(path)) as reading:
                 page_bytes = int(reading.execute("PRAGMA page_size").fetchone()[0])

@@ -17,9 +17,10 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, field
 
+from nsqtw.backends.connection import connect_read_only
 from nsqtw.backends.disk.salvage import WRONG_HEADERS
 from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
-from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, connect_read_only, version_of
+from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, version_of
 from nsqtw.errors import BackendError
 from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.log_file import ClassSequences

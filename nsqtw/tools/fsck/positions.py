@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, evolve, field
 
+from nsqtw.backends.connection import connect
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import CursorState, SavedState, TopicState
 from nsqtw.core.pending import all_rows
@@ -248,7 +249,7 @@ def _between(log: TopicLog, topic: TopicState, cursor: CursorState, low: int, hi
 def _problems(path: str) -> list[str]:
     """The damage of a database, in SQLite's words; nothing when it is sound."""
     try:
-        with closing(sqlite3.connect(path)) as connection:
+        with closing(connect(path)) as connection:
             rows = connection.execute(f"PRAGMA integrity_check({_MAX_PROBLEMS})").fetchall()
     except sqlite3.Error as error:
         return [str(error)]

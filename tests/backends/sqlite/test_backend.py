@@ -15,7 +15,7 @@ from nsqtw.backends.files import Files
 from nsqtw.backends.spare_space import SPARE_BYTES
 from nsqtw.backends.sqlite.backend import SqliteBackend, SqliteFactory, SqliteQueue
 from nsqtw.backends.sqlite.rows import WRONG_NUMBERS
-from nsqtw.backends.sqlite.schema import connect
+from nsqtw.backends.sqlite.schema import open_database
 from nsqtw.errors import BackendError, BackendFull, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueueFactory
 from nsqtw.testing.contracts import (
@@ -387,7 +387,7 @@ def test_a_full_disk_does_not_prevent_the_start(tmp_path: Path, monkeypatch: pyt
             full = sqlite3.OperationalError("database or disk is full")
             full.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise full
-        return connect(path)
+        return open_database(path)
 
     spare = tmp_path / "messages.db.spare"
     spare.touch()
