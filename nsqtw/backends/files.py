@@ -12,17 +12,22 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from secrets import randbits
-from typing import Final
+from typing import Final, TypeVar
 
 from mypy_extensions import mypyc_attr
 
 from nsqtw.backends import linux
 from nsqtw.errors import BackendError, BackendFull
 
+T = TypeVar("T")
+
 _RANDOM_BITS = 63
+_CREATE: Final = os.O_CREAT | os.O_EXCL
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MAX_BUFFERS: Final = 1024  # what one system call takes (IOV_MAX)
 _TEMPORARY = re.compile(r"\.[0-9]+\.tmp")
@@ -35,11 +40,17 @@ FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 # Where this is compiled (setup.py), tests and others still may inherit from it.
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Files:
-    """Real files. Every method raises OSError as the operating system does."""
+    """
+    Real files. Every method raises OSError as the operating system does, but for want of a descriptor only when
+    `release_descriptors` finds none to release.
+    """
+
+    release_descriptors: Callable[[], bool] | None = None
+    """Closes files that can be opened again. Returns whether there were any."""
 
     def open(self, path: str, *, create: bool = False, mode: int = FILE_MODE) -> int:
         """A descriptor for reading and writing; with `create` the file must not exist yet, and gets `mode`."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), mode)
+        return self._with_descriptor(os.open, path, os.O_RDWR | os.O_CLOEXEC | (_CREATE if create else 0), mode)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -66,7 +77,7 @@ class Files:
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on stable storage."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._with_descriptor(os.open, path, _DIRECTORY)
         try:
             os.fsync(fd)
         finally:
@@ -74,7 +85,7 @@ class Files:
 
     def open_filesystem(self, directory: str) -> int | None:
         """A descriptor for `sync_filesystem`; None where that could fail and not say so."""
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._with_descriptor(os.open, directory, _DIRECTORY)
         if linux.tells_what_failed(fd):
             return fd
         os.close(fd)
@@ -110,7 +121,7 @@ class Files:
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, in no particular order; nothing when there is no such directory."""
         try:
-            return os.listdir(directory)
+            return self._with_descriptor(os.listdir, directory)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -130,6 +141,17 @@ class Files:
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)
+
+    def _with_descriptor(self, call: Callable[..., T], *arguments: str | int) -> T:
+        """Make a call that takes a descriptor."""
+        while True:
+            try:
+                return call(*arguments)
+            except OSError as error:
+                if error.errno not in _TOO_MANY_OPEN or self.release_descriptors is None:
+                    raise
+                if not self.release_descriptors():
+                    raise
 
 
 def create_private(path: str) -> None:

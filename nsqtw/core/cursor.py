@@ -36,10 +36,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow, Phase
-from nsqtw.core.due_order import Key
+from nsqtw.core.due_order import BEFORE_ALL, Key
 from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import Delivery, delivered_sequence
-from nsqtw.core.pending import BEFORE_ALL, Pages, PendingStore
+from nsqtw.core.pending import Pages, PendingStore
 from nsqtw.core.place import Place
 from nsqtw.core.policy.priority import NORMAL, PriorityReader
 from nsqtw.core.position import Redelivery

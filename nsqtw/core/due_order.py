@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from math import inf
+from typing import Final
 
 Key = tuple[float, float]
+BEFORE_ALL: Final[Key] = (-1, -1)
+BEHIND_ALL: Final[Key] = (inf, inf)
 """When a row is due, in ms of the pending clock, and its sequence."""
 
 Run = tuple[int, int, int]

@@ -25,9 +25,8 @@ from attrs import define, evolve, field, frozen
 from nsqtw.core.channel import Channel
 from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.consumer import Consumer
-from nsqtw.core.due_order import Key
+from nsqtw.core.due_order import BEFORE_ALL, Key
 from nsqtw.core.in_flight import Delivery
-from nsqtw.core.pending import BEFORE_ALL
 from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
 from nsqtw.message_headers import NO_HEADERS, decode_headers

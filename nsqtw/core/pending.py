@@ -39,7 +39,7 @@ from math import inf
 from attrs import frozen
 
 from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow, PendingRun, Phase
-from nsqtw.core.due_order import DueOrder, Key, Run, below
+from nsqtw.core.due_order import BEFORE_ALL, BEHIND_ALL, DueOrder, Key, Run, below
 from nsqtw.core.place import Place, check_move
 from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError
@@ -47,8 +47,6 @@ from nsqtw.errors import BackendError
 PAGE_ROWS = 1024
 """A page takes 1 to 3 ms to read."""
 
-BEFORE_ALL: Key = (-1, -1)
-_BEHIND_ALL: Key = (inf, inf)
 _NEW_ROW = (0, 0, Place.SET_ASIDE)
 """Never delivered, not deferred."""
 _LATE_MS = 100
@@ -63,10 +61,10 @@ class Pages:
     _topic: str
     _channel: str
 
-    def read(self, after: Key, limit: int) -> list[PendingRow]:
-        """The next ones behind `after`. BackendError."""
-        rows: list[PendingRow] = self._positions.pending(self._topic, self._channel, after, limit)
-        return rows
+    def read(self, after: Key, limit: int) -> tuple[list[PendingRow], Key]:
+        """Return the next ones behind `after`, and what to read behind then, as `IPositions.pending`. BackendError."""
+        page: tuple[list[PendingRow], Key] = self._positions.pending(self._topic, self._channel, after, limit)
+        return page
 
     def count(self, after: Key, until_ms: float, below: float) -> int:
         """Return how many there are behind `after` that are due then and under the sequence `below`. BackendError."""
@@ -88,9 +86,9 @@ def all_rows(positions: IPositions, topic: str, channel: str) -> Iterator[Pendin
     """Return all saved pending rows of a channel in the order of their keys. BackendError."""
     pages = Pages(positions, topic, channel)
     after = BEFORE_ALL
-    while page := pages.read(after, PAGE_ROWS):
+    while after < BEHIND_ALL:
+        page, after = pages.read(after, PAGE_ROWS)
         yield from page
-        after = _key(page[-1])
 
 
 class PendingStore:
@@ -107,7 +105,7 @@ class PendingStore:
             int, HeldRow | None
         ] = {}  # sequence -> how it is held; None: interrupted, perhaps not in _rows
         self._soon: list[tuple[int, int]] = []
-        self._border: Key = _BEHIND_ALL
+        self._border: Key = BEHIND_ALL
         self._beyond = DueOrder()
         self._runs = DueOrder()
         self._runs_in_checkpoint: list[PendingRun] = []
@@ -300,21 +298,21 @@ class PendingStore:
     @property
     def is_low(self) -> bool:
         """Whether more rows should be read: few deferred ones are left in memory, and there are others."""
-        return self._border != _BEHIND_ALL and len(self._soon) < -(-self._page_rows // 2)
+        return self._border != BEHIND_ALL and len(self._soon) < -(-self._page_rows // 2)
 
     def read_on(self) -> bool:
         """
         Move the border by a page of rows. False when nothing is behind it, or what comes next is being saved.
         BackendError.
         """
-        limit: Key = _BEHIND_ALL
+        limit: Key = BEHIND_ALL
         for run in self._runs_in_checkpoint:  # positions.db may have them already, or not yet
             limit = min(limit, (run.due_ms, run.first - 1))
-        self.is_blocked = limit <= self._border < _BEHIND_ALL
+        self.is_blocked = limit <= self._border < BEHIND_ALL
         if self._border >= limit or self._pages is None:
             return False
-        page = self._pages.read(self._border, self._page_rows) if self._out_count else []
-        border = min(limit, _key(page[-1]) if len(page) == self._page_rows else _BEHIND_ALL)
+        page, end = self._pages.read(self._border, self._page_rows) if self._out_count else ([], BEHIND_ALL)
+        border = min(limit, end)
         beyond, border = self._beyond.take(border, self._page_rows)
         runs, border = self._runs.take(border, self._page_rows)
         for due_ms, sequence, _ in beyond:
@@ -332,7 +330,7 @@ class PendingStore:
         self._border = border
         if border[0] > self._counted_ms:
             self._due_out_count = 0  # as it is already, unless rows were lost on the medium: they are not looked for
-        if border == _BEHIND_ALL:
+        if border == BEHIND_ALL:
             self._out_count = 0
             self._out_lowest = inf
         self._make_room()
@@ -355,7 +353,7 @@ class PendingStore:
         if self._soon:
             return self._soon[0][0]
         # Nothing in memory waits, and there was no room for more, or what comes next is being saved.
-        return None if self._border == _BEHIND_ALL else max(now_ms + _LATE_MS, int(self._border[0]))
+        return None if self._border == BEHIND_ALL else max(now_ms + _LATE_MS, int(self._border[0]))
 
     def forget(self) -> None:
         """There are no rows any more."""
@@ -364,7 +362,7 @@ class PendingStore:
         self._soon.clear()
         self._beyond, self._runs = DueOrder(), DueOrder()
         self._runs_in_checkpoint, self._runs_count = [], 0
-        self._border, self._out_lowest = _BEHIND_ALL, inf
+        self._border, self._out_lowest = BEHIND_ALL, inf
         self._out_count = self._due_out_count = self._due_unsaved_count = 0
         self._changed.clear()
         self._cancelled.clear()
@@ -593,21 +591,21 @@ class PendingStore:
             yield [PendingRow(sequence, attempts, due_ms) for sequence, (attempts, due_ms, _) in pairs]
         if known is None or self._pages is None:
             return
-        while page := self._pages.read(after, self._page_rows):
+        while after < BEHIND_ALL:
+            page, after = self._pages.read(after, self._page_rows)
             yield [row for row in page if row.sequence not in known and (stop is None or row.sequence < stop)]
-            after = _key(page[-1])
 
     def _some_out(self, excluded: set[int], after: Key, limit: float) -> Iterator[PendingRow]:
         """Rows that are only in positions.db."""
         assert self._pages is not None
         count = 0
         after = max(after, self._border)
-        while count < limit and (page := self._pages.read(after, self._page_rows)):
+        while count < limit and after < BEHIND_ALL:
+            page, after = self._pages.read(after, self._page_rows)
             for row in page:
                 if row.sequence not in excluded and not self._is_known(row.sequence):
                     count += 1
                     yield row
-            after = _key(page[-1])
 
 
 def _key(row: PendingRow) -> Key:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from zope.interface import Interface
 
 from nsqtw.core.checkpoint import Checkpoint, HeldRow, PendingRow, PublisherId, SavedState
+from nsqtw.core.due_order import Key
 
 
 class IPositions(Interface):
@@ -18,11 +19,13 @@ class IPositions(Interface):
         when there are more pending rows. Invalid state is left out or repaired, and reported in `SavedState.invalid`.
         """
 
-    def pending(topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
+    def pending(topic: str, channel: str, after: tuple[float, float], limit: int) -> tuple[list[PendingRow], Key]:
         """
         Return pending rows of a channel as of the last checkpoint, in the order of (due_ms, sequence): the first
-        `limit` of those behind `after`; [] for an unknown channel. Called in the reactor thread, also while a save runs
-        in the other thread, for which it does not wait: it takes a few milliseconds. BackendError.
+        `limit` of those behind `after`; none for an unknown channel. And return where the next ones begin: behind the
+        key of the last one as it is saved, or behind BEHIND_ALL when there may be no more. Called in the reactor
+        thread, also while a save runs in the other thread, for which it does not wait: it takes a few milliseconds.
+        BackendError.
         """
 
     def count_pending(topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:

@@ -19,6 +19,7 @@ from nsqtw.core.checkpoint import (
     SavedState,
     TopicState,
 )
+from nsqtw.core.due_order import BEHIND_ALL, Key
 from nsqtw.core.positions import IPositions
 from nsqtw.core.segment import Segment
 from nsqtw.errors import BackendError
@@ -115,10 +116,12 @@ class MemoryPositions:
                 return below, iter(sorted(sequence for sequence in sequences if sequence < below))
         return None
 
-    def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
+    def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> tuple[list[PendingRow], Key]:
         """IPositions API"""
         self._fail_to_read()
-        return [row for row in self._pending(topic, channel) if (row.due_ms, row.sequence) > after][:limit]
+        rows = [row for row in self._pending(topic, channel) if (row.due_ms, row.sequence) > after]
+        end = (rows[limit - 1].due_ms, rows[limit - 1].sequence) if len(rows) >= limit else BEHIND_ALL
+        return rows[:limit], end
 
     def count_pending(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """IPositions API"""

@@ -22,7 +22,8 @@ from nsqtw.core.checkpoint import (
     TopicState,
     Waiting,
 )
-from nsqtw.core.pending import BEFORE_ALL, all_rows
+from nsqtw.core.due_order import BEFORE_ALL, BEHIND_ALL
+from nsqtw.core.pending import all_rows
 from nsqtw.core.positions import IPositions
 from nsqtw.testing.contracts import OnDirectory
 
@@ -234,15 +235,15 @@ class PositionsContract(OnDirectory):
             Checkpoint(topics=[TopicState("t", cursors=cursors), TopicState("u", cursors=[CursorState("c")])])
         )
         ordered = [rows[0], rows[3], rows[2], rows[1], rows[4]]
-        assert positions.pending("t", "c", BEFORE_ALL, 10) == ordered
-        assert positions.pending("t", "c", BEFORE_ALL, 2) == ordered[:2]
-        assert positions.pending("t", "c", (20, 5), 2) == ordered[2:4]
-        assert positions.pending("t", "c", (30, 2), 9) == ordered[3:]
-        assert positions.pending("t", "c", (30, inf), 9) == ordered[4:]
-        assert positions.pending("t", "c", (inf, inf), 9) == []
-        assert positions.pending("t", "d", BEFORE_ALL, 9) == other
+        assert positions.pending("t", "c", BEFORE_ALL, 10) == (ordered, BEHIND_ALL)
+        assert positions.pending("t", "c", BEFORE_ALL, 2) == (ordered[:2], (20, 5))
+        assert positions.pending("t", "c", (20, 5), 2) == (ordered[2:4], (30, 9))
+        assert positions.pending("t", "c", (30, 2), 9) == (ordered[3:], BEHIND_ALL)
+        assert positions.pending("t", "c", (30, inf), 9) == (ordered[4:], BEHIND_ALL)
+        assert positions.pending("t", "c", BEHIND_ALL, 9) == ([], BEHIND_ALL)
+        assert positions.pending("t", "d", BEFORE_ALL, 9) == (other, BEHIND_ALL)
         for unknown in (("u", "c"), ("u", "x"), ("x", "c")):
-            assert positions.pending(*unknown, BEFORE_ALL, 9) == []
+            assert positions.pending(*unknown, BEFORE_ALL, 9) == ([], BEHIND_ALL)
             assert positions.count_pending(*unknown, BEFORE_ALL, 9, inf) == 0
 
     def test_pending_rows_are_counted_by_due_time(self, positions: IPositions) -> None:
@@ -280,8 +281,8 @@ class PositionsContract(OnDirectory):
         assert positions.forget_pending("t", "c", 4) == 2
         assert positions.forget_pending("t", "c", 4) == 0
         assert positions.forget_pending("t", "unknown", 4) == 0
-        assert positions.pending("t", "c", BEFORE_ALL, 9) == rows[2::-1]
-        assert positions.pending("t", "d", BEFORE_ALL, 9) == rows[::-1]
+        assert positions.pending("t", "c", BEFORE_ALL, 9) == (rows[2::-1], BEHIND_ALL)
+        assert positions.pending("t", "d", BEFORE_ALL, 9) == (rows[::-1], BEHIND_ALL)
 
     def test_the_pending_row_of_one_message(self, positions: IPositions) -> None:
         """None without a row, of another message or of another channel."""
@@ -366,7 +367,7 @@ class PositionsContract(OnDirectory):
         positions.save(Checkpoint(topics=[TopicState("t", cursors=cursors)]))
         positions.forget_delays()
         for name in "cd":
-            assert positions.pending("t", name, BEFORE_ALL, 9) == [PendingRow(2, 7, 0), PendingRow(3, 1, 0)]
+            assert positions.pending("t", name, BEFORE_ALL, 9)[0] == [PendingRow(2, 7, 0), PendingRow(3, 1, 0)]
 
     def test_the_shift_of_the_wall_clock_is_kept(self, positions: IPositions, directory: str) -> None:
         """Until another one is saved."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nsqtw.core import due_order
 from nsqtw.core.checkpoint import PendingRow
+from nsqtw.core.due_order import BEFORE_ALL
 from nsqtw.core.pending import PendingStore
 from nsqtw.core.segment import sequence_of
 from nsqtw.errors import BackendError
@@ -458,7 +459,7 @@ def test_rows_are_forgotten_and_their_messages_may_be_held_again() -> None:
     assert (harness.channel().depth, harness.channel().deferred_count) == (0, 0)
     reader.requeue(message.id, 5.0)
     harness.save()
-    assert [row.sequence for row in harness.positions.pending("t", "c", (-1, -1), 99)] == [sequence_of(message.id)]
+    assert [row.sequence for row in harness.positions.pending("t", "c", BEFORE_ALL, 99)[0]] == [sequence_of(message.id)]
     harness.crash()
     harness.wait(5)
     assert drain(harness.reader()) == [b"a"]

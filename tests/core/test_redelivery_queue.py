@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from nsqtw.core.checkpoint import CursorState, HeldRow, PendingRow
+from nsqtw.core.due_order import BEHIND_ALL, Key
 from nsqtw.core.pending import Pages, PendingStore
 from nsqtw.core.place import Place
 from nsqtw.core.redelivery_queue import RedeliveryQueue
@@ -25,16 +26,18 @@ class SavedRows:
         self.rows = sorted(rows, key=lambda row: (row.due_ms, row.sequence))
         self.fails = False
 
-    def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
+    def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> tuple[list[PendingRow], Key]:
         if self.fails:
             raise BackendError("no positions")
-        return [row for row in self.rows if (row.due_ms, row.sequence) > after][:limit]
+        rows = [row for row in self.rows if (row.due_ms, row.sequence) > after]
+        end = (rows[limit - 1].due_ms, rows[limit - 1].sequence) if len(rows) >= limit else BEHIND_ALL
+        return rows[:limit], end
 
     def held(self, topic: str, channel: str) -> list[HeldRow]:
         return []
 
     def count_pending(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
-        found = self.pending(topic, channel, after, len(self.rows))
+        found, _ = self.pending(topic, channel, after, len(self.rows) + 1)
         return len([row for row in found if row.due_ms <= until_ms and row.sequence < below])
 
 

@@ -12,7 +12,6 @@ reader that finds damage, or fails to open a file, checks `is_removed` first: it
 
 from __future__ import annotations
 
-import errno
 import resource
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -41,7 +40,6 @@ any limit (`net.descriptors`), so that files never exclude them.
 _CLOSED_AT_ONCE = 8
 """An eighth more than `_SHARE` can be in use with it; with two it would be twice as many."""
 _UNLIMITED = 1_048_576
-_TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 
 class Descriptor:
@@ -163,6 +161,7 @@ class OpenFiles:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        files.release_descriptors = self.release
         self._lock = Lock()
         self._open: dict[LogFile, Descriptor] = {}
         self._order: list[LogFile] = []
@@ -178,14 +177,8 @@ class OpenFiles:
         return self._open.get(file)
 
     def open(self, file: LogFile, *, create: bool = False) -> Descriptor:
-        """Open a file. When there is no descriptor left, others are closed first. OSError if it fails."""
-        while True:
-            try:
-                fd = self._files.open(file.path, create=create)
-                break
-            except OSError as error:
-                if error.errno not in _TOO_MANY_OPEN or not self.release():
-                    raise
+        """Open a file. OSError."""
+        fd = self._files.open(file.path, create=create)
         descriptor = Descriptor(self._files, fd)
         closed: list[Descriptor] = []
         with self._lock:

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from heapq import merge
 from itertools import groupby
+from math import inf
 from threading import Lock
+from typing import Any
 
 from zope.interface import implementer
 
@@ -43,6 +45,7 @@ from nsqtw.backends.positions.rows import (
 from nsqtw.backends.positions.schema import HELD, PLAIN, POLICIES, VERSION, bring_up_to_date
 from nsqtw.backends.spare_space import SpareSpace
 from nsqtw.core.checkpoint import Checkpoint, CursorState, HeldRow, PendingRow, PublisherId, SavedState, TopicState
+from nsqtw.core.due_order import BEHIND_ALL, Key
 from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError, BackendFull
 
@@ -211,12 +214,12 @@ class Positions:
         pending = [self._pending(number, below) for number, _, _ in cursors]
         return below, (sequence for sequence, _ in groupby(merge(first_deliveries, *pending)))
 
-    def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> list[PendingRow]:
+    def pending(self, topic: str, channel: str, after: tuple[float, float], limit: int) -> tuple[list[PendingRow], Key]:
         """IPositions API"""
         number = self._ids.known_cursor(topic, channel)
         with self._read_pending() as reader:
             rows = reader.execute(_DUE_PAGE, (number, *_finite(after), limit)).fetchall()
-        return [pending_row(*values) for values in rows]
+        return [pending_row(*values) for values in rows], _end_of(rows, limit)
 
     def count_pending(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """IPositions API"""
@@ -506,9 +509,15 @@ def _open_reader(path: str) -> sqlite3.Connection:
     return reader
 
 
-def _finite(bounds: tuple[float, float]) -> tuple[int, int]:
+def _end_of(rows: list[tuple[Any, Any, Any]], limit: int) -> Key:
+    """Return the key of the last row as it is saved, whatever `pending_row` makes of it."""
+    sequence, _, due_ms = rows[-1] if len(rows) == limit else (inf, 0, inf)
+    return (due_ms, sequence) if isinstance(due_ms, (int, float)) and isinstance(sequence, (int, float)) else BEHIND_ALL
+
+
+def _finite(bounds: tuple[float, float]) -> tuple[float, float]:
     """A time and a sequence as SQLite compares them."""
-    due_ms, sequence = (int(number) if number < _MAX_INTEGER else _MAX_INTEGER for number in bounds)
+    due_ms, sequence = (min(number, _MAX_INTEGER) for number in bounds)
     return due_ms, sequence
 
 

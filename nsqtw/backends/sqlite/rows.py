@@ -78,13 +78,17 @@ class Row(NamedTuple):
             return "" if is_good else WRONG_NUMBERS
         if self.headers is None:
             is_good = self.topic >= 0 and self.head == self._head(b"", 0)
-            return "" if is_good else WRONG_HEADERS if self._may_be_directed else WRONG_NUMBERS
+            return "" if is_good else self._headers_fault() if self._may_be_directed else WRONG_NUMBERS
         trailer = self._trailer()
         if trailer is None or checked_headers(self.headers, trailer, self._count) is None:
-            return WRONG_HEADERS
+            return self._headers_fault()
         kind = _DIRECTED if trailer.channel else _WITH_HEADERS
         is_good = self.topic >= 0 and self.head == self._head(self.headers, kind)
         return "" if is_good else WRONG_NUMBERS
+
+    def _headers_fault(self) -> str:
+        """Headers that do not fit the numbers: the ids in the frames tell which of them are wrong."""
+        return WRONG_HEADERS if numbers_of(self.frames) == (self.first, self.last) else WRONG_NUMBERS
 
     def without_damaged_headers(self) -> Row | None:
         """

@@ -232,17 +232,10 @@ def test_when_descriptors_have_run_out_files_are_closed_and_the_call_is_repeated
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are 20, as if others had taken the rest."""
-    real = os.open
     files = CountingFiles()
-
-    def limited(path: str, flags: int, mode: int = 0o777) -> int:
-        if len(files.open_now) >= 20:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return real(path, flags, mode)
-
     backend = DiskBackend(str(tmp_path), 1000, ignore, files)
     queues = [backend.queue(f"t{number}") for number in range(60)]
-    monkeypatch.setattr(os, "open", limited)
+    limit_descriptors(monkeypatch, files, 20)
     for first in range(2):
         assert backend.commit([(queue, [make_segment(first)]) for queue in queues], True) == {}
     for queue in queues:
@@ -253,6 +246,30 @@ def test_when_descriptors_have_run_out_files_are_closed_and_the_call_is_repeated
     files.open_now.update(range(1000, 1020))
     with pytest.raises(OSError, match="Too many open files"):
         backend.open_files.open(LogFile(str(tmp_path / "one"), 0, 0, 0), create=True)
+
+
+def test_a_directory_is_synced_when_files_have_all_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the last of them was opened just before."""
+    files = CountingFiles()
+    open_files = OpenFiles(files)
+    limit_descriptors(monkeypatch, files, 3)
+    for number in range(3):
+        open_files.open(LogFile(str(tmp_path / str(number)), number, 0, 0), create=True)
+    assert len(files.open_now) == 3
+    files.sync_directory(str(tmp_path))
+    assert files.open_now == set()
+
+
+def limit_descriptors(monkeypatch: pytest.MonkeyPatch, files: CountingFiles, count: int) -> None:
+    """Let `files` have no more than `count` open, as if others had taken the rest."""
+    real = os.open
+
+    def limited(path: str, flags: int, mode: int = 0o777) -> int:
+        if len(files.open_now) >= count:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", limited)
 
 
 def test_of_a_few_more_files_than_descriptors_that_are_used_in_turn_most_are_open() -> None:

@@ -20,7 +20,8 @@ from nsqtw.core.checkpoint import (
     TopicState,
     Waiting,
 )
-from nsqtw.core.pending import BEFORE_ALL, all_rows
+from nsqtw.core.due_order import BEFORE_ALL, BEHIND_ALL
+from nsqtw.core.pending import all_rows
 
 ROWS = [PendingRow(3, 1, 0), PendingRow(5, 2, 1_700_000_000_000), PendingRow(7, 0, 1_700_000_000_001)]
 
@@ -173,12 +174,30 @@ def test_held_rows_of_no_channel_are_left_out(path: str, value: str) -> None:
     assert load(path).invalid == []
 
 
+@pytest.mark.parametrize("values", ["1.5, sequence + 0.5", "due_ms, 4.5"])
+def test_pages_end_behind_rows_with_fractions(path: str, values: str) -> None:
+    """What is read of such a row is in another order than the row."""
+    change(
+        path,
+        *WITHOUT_CONSTRAINTS,
+        f"INSERT INTO held (cursor, due_ms, sequence, attempts) SELECT cursor, {values}, attempts FROM held",
+    )
+    positions = Positions(path)
+    positions.load()
+    end, count = BEFORE_ALL, 0
+    while end < BEHIND_ALL:
+        rows, end = positions.pending("odd", "a", end, 1)
+        count += len(rows)
+    positions.close(False)
+    assert count == 6
+
+
 def test_rows_that_are_there_twice_are_one_message(path: str) -> None:
     """A cursor takes the first of them."""
     change(path, *WITHOUT_CONSTRAINTS, "INSERT INTO held SELECT * FROM held WHERE cursor = 1")
     positions = Positions(path)
     positions.load()
-    rows = positions.pending("odd", "a", BEFORE_ALL, 10)
+    rows, _ = positions.pending("odd", "a", BEFORE_ALL, 10)
     positions.close(False)
     assert sorted({row.sequence for row in rows}) == [3, 5, 7]
 

@@ -11,6 +11,7 @@ from nsqtw.backends.positions import store
 from nsqtw.backends.positions.schema import HELD, PLAIN, POLICIES
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import Checkpoint, CursorState, HeldRow, PendingRow, SavedState, TopicState
+from nsqtw.core.due_order import BEFORE_ALL, BEHIND_ALL
 from nsqtw.errors import BackendError
 
 ROW = HeldRow(7, 2, "requeued", "no ink", 5)
@@ -103,7 +104,7 @@ def test_a_row_that_makes_no_sense_is_left_out_and_reported(positions: Positions
     saved, positions = reopen(path)
     assert saved.invalid == ["what was saved of 1 held messages makes no sense: they are ready"]
     assert (positions.held("t", "c"), version(path)) == ([], PLAIN)
-    assert positions.pending("t", "c", (-1, -1), 9) == [PendingRow(7, 2, 0)]
+    assert positions.pending("t", "c", BEFORE_ALL, 9) == ([PendingRow(7, 2, 0)], BEHIND_ALL)
     positions.close(True)
 
 

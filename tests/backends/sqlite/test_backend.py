@@ -391,7 +391,7 @@ def test_a_full_disk_does_not_prevent_the_start(tmp_path: Path, monkeypatch: pyt
 
     spare = tmp_path / "messages.db.spare"
     spare.touch()
-    monkeypatch.setattr("nsqtw.backends.sqlite.backend.connect", connect_if_there_is_space)
+    monkeypatch.setattr("nsqtw.backends.sqlite.backend.open_database", connect_if_there_is_space)
     backend = SqliteBackend(str(tmp_path), no_report)
     assert backend.topics() == []
     backend.close()

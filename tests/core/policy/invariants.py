@@ -7,6 +7,7 @@ from itertools import chain
 
 from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import Phase
+from nsqtw.core.due_order import BEFORE_ALL
 from nsqtw.core.pending import PendingStore
 from nsqtw.core.place import Place
 from nsqtw.core.policy.order import OrderedPosition
@@ -62,7 +63,7 @@ def check_rows(rows: PendingStore) -> None:
     """Check the counts of the rows that are not in memory, when what is saved is what is to be saved."""
     if rows._pages is None or rows.phase is Phase.SAVING or rows._emptied or rows._forgotten_from is not None:
         return
-    saved = [row for row in rows._pages.read((-1, -1), 1 << 30) if not rows._is_known(row.sequence)]
+    saved = [row for row in rows._pages.read(BEFORE_ALL, 1 << 30)[0] if not rows._is_known(row.sequence)]
     assert rows._out_count == len(saved)
     assert rows._due_out_count == sum(row.due_ms <= rows._counted_ms for row in saved)
     assert all((row.due_ms, row.sequence) > rows._border for row in saved)
