@@ -143,8 +143,7 @@ def _topic(row: tuple[Any, ...]) -> TopicState:
     _, name, paused, released, released_total, end, put_total, dropped, waiting, durability = row[:10]
     if durability not in ("", *DURABILITIES):
         raise InvalidRowError(f"it has the durability {durability!r}")
-    runs = _numbers(waiting, 3, "waiting")
-    ends = _numbers(dropped, 2, "dropped")
+    runs = _groups(waiting, "waiting", SEQUENCE_MASK, SEQUENCE_MASK, LATEST_MS)
     topic = TopicState(
         name,
         paused=_integer(paused, "paused", 1) == 1,
@@ -152,8 +151,8 @@ def _topic(row: tuple[Any, ...]) -> TopicState:
         released_total=_integer(released_total, "released_total", _MAX_TOTAL),
         end=_integer(end, "end", SEQUENCE_MASK),
         put_total=_integer(put_total, "put_total", _MAX_TOTAL),
-        dropped=list(zip(ends[::2], ends[1::2], strict=True)),
-        waiting=[Waiting(*run) for run in zip(runs[::3], runs[1::3], runs[2::3], strict=True)],
+        dropped=[(first, end) for first, end in _groups(dropped, "dropped", SEQUENCE_MASK, SEQUENCE_MASK)],
+        waiting=[Waiting(*run) for run in runs],
         durability=durability,
     )
     _add_retention(topic, row[10:])
@@ -168,7 +167,7 @@ def _can_wait(topic: TopicState) -> bool:
     """Return whether the waiting deferred messages are among those that exist: too long a run is endless work."""
     at = topic.released
     for run in topic.waiting:
-        if run.first < at or run.delay_ms > LATEST_MS:
+        if run.first < at:
             return False
         at = run.first + run.count
     return at <= topic.end and sum(run.count for run in topic.waiting) <= topic.put_total - topic.released_total
@@ -181,9 +180,9 @@ def _add_retention(topic: TopicState, row: tuple[Any, ...]) -> None:
     topic.retention_time = time
     topic.retention_bytes = None if size is None else _integer(size, "retention_bytes")
     topic.floor = None if floor is None else _integer(floor, "floor", SEQUENCE_MASK)
-    mark_numbers, run_numbers = _numbers(marks, 3, "marks"), _numbers(runs, 2, "runs")
-    topic.marks = list(zip(mark_numbers[::3], mark_numbers[1::3], mark_numbers[2::3], strict=True))
-    topic.runs = list(zip(run_numbers[::2], run_numbers[1::2], strict=True))
+    found = _groups(marks, "marks", SEQUENCE_MASK, _MAX_TOTAL, _MAX_TOTAL)
+    topic.marks = [(sequence, until_ms, size) for sequence, until_ms, size in found]
+    topic.runs = [(sequence, count) for sequence, count in _groups(runs, "runs", SEQUENCE_MASK, _MAX_TOTAL)]
 
 
 def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
@@ -193,12 +192,10 @@ def _cursor(row: tuple[Any, ...], topic: TopicState) -> CursorState:
         paused=_integer(paused, "paused", 1) == 1,
         next=_integer(following, "next", SEQUENCE_MASK),
         taken_total=_integer(taken_total, "taken_total", _MAX_TOTAL),
-        first_deliveries=_numbers(first_deliveries, 1, "first_deliveries"),
+        first_deliveries=[sequence for (sequence,) in _groups(first_deliveries, "first_deliveries", SEQUENCE_MASK)],
         pending_count=_integer(pending_count, "held_count", _MAX_TOTAL),
         replays=_integer(replays, "replays", SEQUENCE_MASK),
     )
-    if max(cursor.first_deliveries, default=0) > SEQUENCE_MASK:
-        raise InvalidRowError("a message is in flight that cannot be")
     if len({*cursor.first_deliveries}) < len(cursor.first_deliveries):
         raise InvalidRowError("a message is in flight twice")
     return cursor
@@ -210,10 +207,15 @@ def _integer(value: Any, what: str, high: int = _MAX_INTEGER) -> int:
     return value
 
 
-def _numbers(blob: Any, group: int, what: str) -> list[int]:
-    if not isinstance(blob, bytes) or len(blob) % (8 * group):
+def _groups(blob: Any, what: str, *highs: int) -> list[tuple[int, ...]]:
+    """Return the numbers in groups; the numbers of each are at most `highs`."""
+    if not isinstance(blob, bytes) or len(blob) % (8 * len(highs)):
         raise InvalidRowError(f"{what} is no list of numbers")
-    return numbers_in(blob)
+    columns = [numbers_in(blob)[place :: len(highs)] for place in range(len(highs))]
+    for column, high in zip(columns, highs, strict=True):
+        if max(column, default=0) > high:
+            raise InvalidRowError(f"{what} has the number {max(column)}")
+    return [*zip(*columns, strict=True)]
 
 
 def _blob(numbers: list[int]) -> bytes:

@@ -118,6 +118,25 @@ def test_a_topic_with_an_odd_value_is_left_out_and_its_names_are_kept(path: str,
 
 
 @pytest.mark.parametrize(
+    ("table", "name", "numbers"),
+    [
+        ("topic", "dropped", [0, 1 << 63]),
+        ("topic", "waiting", [21, 1 << 63, 0]),
+        ("topic", "marks", [0, 0, 1 << 63]),
+        ("topic", "runs", [1 << 63, 1]),
+        ("cursor", "first_deliveries", [1 << 63]),
+        ("cursor", "first_deliveries", [9, 9]),
+    ],
+)
+def test_a_list_has_no_number_that_was_never_saved(path: str, table: str, name: str, numbers: list[int]) -> None:
+    """SQLite has no integer above 2**63, so the next save would fail; a message is in one place."""
+    change(path, f"UPDATE {table} SET {name} = raw('{struct.pack(f'<{len(numbers)}Q', *numbers).hex()}') WHERE id = 1")
+    saved = load(path)
+    assert saved.topics == [topics()[1]]
+    assert len(saved.invalid) == 1
+
+
+@pytest.mark.parametrize(
     "runs",
     [[(0, 1 << 30, 1)], [(21, 1 << 30, 1)], [(39, 2, 1)], [(21, 6, 1), (27, 5, 1)], [(25, 1, 1), (21, 1, 1)]],
     ids=["released long ago", "too long", "beyond the end", "more than there are", "not ascending"],
