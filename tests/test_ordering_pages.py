@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.message_headers import encode_headers
-from nsqtw.options.policies import ChannelPolicy, read_policy
+from nsqtw.options.policies import ChannelPolicy, contradiction, read_policy
 from nsqtw.stats.document import document
 from tests.core.harness import BrokerHarness
 
@@ -82,7 +82,7 @@ def test_the_settings_of_the_page(page: str) -> None:
     for settings in given:
         policy = ChannelPolicy(**read_policy(ChannelPolicy, settings))
         assert policy != ChannelPolicy()
-        assert policy.contradiction() is None
+        assert contradiction(policy) is None
 
 
 def test_what_stats_shows() -> None:

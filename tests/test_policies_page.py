@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.options.command_line import read_command_line, resolve
-from nsqtw.options.policies import ChannelPolicy, PolicyClass, TopicPolicy, changed_settings, settings_of
+from nsqtw.options.policies import REFUSED, ChannelPolicy, PolicyClass, TopicPolicy, changed_settings, settings_of
 from tests.http.broker_fixture import Web
 from tests.pages import Page, reading
 
@@ -59,6 +59,13 @@ def test_each_setting_has_a_page_that_explains_it_and_links_back(heading: str, p
         text = (HOW_TO / page[1]).read_text("utf-8")
         assert name.strip("`") in text and "](policies.md" in text, name
         assert name in overview and page[1] in overview, name
+
+
+def test_the_page_has_each_combination_that_is_refused() -> None:
+    """Not the values that are wrong by themselves."""
+    rows = [{*re.findall(r"`(\w+)", " ".join(row[:2]))} for row in table_below("## Settings that exclude each other")]
+    combined = [row for row in REFUSED if len(row.settings) > 1 or row.channels]
+    assert [row.settings for row in combined if not any({*row.settings} <= names for names in rows)] == []
 
 
 def test_a_reader_sets_policies_that_outlive_a_kill(tmp_path: Path) -> None:

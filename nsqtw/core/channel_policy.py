@@ -21,9 +21,7 @@ from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.errors import InvalidPolicy
-from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
-from nsqtw.options.dead_letter_topic import LETTER_SETTINGS, dead_letter_topic, misfit, uses_dead_letters
 from nsqtw.options.message_keys import read_key_place
 from nsqtw.options.policies import (
     DROP_OLDEST,
@@ -31,26 +29,21 @@ from nsqtw.options.policies import (
     NOTHING_GIVEN,
     ChannelPolicy,
     Resolution,
+    contradiction_of,
+    dead_letter_topic,
+    misfit,
     resolve_what_fits,
 )
 from nsqtw.options.texts import whole_nanoseconds
 
 _MAX_READ_BYTES: Final = 4 * 1024 * 1024
-EPHEMERAL_IS_BOUNDED = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
 
 
 def check_channel_policy(options: Options, topic: str, channel: str, given: Mapping[str, Any]) -> None:
     """Check settings for a channel, which need not exist. InvalidPolicy."""
-    ephemeral = is_ephemeral(channel)
-    for name in ("ordered_by", "priority"):
-        if ephemeral and given.get(name):
-            raise InvalidPolicy(f"{name} is for durable channels, and {channel} is ephemeral")
-    policy = options.channel_policy_of(topic, channel, given)
-    if ephemeral and not bounds_of(policy).keys().isdisjoint(given):
-        raise InvalidPolicy(EPHEMERAL_IS_BOUNDED)
-    problem = misfit(policy, topic) if uses_dead_letters(policy) else None
-    if problem is not None and not LETTER_SETTINGS.isdisjoint(given):
-        raise InvalidPolicy(problem)
+    why = contradiction_of(topic, channel, options.channel_policy_of(topic, channel, given), given)
+    if why is not None:
+        raise InvalidPolicy(why)
 
 
 class Below(NamedTuple):
@@ -156,7 +149,7 @@ class PolicyChannel(DeliveringChannel):
     def _report_misfit(self, policy: ChannelPolicy) -> None:
         """Log that messages do not become dead letters, if a pattern gave the channel a policy that cannot be used."""
         topic = self.topic.name
-        problem = misfit(policy, topic) if uses_dead_letters(policy) else None
+        problem = misfit(policy, topic)
         if problem is None:
             return
         # A pattern for all topics matches the common dead-letter topic, too, which is as it should be.

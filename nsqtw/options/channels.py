@@ -19,9 +19,8 @@ from typing import Any
 import attrs
 
 from nsqtw.errors import OptionError
-from nsqtw.options.dead_letter_topic import LETTER_SETTINGS, misfit, uses_dead_letters
 from nsqtw.options.matching import Tables
-from nsqtw.options.policies import ChannelPolicy, Source
+from nsqtw.options.policies import LETTER_SETTINGS, ChannelPolicy, Source, misfit
 from nsqtw.options.tables import CHANNEL_KEY, check_pattern, head_of, policy_lines, read_table, table_text
 
 _WILDCARDS = re.compile(r"[*?\[]")
@@ -83,7 +82,7 @@ def _check_letters(path: str, rule: ChannelRule, rules: Iterable[ChannelRule]) -
     topic cannot have it. That of a pattern is checked for each channel.
     """
     topic, channels = rule.patterns
-    if LETTER_SETTINGS.isdisjoint(rule.policy) or _WILDCARDS.search(topic):
+    if rule.policy.keys().isdisjoint(LETTER_SETTINGS) or _WILDCARDS.search(topic):
         return
     values: dict[str, Any] = {}
     for other in rules:
@@ -91,7 +90,7 @@ def _check_letters(path: str, rule: ChannelRule, rules: Iterable[ChannelRule]) -
         if _matches(topic, topic_pattern) and _matches(channels, channel_pattern):
             values |= other.policy
     policy = ChannelPolicy(**values)
-    problem = misfit(policy, topic) if uses_dead_letters(policy) else None
+    problem = misfit(policy, topic)
     if problem is not None:
         raise OptionError(f"{_place(path, rule.pattern)} {problem}")
 

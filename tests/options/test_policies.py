@@ -20,6 +20,7 @@ from nsqtw.options.policies import (
     DROP_OLDEST,
     NO_CHANNEL_POLICY,
     ChannelPolicy,
+    Refused,
     Setting,
     Source,
     TopicPolicy,
@@ -113,10 +114,10 @@ def test_only_the_table_is_named_that_contradicts_what_is_given(monkeypatch: pyt
     with pytest.raises(InvalidPolicy, match=r"\(with the settings of two\)$"):
         resolve(ChannelPolicy, tables, {"ordered_by": "header:k"})
 
-    def of_three(policy: ChannelPolicy) -> str | None:
+    def of_three(policy: ChannelPolicy, topic: str, channel: str) -> str | None:
         return "no" if policy.priority and policy.max_depth and policy.overflow == DROP_OLDEST else None
 
-    monkeypatch.setattr(ChannelPolicy, "contradiction", of_three)
+    monkeypatch.setattr("nsqtw.options.policies.REFUSED", [Refused(("overflow",), "", of_three)])
     with pytest.raises(InvalidPolicy, match=r"^no \(with the settings of one, two, three\)$"):
         resolve(ChannelPolicy, tables, {"overflow": "drop_oldest"})
 

@@ -42,8 +42,7 @@ from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, Exiting, NsqtwError, Overflow
 from nsqtw.interfaces import Waiter
-from nsqtw.options.dead_letter_topic import dead_letter_topic, misfit, uses_dead_letters
-from nsqtw.options.policies import DEAD_LETTER, ChannelPolicy
+from nsqtw.options.policies import DEAD_LETTER, ChannelPolicy, dead_letter_topic, misfit, uses_dead_letters
 
 RETRY_SECONDS = 1.0
 REPORT_SECONDS = 60.0

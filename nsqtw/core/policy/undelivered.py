@@ -19,8 +19,7 @@ from nsqtw.core.policy.expiry import is_expired, leading_run
 from nsqtw.core.policy.letter import EXPIRED, TOO_MANY_ATTEMPTS, is_letter
 from nsqtw.core.position import Position, Redelivery
 from nsqtw.core.segment import SEGMENT_BYTES, Segment
-from nsqtw.options.dead_letter_topic import uses_dead_letters
-from nsqtw.options.policies import ChannelPolicy
+from nsqtw.options.policies import ChannelPolicy, uses_dead_letters
 
 RUN_COST = 8 * 1024
 """The bytes of a consumer's allowance in a turn that a run of expired messages uses."""

@@ -12,6 +12,8 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
+from nsqtw.options.policies import ChannelPolicy, contradiction
+
 CHANNEL_POLICIES: dict[str, list[dict[str, Any]]] = {
     "max_attempts": [{"max_attempts": 1}, {"max_attempts": 2}],
     "expired": [{"expired": "dead_letter"}],
@@ -56,8 +58,12 @@ FAULTS = (
     "time_out",
 )
 ELEMENTS = (*POLICIES, *VERBS, *FAULTS)
-EXCLUDED = {frozenset(pair) for pair in [("priority", "ordered_by"), ("priority", "order_window")]}
-"""Policies that are refused together."""
+EXCLUDED = {
+    frozenset((one, other))
+    for one, other in combinations(CHANNEL_POLICIES, 2)
+    if contradiction(ChannelPolicy(**CHANNEL_POLICIES[one][0] | CHANNEL_POLICIES[other][0]))
+}
+"""Policies that are refused together (`options.policies.REFUSED`)."""
 PAIRS = [pair for pair in map(frozenset, combinations(ELEMENTS, 2)) if pair not in EXCLUDED]
 SIZE = 7
 """Elements of a history: so many that a history has many pairs, and so few that each of them happens several times."""
