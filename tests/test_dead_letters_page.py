@@ -48,11 +48,11 @@ def follow(web: Web, target: str, body: str) -> None:
     names = parse_qs(parts.query)
     topic = web.core.topic(names["topic"][0])
     if parts.path == "/v2/topic/policy":
-        topic.set_policy(read_policy(TopicPolicy, json.loads(body)))
+        topic.policies.set(read_policy(TopicPolicy, json.loads(body)))
     else:
         assert parts.path == "/v2/channel/policy"
         channel = web.core.channel(names["channel"][0], topic.name)
-        channel.set_policy(read_policy(ChannelPolicy, json.loads(body)))
+        channel.policies.set(read_policy(ChannelPolicy, json.loads(body)))
 
 
 def test_the_tables_of_the_config_file_are_policies() -> None:
@@ -132,7 +132,7 @@ def channel_tables(page: str) -> dict[str, dict[str, Any]]:
 def test_dead_letters_go_to_the_topic_that_a_table_names() -> None:
     policy = read_policy(ChannelPolicy, channel_tables(LETTERS)["orders.*/billing"])
     core = Web().core
-    core.channel("billing", "orders.eu").set_policy({**policy, "max_attempts": 1})
+    core.channel("billing", "orders.eu").policies.set({**policy, "max_attempts": 1})
     put(core, b"1", topic="orders.eu")
     assert fail(core.reader("billing", "orders.eu")) == [b"1"]
     settle(core)
@@ -141,7 +141,9 @@ def test_dead_letters_go_to_the_topic_that_a_table_names() -> None:
 
 def test_expired_messages_become_dead_letters_where_a_table_says_so() -> None:
     core = Web().core
-    core.channel("audit", "prices.eur").set_policy(read_policy(ChannelPolicy, channel_tables(EXPIRY)["prices.*/audit"]))
+    core.channel("audit", "prices.eur").policies.set(
+        read_policy(ChannelPolicy, channel_tables(EXPIRY)["prices.*/audit"])
+    )
     put(core, b"1", topic="prices.eur", ttl="1000")
     core.wait(1)
     assert core.reader("audit", "prices.eur").bodies() == []

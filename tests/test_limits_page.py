@@ -28,7 +28,7 @@ def tables() -> dict[str, dict[str, Any]]:
 def channel(core: BrokerHarness, pattern: str) -> Channel:
     """A channel with the policy of a table."""
     found = core.channel("billing", "t")
-    found.set_policy(tables()[pattern])
+    found.policies.set(tables()[pattern])
     return found
 
 
@@ -56,7 +56,7 @@ def test_bytes_of_the_channel_of_the_page_that_drops() -> None:
     core = BrokerHarness()
     bounded = channel(core, "clicks/*")
     table = tables()["clicks/*"]
-    bounded.set_policy({**table, "max_bytes": table["max_bytes"] // 2**20})  # a thousandth is enough to see
+    bounded.policies.set({**table, "max_bytes": table["max_bytes"] // 2**20})  # a thousandth is enough to see
     core.put(*[b"x" * (256 - BODY_AT)] * 6)
     core.turn()
     assert (bounded.depth, bounded.dropped_count) == (4, 2)
@@ -77,7 +77,7 @@ def test_the_channel_of_the_page_that_refuses_and_the_answers() -> None:
     web = Web()
     bounded = channel(web.core, "payments/*")
     assert bounded.policy.overflow == "reject"
-    bounded.set_policy({"max_depth": 1})
+    bounded.policies.set({"max_depth": 1})
     web.post("/pub?topic=t", b"1")
     reply = web.post("/pub?topic=t", b"2")
     shown = re.search(r"status (\d+), `(.*?)`, `Retry-After: (\d+)`", PAGE)
@@ -88,7 +88,7 @@ def test_the_channel_of_the_page_that_refuses_and_the_answers() -> None:
 
 def test_the_answer_to_a_publish_that_never_fits() -> None:
     web = Web()
-    channel(web.core, "payments/*").set_policy({"max_depth": 3})
+    channel(web.core, "payments/*").policies.set({"max_depth": 3})
     reply = web.post("/mpub?topic=t", b"\n".join([b"x"] * 10))
     shown = re.search(r"status (\d+), `([^`]*)` without `Retry-After`", " ".join(PAGE.split()))
     assert shown is not None
@@ -99,4 +99,4 @@ def test_the_answer_to_a_publish_that_never_fits() -> None:
 
 def test_the_ephemeral_channel_of_the_page() -> None:
     with pytest.raises(InvalidPolicy):
-        BrokerHarness().channel("c#ephemeral").set_policy(tables()["payments/*"])
+        BrokerHarness().channel("c#ephemeral").policies.set(tables()["payments/*"])

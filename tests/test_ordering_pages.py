@@ -60,7 +60,7 @@ def play(core: BrokerHarness, dialogue: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_dialogue_of_the_page(page: str) -> None:
     core = BrokerHarness()
-    core.channel().set_policy(next(iter(tables(page).values())))
+    core.channel().policies.set(next(iter(tables(page).values())))
     dialogue, *_ = dialogues(page)
     play(core, dialogue)
 
@@ -68,9 +68,9 @@ def test_the_dialogue_of_the_page(page: str) -> None:
 def test_the_window_of_the_page() -> None:
     _, dialogue = dialogues("ordering")
     core = BrokerHarness()
-    core.channel().set_policy({"ordered_by": "json:customer", "order_window": 2})
+    core.channel().policies.set({"ordered_by": "json:customer", "order_window": 2})
     play(core, dialogue)
-    core.channel().set_policy({"ordered_by": "json:customer"})
+    core.channel().policies.set({"ordered_by": "json:customer"})
     with pytest.raises(AssertionError):
         play(core, dialogue)
 
@@ -88,7 +88,7 @@ def test_the_settings_of_the_page(page: str) -> None:
 def test_what_stats_shows() -> None:
     (shown,) = blocks("ordering", "json")
     core = BrokerHarness()
-    core.channel().set_policy({"ordered_by": "json:customer"})
+    core.channel().policies.set({"ordered_by": "json:customer"})
     core.put(*[b'{"customer":"a","n":%d}' % number for number in range(3)])
     core.reader()
     core.turn()

@@ -239,7 +239,7 @@ class Policies(Section):
         shown = self._document(target, given, must_fit=True)
         if isinstance(target.owner, Channel):
             try:
-                shown["drops"] = target.owner.preview_drops(given, self._pump.now())
+                shown["drops"] = target.owner.policies.preview_drops(given, self._pump.now())
             except BackendError as error:
                 target.owner.topic.read_failed(error)
                 shown["drops"] = None
@@ -251,7 +251,7 @@ class Policies(Section):
         def change() -> bool:
             topic = self._broker.topic(target.topic)
             owner = topic if target.channel is None else topic.channel(target.channel, self._pump.now())
-            owner.set_policy(given)
+            owner.policies.set(given)
             return target.is_ephemeral
 
         return perform_change(self._broker, self._pump, request, change, shown)

@@ -37,16 +37,21 @@ class Direction(NamedTuple):
 
 
 class Backlog:
-    """The backlog of `topic`; `waiting` are the saved runs of deferred messages."""
+    """The backlog of `topic`."""
 
-    def __init__(self, topic: TopicLog, waiting: Iterable[Waiting] = ()) -> None:
+    def __init__(self, topic: TopicLog) -> None:
         self._topic = topic
-        self.waiting = list(waiting)
+        self.waiting: list[Waiting] = []
         """Runs of deferred messages, ascending, and with a delay of 0 of others that are for one channel only."""
-        self._may_be_directed = bool(self.waiting)
+        self._may_be_directed = False
         """Whether a run may be for one channel only, which its segments know."""
         self._last_channel = ""
         """The only channel that gets the last run."""
+
+    def restore(self, waiting: Iterable[Waiting]) -> None:
+        """Continue with the runs that were saved."""
+        self.waiting = list(waiting)
+        self._may_be_directed = bool(self.waiting)
 
     def on_append(self, segment: Segment) -> None:
         """Messages that are deferred, or for one channel only, were appended to the log."""

@@ -20,10 +20,11 @@ from functools import partial
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
-from nsqtw.core.channel_base import ChannelOwner
-from nsqtw.core.channel_policy import Below, PolicyChannel
+from nsqtw.core.channel_base import Below, ChannelBase, ChannelOwner
+from nsqtw.core.channel_policy import ChannelPolicies
 from nsqtw.core.checkpoint import CursorState
 from nsqtw.core.consumer import Consumer
+from nsqtw.core.delivery import ChannelDelivery
 from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import FIRST, Delivery, delivered_sequence
 from nsqtw.core.place import Place
@@ -50,14 +51,20 @@ class Moved(NamedTuple):
     """At most so many messages are dropped because of a bound, before consumers take any."""
 
 
-class Channel(PolicyChannel):
+class Channel(ChannelBase):
     """One channel of `topic`, created by it. `given_policy` are the settings that were saved."""
 
     def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__(topic, name, given_policy)
+        self._delivery = ChannelDelivery(self)
+        self.policies = ChannelPolicies(self, self._delivery.requeue_all)
         self._others: ForOthers | None = None
         """The messages for other channels, while they are looked for since the last seek."""
-        self.follow_policy()
+        self.policies.follow()
+
+    def serve(self, now: float) -> bool:
+        """See `ChannelDelivery.serve`."""
+        return self._delivery.serve(now)
 
     # -- consumers
 
@@ -84,7 +91,7 @@ class Channel(PolicyChannel):
             if self.ephemeral and not self.consumers:
                 self.topic.delete_channel(self.name)
             elif consumer.in_flight and self._requeues_left:
-                must_wait = self._requeue_left(consumer)
+                must_wait = self._delivery.requeue_left(consumer)
             elif consumer.in_flight:
                 self.former_consumers.append(consumer)
                 must_wait = True
@@ -128,11 +135,11 @@ class Channel(PolicyChannel):
             return self._why_not(message_id)
         due = now + delay
         if delay <= 0:
-            self._deliver_again([(message_id, delivery)], now, REQUEUED, detail)
+            self._delivery.deliver_again([(message_id, delivery)], now, REQUEUED, detail)
         elif not self.undelivered.take_failed(message_id, delivery, REQUEUED, due, detail):
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
-            self._keep_within_bounds(now)
+            self.keep_within_bounds(now)
         self.requeue_count += 1
         consumer.client.requeue_count += 1
         self.wake()
@@ -163,8 +170,8 @@ class Channel(PolicyChannel):
         withheld, self.withheld = self.withheld, None
         if withheld and self.cursor is not None:
             self.cursor.take_back(sorted(withheld))
-            self._keep_within_bounds(0.0)
-            self._touch()
+            self.keep_within_bounds(0.0)
+            self.mark_touched()
             self.wake()
 
     def touch(self, consumer: Consumer, message_id: bytes, now: float) -> str | None:
@@ -174,13 +181,13 @@ class Channel(PolicyChannel):
 
     def on_timeout(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
         """Messages a consumer, perhaps a former one, has had for too long. They are out of its table."""
-        self._deliver_again(deliveries, now, TIMED_OUT)
+        self._delivery.deliver_again(deliveries, now, TIMED_OUT)
         self.timeout_count += len(deliveries)
         if consumer.on_removed is not None:
             consumer.on_removed()
         if not consumer.in_flight and consumer in self.former_consumers:
             self.former_consumers.remove(consumer)
-        self._touch()
+        self.mark_touched()
         self.wake()
 
     def release(self, segments: list[Segment], now: float) -> None:
@@ -235,7 +242,7 @@ class Channel(PolicyChannel):
         others = others or self._look_for_others(sequence, skips_all=skips_all)
         moved = self.preview_seek(sequence, others, skips_all=skips_all, now=now)
         skips = skips_all or self._is_forwards(sequence)
-        self.ungroup()
+        self.policies.ungroup()
         self.cursor.seek(sequence, self._count_unread(sequence, others), others.end, skips=skips)
         self._others, others.unread = None, None
         if others.end < self.topic.released:
@@ -249,7 +256,7 @@ class Channel(PolicyChannel):
         if self.bounds is not None:
             self.bounds.look_soon()
         self.joined_total -= moved.replayed
-        self._touch()
+        self.mark_touched()
         self.wake()
         return moved
 
@@ -260,14 +267,14 @@ class Channel(PolicyChannel):
         assert self.cursor is not None, "an ephemeral channel has no place in the log"
         others = others or self._look_for_others(sequence, skips_all=skips_all)
         unread = self._count_unread(sequence, others)
-        below = self._count_below(sequence)
+        below = self.count_below(sequence)
         kept, skipped = below, 0
         if skips_all or self._is_forwards(sequence):
             passed = 0 if others.unread is None else others.unread.count()
             skipped = self.unfinished_count if sequence >= self.topic.released else below.total + passed
             kept = _NOTHING_BELOW
         replayed = max(0, unread + kept.total + skipped - self.unfinished_count)
-        max_drops = self.max_drops(sequence, unread, kept, now)
+        max_drops = self.policies.max_drops(sequence, unread, kept, now)
         return Moved(skipped, replayed, unread + kept.ready + kept.held, max_drops)
 
     def look_from(self, sequence: int, before: ForOthers | None, *, skips_all: bool) -> ForOthers:
@@ -305,7 +312,7 @@ class Channel(PolicyChannel):
         self._others = None
         self._forget_held()
         self.position.empty()
-        self._touch()
+        self.mark_touched()
         self.wake()
 
     def exit(self) -> None:
@@ -315,7 +322,7 @@ class Channel(PolicyChannel):
         if self.rate_limit is not None:
             self.rate_limit.close()
         if self.bounds is not None:
-            self._bound(None)
+            self.policies.bind(None)
         self.position.detach()
         self.undelivered.detach()
         for consumer in self.former_consumers:
@@ -411,7 +418,7 @@ class Channel(PolicyChannel):
     def _count_finished(self, consumer: Consumer, count: int) -> None:
         self.finish_count += count
         consumer.client.finish_count += count
-        self._touch()
+        self.mark_touched()
         self.wake()
 
     def _why_not(self, message_id: bytes) -> str:
@@ -427,6 +434,6 @@ class Channel(PolicyChannel):
     def _set_paused(self, paused: bool) -> None:
         self.paused = paused
         self.tell_paused()
-        self._touch()
+        self.mark_touched()
         if not self.ephemeral:
             self.topic.change_names(at_once=True)

@@ -1,15 +1,15 @@
 """
-The base of a channel: its messages, its consumers, their counts, and the parts that carry out its policy.
+A channel as its parts see it: its messages, its consumers, their counts, and what carries out its policy.
 
-The other parts of a channel are layers above, each of which uses those below it: `core.channel_policy`,
-`core.delivery`, `core.channel`. A channel that has no policy has none of the parts: they are None.
+`core.channel.Channel` is the channel. Its parts have one task each, and this class as their view of the channel:
+`core.delivery`, `core.channel_policy`. What carries out a setting of the policy is None while it is not set.
 """
 
 # mypyc: compiled
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -23,8 +23,8 @@ from nsqtw.core.log import Log
 from nsqtw.core.log_reader import LogReader
 from nsqtw.core.pending import Pages
 from nsqtw.core.place import Place
-from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
-from nsqtw.core.policy.dead_letters import LetterSource
+from nsqtw.core.policy.bounds import ChannelBounds, DroppableMessages, TopicBounds
+from nsqtw.core.policy.deduplication import Deduplication
 from nsqtw.core.policy.order import OrderedPosition
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
@@ -32,8 +32,9 @@ from nsqtw.core.policy.undelivered import Undelivered
 from nsqtw.core.position import Position
 from nsqtw.core.segment import sequence_of
 from nsqtw.core.timers import Timer
+from nsqtw.core.topic_log import TopicLog
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import NO_CHANNEL_POLICY, NOTHING_GIVEN
+from nsqtw.options.policies import NO_CHANNEL_POLICY, NO_TOPIC_POLICY, NOTHING_GIVEN
 
 
 class Awaited(NamedTuple):
@@ -43,7 +44,20 @@ class Awaited(NamedTuple):
     deferred: int = 0
 
 
-class ChannelOwner(LetterSource):
+class Below(NamedTuple):
+    """Unfinished messages that a channel has read, before a place in the log: how many are in which state."""
+
+    ready: int
+    deferred: int
+    held: int
+    in_flight: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+class ChannelOwner(TopicLog):
     """A topic, as its channels see it. `to_serve` are the channels of the broker to serve at the end of the turn."""
 
     def __init__(self, context: Context, name: str, log: Log, to_serve: dict[ChannelBase, None]) -> None:
@@ -56,6 +70,10 @@ class ChannelOwner(LetterSource):
         """Channels whose ready consumers have got all that is released: the next release wakes them."""
         self.bounds: TopicBounds | None = None
         """The bounds of its channels; None when none has any."""
+        self.policy = NO_TOPIC_POLICY
+        self.given_policy: dict[str, Any] = {}
+        """The settings that were made while a broker ran."""
+        self.deduplication: Deduplication | None = None
         self.shows_releases = False
         """
         Whether channels must see what is released to them: since the process started, messages were published for one
@@ -76,7 +94,7 @@ class ChannelOwner(LetterSource):
 
 
 class ChannelBase(Timer):
-    """The common part of the layers of a channel of `topic`. `given_policy` are the settings that were saved."""
+    """The state of a channel of `topic`. `given_policy` are the settings that were saved."""
 
     def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__()
@@ -90,7 +108,7 @@ class ChannelBase(Timer):
         self.consumers: list[Consumer] = []
         self.former_consumers: list[Consumer] = []
         """Consumers that have disconnected, whose messages in flight still have to time out."""
-        self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self._schedule, name)
+        self.cursor = None if self.ephemeral else Cursor(topic, _pages(topic, name), self.schedule, name)
         self.position: Position = self.cursor or EphemeralQueue(topic.mem_queue_size, self._room, name)
         self.ordered: OrderedPosition | None = None
         """The position, if the channel delivers in the order of keys."""
@@ -108,7 +126,7 @@ class ChannelBase(Timer):
         self.given_policy = dict(given_policy)
         """The settings that were made while a broker ran."""
         self.undelivered = Undelivered(
-            topic, name, self.position, self._on_room, self._schedule, ephemeral=self.ephemeral
+            topic, name, self.position, self._on_room, self.schedule, ephemeral=self.ephemeral
         )
         self.latencies = None if measure is None or histogram is None else Latencies(measure, histogram)
         self.rate_limit: RateLimit | None = None
@@ -225,7 +243,7 @@ class ChannelBase(Timer):
         """Messages that wait, are deferred, held, or in flight."""
         return self.depth + self.in_flight_count + self.deferred_count
 
-    # -- for the layers above
+    # -- for its parts
 
     @property
     def is_to_be_served(self) -> bool:
@@ -239,35 +257,55 @@ class ChannelBase(Timer):
             topic.to_serve[self] = None
 
     def serve(self, now: float) -> bool:
-        """
-        Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
-        allowance of this turn.
-        """
+        """See `ChannelDelivery.serve`."""
         raise NotImplementedError
 
     def _on_room(self) -> None:
         """Held messages have left, or are ready again."""
-        self._keep_within_bounds(0.0)
+        self.keep_within_bounds(0.0)
         self.wake()
 
-    def _keep_within_bounds(self, now: float) -> None:
+    def keep_within_bounds(self, now: float) -> None:
         """Messages that did not count for the bounds of the channel wait again. A `now` of 0 is any time before."""
         if self.bounds is not None:
             self.bounds.on_return(now)
+
+    @property
+    def set_aside(self) -> Collection[int]:
+        """See `OrderedPosition.set_aside`."""
+        return () if self.ordered is None else self.ordered.set_aside
+
+    @property
+    def droppable(self) -> DroppableMessages:
+        """See `BoundedChannel.droppable`."""
+        assert self.cursor is not None, "an ephemeral channel has no bounds of a policy"
+        return self.ordered or self.cursor
+
+    def count_below(self, sequence: int) -> Below:
+        """Return what a durable channel has of messages before `sequence` that it has read. BackendError."""
+        assert self.cursor is not None, "an ephemeral channel has no place in the log"
+        ready, deferred = self.cursor.waiting_below(sequence)
+        return Below(
+            ready + sum(one < sequence for one in self.set_aside),
+            deferred,
+            sum(one < sequence for one in chain(self.held, self.withheld or ())),
+            sum(one.in_flight.count_below(sequence) for one in self.consumers + self.former_consumers),
+        )
 
     def sequences_in_flight(self) -> Iterator[int]:
         for consumer in self.consumers + self.former_consumers:
             for message_id, _ in consumer.in_flight.items():  # noqa: PERF102  # no dict
                 yield sequence_of(message_id)
 
-    def _sequences_not_ready(self) -> Iterator[int]:
+    def sequences_not_ready(self) -> Iterator[int]:
         """Return the sequences in flight, and those on their way to the dead-letter topic."""
         return chain(self.sequences_in_flight(), self.held)
 
-    def _schedule(self, due: float) -> None:
+    def schedule(self, due: float) -> None:
         self.topic.context.timers.schedule(due, self)
 
-    def _touch(self) -> None:
+    def mark_touched(self) -> None:
+        """Something changed that the next checkpoint must contain."""
         if self.cursor is not None:
             self.cursor.touched = True
             self.topic.touch()

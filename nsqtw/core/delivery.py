@@ -15,12 +15,11 @@ Performance: called once per span.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import inf
 from random import randrange
-from typing import Any
 
-from nsqtw.core.channel_base import ChannelBase, ChannelOwner
+from nsqtw.core.channel_base import ChannelBase
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import RETRY_READ_SECONDS
 from nsqtw.core.in_flight import Delivery
@@ -28,7 +27,6 @@ from nsqtw.core.policy.gathered import Gathered
 from nsqtw.core.policy.letter import DISCONNECTED
 from nsqtw.core.segment import Segment, timestamp_ns_of
 from nsqtw.errors import BackendError
-from nsqtw.options.policies import NOTHING_GIVEN
 
 SAMPLE_RANGE = 100
 READ_COST = 8 * 1024
@@ -42,9 +40,11 @@ MAX_VAIN_TURNS = 100
 _VAIN_SECONDS = 1.0
 
 
-class DeliveringChannel(ChannelBase):
-    def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
-        super().__init__(topic, name, given_policy)
+class ChannelDelivery:
+    """The delivery of the messages of `channel`."""
+
+    def __init__(self, channel: ChannelBase) -> None:
+        self._channel = channel
         self._turn = 0
         """Times that there were several ready consumers."""
         self._vain_turns = 0
@@ -56,18 +56,19 @@ class DeliveringChannel(ChannelBase):
         Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
         allowance of this turn.
         """
-        if self.paused or self.exiting or (self.has_dead_letters and self.undelivered.is_full):
+        channel = self._channel
+        if channel.paused or channel.exiting or (channel.has_dead_letters and channel.undelivered.is_full):
             return False
-        if self.ordered is not None:
-            self.ordered.begin_turn()
-        rate = self.rate_limit
+        if channel.ordered is not None:
+            channel.ordered.begin_turn()
+        rate = channel.rate_limit
         ready = self._ready()
-        caught_up = self.topic.caught_up
-        caught_up.pop(self, None)
+        caught_up = channel.topic.caught_up
+        caught_up.pop(channel, None)
         for consumer in ready:
             consumer.allowance = consumer.turn_bytes
         try:
-            available = self.position.available
+            available = channel.position.available
             while ready and available > 0:
                 share = -(-available // len(ready))
                 if rate is not None:
@@ -79,30 +80,31 @@ class DeliveringChannel(ChannelBase):
                 delivered = 0
                 for consumer in ready:
                     delivered += self._give(consumer, min(share, consumer.room), now)
-                available = self.position.available
+                available = channel.position.available
                 if not delivered:
                     break
                 ready = [consumer for consumer in ready if consumer.allowance > 0 and consumer.room > 0]
         except BackendError as error:
-            self.topic.read_failed(error)
-            self.topic.context.timers.schedule(now + RETRY_READ_SECONDS, self)
+            channel.topic.read_failed(error)
+            channel.topic.context.timers.schedule(now + RETRY_READ_SECONDS, channel)
             return False
         # A consumer that has used up its allowance is not in `ready` any more, but waits for messages as the others do.
-        wanting = bool(ready) or any(consumer.room > 0 for consumer in self.consumers)
+        wanting = bool(ready) or any(consumer.room > 0 for consumer in channel.consumers)
         if available > 0:
-            if not wanting or self.position.is_being_saved:
+            if not wanting or channel.position.is_being_saved:
                 return False
             if delivered or not self._is_in_vain(available, now):
                 return True
         if wanting:
-            caught_up[self] = None
+            caught_up[channel] = None
         return False
 
     def _is_in_vain(self, available: int, now: float) -> bool:
         """Return whether this turn and many before it delivered nothing and changed nothing."""
-        if self.ordered is not None and not self.ordered.is_grouped:
+        channel = self._channel
+        if channel.ordered is not None and not channel.ordered.is_grouped:
             return False  # that goes on from turn to turn
-        state = (available, 0 if self.cursor is None else self.cursor.next)
+        state = (available, 0 if channel.cursor is None else channel.cursor.next)
         if state != self._vain_state:
             self._vain_turns, self._vain_state = 0, state
         self._vain_turns += 1
@@ -110,13 +112,13 @@ class DeliveringChannel(ChannelBase):
             return False
         if self._vain_turns == MAX_VAIN_TURNS:
             text = "CHANNEL({channel}): messages that are counted as ready cannot be delivered: {count}"
-            context, topic = self.topic.context, self.topic.name
-            context.log("error", text, topic=topic, channel=self.name, count=available)
-        self._schedule(now + _VAIN_SECONDS)
+            context, topic = channel.topic.context, channel.topic.name
+            context.log("error", text, topic=topic, channel=channel.name, count=available)
+        channel.schedule(now + _VAIN_SECONDS)
         return True
 
     def _ready(self) -> list[Consumer]:
-        ready = [consumer for consumer in self.consumers if consumer.room > 0]
+        ready = [consumer for consumer in self._channel.consumers if consumer.room > 0]
         if len(ready) > 1:
             self._turn += 1
             start = self._turn % len(ready)
@@ -126,24 +128,25 @@ class DeliveringChannel(ChannelBase):
 
     def _give(self, consumer: Consumer, count: int, now: float) -> int:
         """Deliver up to `count` messages to one consumer; how many it were."""
-        remaining, on_disk = count, self.position.backend_depth
+        channel = self._channel
+        remaining, on_disk = count, channel.position.backend_depth
         try:
             while remaining > 0 and consumer.allowance > 0:
                 redelivered = self._redeliver(consumer, now)
                 if redelivered is not None:
                     remaining -= redelivered
                     continue
-                span = self.position.next_span(now)
+                span = channel.position.next_span(now)
                 if span is None:
                     break
                 segment, start, stop = span
-                if segment.headers is not None or self.topic.message_ttl_ns:
-                    cost, stop = self.undelivered.pass_expired(segment, start, stop, now)
+                if segment.headers is not None or channel.topic.message_ttl_ns:
+                    cost, stop = channel.undelivered.pass_expired(segment, start, stop, now)
                     if cost:
                         consumer.allowance -= cost
                         continue
                 stop = segment.fit(start, min(stop, start + remaining), consumer.allowance)
-                self.position.advance(stop - start)
+                channel.position.advance(stop - start)
                 remaining -= stop - start
                 self._deliver(consumer, segment, start, stop, now)
         finally:
@@ -151,22 +154,24 @@ class DeliveringChannel(ChannelBase):
         return count - remaining
 
     def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
+        channel = self._channel
         if consumer.sample_rate:
             for index in range(start, stop):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
                     self._hand_over(consumer, segment, index, index + 1, now)
-                elif self.ordered is not None:
-                    self.ordered.end(segment.sequence_at(index))
+                elif channel.ordered is not None:
+                    channel.ordered.end(segment.sequence_at(index))
         else:
             self._hand_over(consumer, segment, start, stop, now)
 
     def _hand_over(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
-        together = ((0, start, stop),) if self.latencies is None else segment.published_together(start, stop)
+        channel = self._channel
+        together = ((0, start, stop),) if channel.latencies is None else segment.published_together(start, stop)
         for timestamp_ns, first, end in together:
             delivery = consumer.shared_delivery(now, timestamp_ns)
-            if self.ephemeral:
+            if channel.ephemeral:
                 delivery = Delivery(delivery.deadline, now, timestamp_ns, segment=segment)
-            if self.ordered is not None and isinstance(segment, Gathered):
+            if channel.ordered is not None and isinstance(segment, Gathered):
                 consumer.in_flight.add_gathered(segment.ids[first:end], segment.sequences[first:end], delivery)
             else:
                 consumer.in_flight.add(segment.number_at(first), end - first, delivery)
@@ -183,23 +188,24 @@ class DeliveringChannel(ChannelBase):
         Deliver the requeued message whose turn has come. Returns how many messages that were: None without one, 0 when
         it expired or is a dead letter now. A sampled-out one is finished, and counts.
         """
-        reads = self.topic.log.reads
-        redelivery = self.position.next_redelivery()
-        consumer.allowance -= (self.topic.log.reads - reads) * READ_COST
+        channel = self._channel
+        reads = channel.topic.log.reads
+        redelivery = channel.position.next_redelivery()
+        consumer.allowance -= (channel.topic.log.reads - reads) * READ_COST
         if redelivery is None:
             return None
-        cost = self.undelivered.take_redelivery(redelivery, now)
+        cost = channel.undelivered.take_redelivery(redelivery, now)
         if cost:
             consumer.allowance -= cost
             return 0
         if consumer.sample_rate and randrange(SAMPLE_RANGE) > consumer.sample_rate:
-            self.position.finish(redelivery.sequence)
+            channel.position.finish(redelivery.sequence)
             return 1
-        self.position.redelivered(redelivery)
+        channel.position.redelivered(redelivery)
         attempts = redelivery.attempts + 1
         frame = redelivery.segment.redelivery_frame(redelivery.at, attempts)
-        segment = redelivery.segment if self.ephemeral else None
-        timestamp_ns = timestamp_ns_of(frame) if self.latencies is not None else 0
+        segment = redelivery.segment if channel.ephemeral else None
+        timestamp_ns = timestamp_ns_of(frame) if channel.latencies is not None else 0
         delivery = consumer.single_delivery(now, timestamp_ns, redelivery.sequence, attempts, segment)
         consumer.in_flight.add(redelivery.segment.number_at(redelivery.at), 1, delivery)
         consumer.allowance -= len(frame)
@@ -216,27 +222,33 @@ class DeliveringChannel(ChannelBase):
         from disk, which is what `backend_depth` fell by since it was `on_disk`. It falls
         without them, too, when some are lost or wait again.
         """
-        if self.rate_limit is not None:
-            self.rate_limit.spend(count)
+        channel = self._channel
+        if channel.rate_limit is not None:
+            channel.rate_limit.spend(count)
         if on_disk:
-            count = max(0, count - on_disk + self.position.backend_depth)
+            count = max(0, count - on_disk + channel.position.backend_depth)
         if consumer.zone_local:
-            self.zone_local_msg_count += count
+            channel.zone_local_msg_count += count
         elif consumer.region_local:
-            self.region_local_msg_count += count
+            channel.region_local_msg_count += count
         else:
-            self.global_msg_count += count
+            channel.global_msg_count += count
 
     # -- failed deliveries
 
-    def _deliver_again(
+    def deliver_again(
         self, deliveries: Iterable[tuple[bytes, Delivery]], now: float, reason: str, detail: str = ""
     ) -> None:
         """
         These deliveries failed: the messages are delivered again, at once or after the delay of the policy, or become
         dead letters. `detail` is what the client said about it.
         """
-        position, delays, take_failed = self.position, self.requeue_delay, self.undelivered.take_failed
+        channel = self._channel
+        position, delays, take_failed = (
+            channel.position,
+            channel.requeue_delay,
+            channel.undelivered.take_failed,
+        )
         first_due = inf
         for message_id, delivery in deliveries:
             due = now if delays is None else delays.due(delivery.attempts, now)
@@ -248,27 +260,29 @@ class DeliveringChannel(ChannelBase):
             else:
                 position.requeue(message_id, delivery)
         if first_due < inf:
-            self.topic.context.timers.schedule(first_due, self)
-        self._keep_within_bounds(now)
+            channel.topic.context.timers.schedule(first_due, channel)
+        channel.keep_within_bounds(now)
 
-    def _requeue_left(self, consumer: Consumer) -> bool:
+    def requeue_left(self, consumer: Consumer) -> bool:
         """Requeue what a consumer that leaves has in flight. Returns whether that is done later."""
-        if self.requeue_delay is None:
-            self._requeue_all(consumer, 0.0)
+        channel = self._channel
+        if channel.requeue_delay is None:
+            self.requeue_all(consumer, 0.0)
             return False
-        self.former_consumers.append(consumer)
-        self.requeue_delay.take(consumer)
+        channel.former_consumers.append(consumer)
+        channel.requeue_delay.take(consumer)
         return True
 
-    def _requeue_all(self, consumer: Consumer, now: float) -> None:
+    def requeue_all(self, consumer: Consumer, now: float) -> None:
         """Requeue what a consumer that has left has in flight."""
-        if self.exiting:
+        channel = self._channel
+        if channel.exiting:
             return
-        self.requeue_count += len(consumer.in_flight)
-        self._deliver_again(consumer.in_flight.items(), now, DISCONNECTED)
+        channel.requeue_count += len(consumer.in_flight)
+        self.deliver_again(consumer.in_flight.items(), now, DISCONNECTED)
         consumer.in_flight.forget()
-        if consumer in self.former_consumers:
-            self.former_consumers.remove(consumer)
+        if consumer in channel.former_consumers:
+            channel.former_consumers.remove(consumer)
             consumer.leave(must_wait=False)
-        self._touch()
-        self.wake()
+        channel.mark_touched()
+        channel.wake()

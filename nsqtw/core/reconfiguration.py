@@ -53,7 +53,7 @@ class Reconfiguration(Timer):
             if one.exiting:
                 continue
             if isinstance(one, Channel):
-                one.follow_policy()
+                one.policies.follow()
             else:
                 self._topic_follows(one, now)
         return bool(self._left)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from nsqtw.core.backlog import Backlog
 from nsqtw.core.channel import Channel
-from nsqtw.core.channel_base import ChannelBase
+from nsqtw.core.channel_base import Awaited, ChannelBase, ChannelOwner
 from nsqtw.core.checkpoint import CursorState, NamedChannel, NamedTopic, TopicState
 from nsqtw.core.context import Context
 from nsqtw.core.damage import DamageLedger
@@ -25,11 +25,12 @@ from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.latency import Measure
 from nsqtw.core.log import Log
 from nsqtw.core.packed_messages import PackedMessages
-from nsqtw.core.policy.dead_letters import Letters
+from nsqtw.core.policy.letter import Letters
 from nsqtw.core.positions import IPositions
 from nsqtw.core.publish_buffer import PublishBuffer
 from nsqtw.core.segment import BODY_AT, Segment
-from nsqtw.core.topic_release import ReleasingTopic
+from nsqtw.core.topic_policy import TopicPolicies
+from nsqtw.core.topic_release import TopicRelease
 from nsqtw.errors import BackendError, ChannelNotFound, Exiting, HeadersRefused
 from nsqtw.interfaces import Assigned, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
@@ -98,12 +99,17 @@ class TopicOwner(Context):
         raise NotImplementedError
 
 
-class Topic(ReleasingTopic):
+class Topic(ChannelOwner):
     """One topic of the broker `owner`, created by it."""
 
     def __init__(self, owner: TopicOwner, name: str, log: Log) -> None:
         super().__init__(owner, name, log, owner.to_serve)
         self._owner = owner
+        self.channels: dict[str, Channel] = {}
+        self._backlog = Backlog(self)
+        self._release = TopicRelease(self, self.channels, self._backlog)
+        self.policies = TopicPolicies(self)
+        self.policies.follow()
         self.durability: str = owner.options.durability_of(name)
         """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
         self._given_durability = ""
@@ -120,6 +126,25 @@ class Topic(ReleasingTopic):
         self._named: NamedTopic | None = None
 
     # -- what /stats shows
+
+    @property
+    def has_channels(self) -> bool:
+        return bool(self.channels)
+
+    @property
+    def lowest_position(self) -> int:
+        cursors = [channel.cursor for channel in self.channels.values() if channel.cursor is not None]
+        return min((cursor.next for cursor in cursors), default=self.released)
+
+    @property
+    def shown_deferred_count(self) -> int:
+        """How many of `shown_depth` are deferred."""
+        return 0 if self.is_promised else self._backlog.deferred_count
+
+    @property
+    def deduplicated_count(self) -> int | None:
+        """Messages that repeated others and were not stored; None without a `dedupe_window`."""
+        return None if self.deduplication is None else self.deduplication.repeat_count
 
     @property
     def is_write_behind(self) -> bool:
@@ -240,7 +265,7 @@ class Topic(ReleasingTopic):
             if segment.delay_ms or segment.channel:
                 self._backlog.on_append(segment)
         if self.is_flowing:
-            self._release(segments, now)
+            self._release.release(segments, now)
         if self.bounds is not None:
             self.bounds.on_append(segments, now)
         if self.log.is_in_memory:
@@ -249,6 +274,18 @@ class Topic(ReleasingTopic):
         self.touch()
 
     # -- channels
+
+    def hold(self) -> None:
+        """Release nothing until `start`."""
+        self.is_awaiting_channels = True
+
+    def start(self, now: float) -> None:
+        """The channels that a new topic should have are there: release what was kept for them."""
+        self._release.start(now)
+
+    def awaited_by(self, channel: str) -> Awaited:
+        """See `ChannelOwner`."""
+        return self._release.awaited_by(channel)
 
     def channel(self, name: str, now: float, start: str = "") -> Channel:
         """
@@ -278,7 +315,7 @@ class Topic(ReleasingTopic):
         self.channels[name] = channel
         self._owner.quotas.channel_count += 1
         self._owner.log("info", "TOPIC({topic}): new channel({channel})", topic=self.name, channel=name)
-        self._release_kept(kept, directions, now)
+        self._release.release_kept(kept, directions, now)
         self.touch()
         if not channel.ephemeral:
             self.change_names()
@@ -324,7 +361,7 @@ class Topic(ReleasingTopic):
         directions = self._backlog.directions()
         self.paused = False
         self._tell_paused()
-        self._release_kept(kept, directions, now)
+        self._release.release_kept(kept, directions, now)
         self.touch()
         self.change_names(at_once=True)
 
@@ -353,7 +390,7 @@ class Topic(ReleasingTopic):
         ran stays. BackendError when unstored messages of class memory cannot be stored, and then its class stays as it
         was.
         """
-        if self._follow_policy():
+        if self.policies.follow():
             self.touch()
         if self.reader.retention_policy.follow_options(now):
             self.reader.notify()
@@ -466,6 +503,30 @@ class Topic(ReleasingTopic):
 
     # -- saving
 
+    def unfinished(self) -> tuple[int, list[int]]:
+        """Return what the channels of an ephemeral topic have not finished, as `IBackendQueue.trim` takes it."""
+        below, keep = self.released, set[int]()
+        for channel in self.channels.values():
+            if channel.cursor is not None:
+                below = min(below, channel.cursor.next)
+                keep.update(channel.cursor.pending_in_memory(), channel.first_deliveries())
+        return below, sorted(keep)
+
+    def forget_lost(self, first: int, end: int, only: str) -> None:
+        """
+        Messages that were released at once are not in the log any more: no channel is to wait for them. `only` is the
+        channel that they were for; "" if they were for all.
+        """
+        end = min(end, self.released)
+        for channel in self.channels.values():
+            cursor = channel.cursor
+            if cursor is not None and only in ("", channel.name):
+                start = max(first, cursor.next)
+                dropped = sum([stop - begin for begin, stop in self.dropped.between(start, end)])
+                count = min(end - start - dropped, self.released_total - cursor.taken_total)
+                if count > 0:
+                    cursor.drop_lost(count)
+
     def named(self) -> NamedTopic:
         """
         Return the entry of `nsqd.dat`. Cached until it changes: for thousands of topics building it takes a while.
@@ -533,11 +594,11 @@ class Topic(ReleasingTopic):
         self.durability = state.durability or self.durability
         if state.policy:
             self.given_policy = dict(state.policy)
-            self._follow_policy()
+            self.policies.follow()
         self.released, self.released_total = state.released, state.released_total
         self.put_total = state.put_total
         self.dropped = DroppedRanges(state.dropped)
-        self._backlog = Backlog(self, state.waiting)
+        self._backlog.restore(state.waiting)
         for cursor in state.cursors:
             channel = self.channels[cursor.name] = Channel(self, cursor.name, cursor.policy)
             self._owner.quotas.channel_count += 1

@@ -12,7 +12,9 @@ from __future__ import annotations
 from nsqtw.core.context import Context
 from nsqtw.core.dropped_ranges import DroppedRanges
 from nsqtw.core.log import Log
+from nsqtw.core.policy.letter import Letters
 from nsqtw.errors import BackendError
+from nsqtw.interfaces import Waiter
 from nsqtw.names import is_ephemeral
 
 
@@ -41,6 +43,8 @@ class TopicLog:
         self.released_in_memory = 0
         """How many of the newest released messages nsqd would have in memory."""
         self.dropped = DroppedRanges()
+        self.message_ttl_ns = 0
+        """The time to live of messages whose headers do not say another one; 0: no end."""
 
     @property
     def depth(self) -> int:
@@ -88,6 +92,14 @@ class TopicLog:
 
     def touch(self) -> None:
         """Something changed that the next checkpoint must contain."""
+        raise NotImplementedError
+
+    def save(self, waiter: Waiter) -> None:
+        """Have a checkpoint saved that has everything up to now; then the waiter is called."""
+        raise NotImplementedError
+
+    def put_dead_letters(self, letters: Letters, waiter: Waiter, now: float) -> None:
+        """Publish to the dead-letter topic, which is made when there is none. NsqtwError when that is not possible."""
         raise NotImplementedError
 
     def lost(self, sequence: int) -> None:

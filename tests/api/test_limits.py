@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("heads")
 
 def bounded(**policy: object) -> Web:
     web = Web()
-    web.core.channel().set_policy(policy)
+    web.core.channel().policies.set(policy)
     web.core.turn()
     return web
 

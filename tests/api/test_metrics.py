@@ -85,12 +85,12 @@ def test_messages_that_wait_for_their_key() -> None:
     web = Web()
     web.core.topic().channel("c", web.core.now)
     assert ("nsq_channel_set_aside", "c", "t") not in scrape(web)
-    web.core.topic().channels["c"].set_policy({"ordered_by": "header:k"})
+    web.core.topic().channels["c"].policies.set({"ordered_by": "header:k"})
     for body in (b"a", b"b", b"c"):
         web.ask("POST", "/pub?topic=t", body, X_NSQ_k="1")
     web.core.reader(ready=9).read()
     assert of_channel(scrape(web), "set_aside") == 2
-    web.core.topic().channels["c"].set_policy({"ordered_by": "header:k", "max_depth": 1, "overflow": "drop_oldest"})
+    web.core.topic().channels["c"].policies.set({"ordered_by": "header:k", "max_depth": 1, "overflow": "drop_oldest"})
     web.pump.wake()
     web.turn()
     samples = scrape(web)

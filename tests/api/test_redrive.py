@@ -19,7 +19,7 @@ def web() -> Web:
     web.post("/topic/create?topic=t")
     for name in ("c", "other"):
         assert web.post(f"/channel/create?topic=t&channel={name}").outcome == DONE
-    web.core.channel("c").set_policy({"max_attempts": 1})
+    web.core.channel("c").policies.set({"max_attempts": 1})
     return web
 
 
@@ -95,7 +95,7 @@ def test_messages_of_others_are_told_apart(web: Web) -> None:
 def test_a_dry_run_looks_at_what_is_ready_in_several_turns(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redrive_preview, "_MESSAGES", 1)
     fail(web, b"1", b"2", b"3")
-    web.core.channel("c", "t.dead").set_policy({"priority": True})
+    web.core.channel("c", "t.dead").policies.set({"priority": True})
     for priority in ("low", "high"):
         web.post(f"/pub?topic=t.dead&priority={priority}", b"x")
     web.post("/channel/create?topic=t.dead&channel=other")
@@ -112,7 +112,7 @@ def test_a_dry_run_looks_at_what_is_ready_in_several_turns(web: Web, monkeypatch
 
 
 def test_held_messages_are_shown(web: Web) -> None:
-    web.core.channel("c", "t.dead").set_policy({"max_depth": 1})
+    web.core.channel("c", "t.dead").policies.set({"max_depth": 1})
     fail(web, b"1", b"2", b"3")
     for _ in range(10):
         web.pump.wake()
@@ -188,7 +188,7 @@ def test_an_ephemeral_channel_has_none(web: Web) -> None:
 
 def test_the_statistics_have_what_was_used(web: Web) -> None:
     fail(web, b"1")
-    web.core.topic().set_policy({"message_ttl": 1.0})
+    web.core.topic().policies.set({"message_ttl": 1.0})
     web.post("/pub?topic=t", b"2")
     web.core.now += 1
     assert bodies(web, "c") == []

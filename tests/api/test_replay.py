@@ -213,7 +213,7 @@ def test_what_was_delivered_ahead_by_priority_does_not_hide_what_is_skipped(
     monkeypatch.setattr("nsqtw.core.unread.SEGMENT_BYTES", 10)
     monkeypatch.setattr("nsqtw.core.unread._PART_MESSAGES", 2)
     one = web()
-    one.core.channel().set_policy({"priority": True})
+    one.core.channel().policies.set({"priority": True})
     for number in range(5):
         put(one.core, b"low %d" % number, priority="low")
     for number in range(3):
@@ -278,7 +278,7 @@ def test_what_a_bound_drops_afterwards_is_said(bound: dict[str, Any], to: str, m
     one.clock.advance(0)
     publish(one, b"4")
     consume(one)
-    one.core.channel().set_policy({"overflow": "drop_oldest", **bound})
+    one.core.channel().policies.set({"overflow": "drop_oldest", **bound})
     one.core.wait(1.0)
     dry = one.post(f"/v2/channel/seek?topic=t&channel=c&to={to}&dry_run=true").json
     assert dry["max_drops"] == max_drops

@@ -225,7 +225,7 @@ def test_with_two_ids() -> None:
 
 def test_by_the_id_of_its_publisher_for_one_channel() -> None:
     one = web()
-    one.core.topic().set_policy({"dedupe_window": 100.0})
+    one.core.topic().policies.set({"dedupe_window": 100.0})
     target = "/pub?topic=t&defer=60000&ids=true&id=7"
     for_all, for_c = (one.post(f"{target}{more}", b"x").json["ids"][0] for more in ("", "&channel=c"))
     cancel = "/v2/topic/cancel?topic=t&publisher_id=7"
@@ -237,7 +237,7 @@ def test_by_the_id_of_its_publisher_for_one_channel() -> None:
 def test_by_the_id_of_its_publisher() -> None:
     one = web()
     topic = one.core.topic()
-    topic.set_policy({"dedupe_window": 100.0})
+    topic.policies.set({"dedupe_window": 100.0})
     headers = [encode_headers({"id": "order 7 ä"})]
     topic.put([b"a"], 60_000, lambda error: None, headers)
     one.core.turn()

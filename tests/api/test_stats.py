@@ -82,7 +82,7 @@ def test_info_and_stats_tell_both_versions() -> None:
 
 def test_places_tell_where_the_messages_of_each_channel_are() -> None:
     web = Web()
-    web.core.channel("c").set_policy({"ordered_by": "header:key"})
+    web.core.channel("c").policies.set({"ordered_by": "header:key"})
     web.core.channel("d#ephemeral")
     key = encode_headers({"key": "a"})
     web.core.put(b"1", b"2", b"3", headers=[key] * 3)

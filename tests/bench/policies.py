@@ -69,7 +69,7 @@ def cost_us(case: Case, messages: int, together: int) -> float:
         bodies = [body.ljust(_BODY_BYTES - 2, b"x") + b'"}' for body in bodies]
         core.topic().put(bodies, 0, answers.append, [encode_headers({case.name: value}) for value in values])
         core.turn()
-    channel.set_policy(case.policy)
+    channel.policies.set(case.policy)
     reader = core.reader(ready=_READY)
     finished = 0
     start = time.process_time()

@@ -17,7 +17,8 @@ def places(segments: list[Segment]) -> list[tuple[int, int]]:
 
 
 def test_deferred_messages_that_follow_each_other_with_one_delay_are_one_run() -> None:
-    unreleased = Backlog(BrokerHarness().topic(), [Waiting(3, 2, 100)])
+    unreleased = Backlog(BrokerHarness().topic())
+    unreleased.restore([Waiting(3, 2, 100)])
     for one in (
         segment(5, b"a", b"b", delay_ms=100),
         segment(7, b"c", delay_ms=200),
@@ -89,7 +90,7 @@ def test_it_is_as_much_as_an_ephemeral_channel_could_take_deferred_messages_not_
         harness.put(b"x" * SEGMENT_BYTES, delay_ms=delay_ms)
         harness.turn()
     topic = harness.topic()
-    unreleased = Backlog(topic, topic._backlog.waiting)
+    unreleased = topic._backlog
     assert [one.delay_ms for one in unreleased.segments()] == [0, 500, 0]
     assert unreleased.for_ephemeral(topic.channels.values()) == [], "there is no such channel"
     topic.pause()

@@ -167,7 +167,7 @@ def test_the_oldest_message_of_a_channel_is_one_that_it_gets(core: BrokerHarness
 @pytest.mark.parametrize("overflow", ["reject", "drop_oldest"])
 def test_a_bound_of_another_channel_does_not_see_them(core: BrokerHarness, how: str, overflow: str) -> None:
     policy = {"max_depth": 10, "overflow": overflow}
-    core.channel("b").set_policy(policy)
+    core.channel("b").policies.set(policy)
     core.put(b"1", b"2")
     core.turn()
     core.save()
@@ -176,7 +176,7 @@ def test_a_bound_of_another_channel_does_not_see_them(core: BrokerHarness, how: 
     put(core, *[b"%d" % number for number in range(20)])
     if how == "recovered":
         core.crash()
-        core.channel("b").set_policy(policy)
+        core.channel("b").policies.set(policy)
     elif how == "paused":
         core.topic().unpause(core.now)
     answers = core.put(b"3")
@@ -289,7 +289,7 @@ def put_for_both(core: BrokerHarness) -> None:
 @pytest.mark.parametrize("crashes", [False, True])
 def test_a_seek_does_not_count_them(core: BrokerHarness, policy: dict[str, object], crashes: bool) -> None:
     kept(core)
-    core.channel("b").set_policy(policy)
+    core.channel("b").policies.set(policy)
     put_for_both(core)
     first = core.topic().reader.kept_from
     reader = core.reader("b")
@@ -306,7 +306,7 @@ def test_a_seek_does_not_count_them(core: BrokerHarness, policy: dict[str, objec
         b = core.channel("b")
     assert (b.depth, b.deferred_count) == (2, 0)
     assert (b.message_count == 4) is not crashes, "two of them twice"
-    b.set_policy({**policy, "max_depth": 3})
+    b.policies.set({**policy, "max_depth": 3})
     core.turn()
     assert core.put(b"6") == []
     core.turn()
@@ -355,7 +355,7 @@ def long_log(core: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> BrokerHarn
 def test_a_long_log_is_looked_through_in_turns(long_log: BrokerHarness, policy: dict[str, object], reads: int) -> None:
     core = long_log
     late = core.topic().channel("late", core.now, "earliest")
-    late.set_policy(policy)
+    late.policies.set(policy)
     assert 10 < late.depth < 20
     reader = core.reader("late", ready=reads)
     core.now += 0.0001
@@ -395,7 +395,7 @@ def test_a_restart_goes_on_with_the_count(
 ) -> None:
     core = long_log
     late = core.topic().channel("late", core.now, "earliest")
-    late.set_policy(policy)
+    late.policies.set(policy)
     reader = core.reader("late", ready=reads)
     core.now += 0.0001
     reader.finish(*[message.id for message in reader.read()])
@@ -419,7 +419,7 @@ def test_a_restart_goes_on_with_the_count(
 def test_a_bound_waits_for_the_count(long_log: BrokerHarness, policy: dict[str, object], crashes: bool) -> None:
     core = long_log
     late = core.topic().channel("late", core.now)
-    late.set_policy({"max_depth": 10, "overflow": "drop_oldest", **policy})
+    late.policies.set({"max_depth": 10, "overflow": "drop_oldest", **policy})
     late.seek(core.topic().reader.kept_from)
     if crashes:
         core.save()
@@ -436,7 +436,7 @@ def test_a_bound_waits_for_the_count(long_log: BrokerHarness, policy: dict[str, 
 def test_no_publish_is_refused_for_messages_of_others(long_log: BrokerHarness) -> None:
     core = long_log
     late = core.topic().channel("late", core.now)
-    late.set_policy({"max_depth": 11})
+    late.policies.set({"max_depth": 11})
     late.seek(core.topic().reader.kept_from)
     assert late.depth > 11
     assert core.put(b"new") == []
@@ -515,7 +515,7 @@ def test_many_of_them_are_passed_in_several_turns(core: BrokerHarness, monkeypat
 
 
 def test_a_channel_with_priorities_counts_them_once(core: BrokerHarness) -> None:
-    core.channel("b").set_policy({"priority": True})
+    core.channel("b").policies.set({"priority": True})
     put(core, b"1", b"2")
     core.put(b"3", b"4", b"5")
     core.turn()

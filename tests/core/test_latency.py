@@ -109,7 +109,7 @@ def test_a_fin_takes_the_time_since_the_publish() -> None:
 
 def test_messages_that_waited_for_their_keys_count_from_their_own_publishes() -> None:
     harness = BrokerHarness(**{**MEASURED, "e2e_processing_latency_percentile": (1.0, 0.01)})
-    harness.channel().set_policy({"ordered_by": "json:k"})
+    harness.channel().policies.set({"ordered_by": "json:k"})
     reader = harness.reader()
     harness.put(b'{"k":1,"n":1}', b'{"k":2,"n":1}', b'{"k":1,"n":2}')
     heads = reader.read()

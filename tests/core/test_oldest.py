@@ -68,7 +68,7 @@ def test_a_deferred_message_waits_when_it_is_due(channel_name: str) -> None:
 
 def test_a_message_waits_while_an_earlier_one_of_its_key_is_in_flight() -> None:
     harness = BrokerHarness()
-    harness.channel().set_policy({"ordered_by": "json:key"})
+    harness.channel().policies.set({"ordered_by": "json:key"})
     reader = harness.reader()
     published(harness, b'{"key": 1}')
     harness.wait(1)

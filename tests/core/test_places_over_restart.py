@@ -57,12 +57,12 @@ def requeue(reader: Reader, number: int, delay: float = 0.0) -> None:
 
 
 def fill_dead_letter_topic(core: StoredHarness) -> None:
-    core.channel("c", "t.dead").set_policy({"max_depth": 1})
+    core.channel("c", "t.dead").policies.set({"max_depth": 1})
     put(core, b"fill", topic="t.dead")
 
 
 def make_room(core: StoredHarness) -> None:
-    core.channel("c", "t.dead").set_policy({})
+    core.channel("c", "t.dead").policies.set({})
     retry(core)
     retry(core)
 
@@ -116,7 +116,7 @@ def in_a_paused_channel(core: StoredHarness) -> Iterator[None]:
 
 @place
 def behind_the_position_of_its_class(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"priority": True})
+    core.channel().policies.set({"priority": True})
     for body, priority in ((b"l", "low"), (b"n", "normal"), (b"h", "high"), (b"l2", "low")):
         put(core, body, priority=priority)
     reader = core.reader(ready=2)
@@ -197,13 +197,13 @@ def in_flight_again(core: StoredHarness) -> Iterator[None]:
 
 @place
 def in_flight_on_its_last_delivery(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"max_attempts": 2})
+    core.channel().policies.set({"max_attempts": 2})
     reader = in_flight(core, b"1")
     requeue(reader, 0)
     assert reader.bodies() == [b"1"]
     put(core, b"2")
     assert reader.bodies() == [b"2"]
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     yield
     assert {*read(core)} == {(b"1", 3), (b"2", 2)}
     core.wait(61.0)
@@ -213,7 +213,7 @@ def in_flight_on_its_last_delivery(core: StoredHarness) -> Iterator[None]:
 
 @place
 def gathered_in_flight_and_set_aside_for_its_key(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"ordered_by": "header:key"})
+    core.channel().policies.set({"ordered_by": "header:key"})
     headers = [encode_headers({"key": key}) for key in "aaba"]
     core.put(b"a1", b"a2", b"b1", b"a3", headers=headers)
     reader = core.reader()
@@ -232,7 +232,7 @@ def gathered_in_flight_and_set_aside_for_its_key(core: StoredHarness) -> Iterato
 
 @place
 def at_the_head_of_its_key(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"ordered_by": "header:key"})
+    core.channel().policies.set({"ordered_by": "header:key"})
     core.put(b"a1", b"a2", headers=[encode_headers({"key": "a"})] * 2)
     reader = core.reader()
     assert reader.bodies() == [b"a1"]
@@ -294,7 +294,7 @@ def deferred_by_its_consumer(core: StoredHarness) -> Iterator[None]:
 
 @place
 def deferred_by_the_policy(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"requeue_delay": 30.0})
+    core.channel().policies.set({"requeue_delay": 30.0})
     reader = in_flight(core, b"1")
     requeue(reader, 0)
     reader.leave()
@@ -321,7 +321,7 @@ def deferred_and_due(core: StoredHarness) -> Iterator[None]:
 
 @place
 def held(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"max_attempts": 1, "max_depth": 1, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_attempts": 1, "max_depth": 1, "overflow": "drop_oldest"})
     fill_dead_letter_topic(core)
     reader = in_flight(core, b"1")
     requeue(reader, 0)
@@ -338,7 +338,7 @@ def held(core: StoredHarness) -> Iterator[None]:
 
 @place
 def held_since_it_expired(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"expired": "dead_letter"})
+    core.channel().policies.set({"expired": "dead_letter"})
     fill_dead_letter_topic(core)
     put(core, b"1", ttl="1000")
     core.wait(2.0)
@@ -352,7 +352,7 @@ def held_since_it_expired(core: StoredHarness) -> Iterator[None]:
 
 @place
 def in_a_batch_that_is_saved(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     reader = in_flight(core, b"1", b"2")
     fail_all(reader)
     reader.leave()
@@ -365,7 +365,7 @@ def in_a_batch_that_is_saved(core: StoredHarness) -> Iterator[None]:
 
 @place
 def in_a_batch_that_cannot_be_stored(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     core.channel("c", "t.dead")
     reader = in_flight(core, b"1", b"2")
     with FailingCommits(core, "t.dead"):
@@ -379,7 +379,7 @@ def in_a_batch_that_cannot_be_stored(core: StoredHarness) -> Iterator[None]:
 
 @place
 def left_for_the_dead_letter_topic(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     reader = in_flight(core, b"1")
     fail_all(reader)
     reader.leave()
@@ -396,13 +396,13 @@ def fail_all(reader: Reader) -> None:
 
 @place
 def withheld_by_a_redrive(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     put(core, b"letter")
     fail(core.reader())
     settle(core)
     put(core, b"stranger", topic="t.dead")
     topic, dead = core.topic(), core.topic("t.dead")
-    topic.channels["c"].set_policy({"max_attempts": 1, "max_depth": 1})
+    topic.channels["c"].policies.set({"max_attempts": 1, "max_depth": 1})
     core.channel().consumers[0].ready_count = 0
     put(core, b"fill")
     Redrive(topic, topic.channels["c"], dead, dead.channels["c"], 0, 0, core.now)
@@ -438,7 +438,7 @@ def dropped_by_emptying(core: StoredHarness) -> Iterator[None]:
 
 @place
 def dropped_by_a_bound(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"max_depth": 2, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_depth": 2, "overflow": "drop_oldest"})
     for number in range(5):
         put(core, b"%d" % number)
     settle(core)
@@ -484,7 +484,7 @@ def cancelled_before_its_release(core: StoredHarness) -> Iterator[None]:
 
 @place
 def held_and_dropped(core: StoredHarness) -> Iterator[None]:
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     fill_dead_letter_topic(core)
     fail_all(in_flight(core, b"1"))
     settle(core)

@@ -18,15 +18,15 @@ from tests.core.harness import BrokerHarness
 def test_a_crash_forgets_nothing_that_was_saved() -> None:
     harness = BrokerHarness()
     channel = harness.channel()
-    channel.topic.set_policy({"message_ttl": 60.0})  # type: ignore[attr-defined]
-    channel.set_policy({"max_attempts": 5})
+    channel.topic.policies.set({"message_ttl": 60.0})  # type: ignore[attr-defined]
+    channel.policies.set({"max_attempts": 5})
     harness.save()
-    channel.set_policy({"max_attempts": 6})
+    channel.policies.set({"max_attempts": 6})
     harness.crash()
     assert harness.broker.topics["t"].policy.message_ttl == 60.0
     assert harness.channel().policy.max_attempts == 5
     harness.save()
-    harness.channel().set_policy({})
+    harness.channel().policies.set({})
     harness.save()
     harness.crash()
     assert harness.channel().policy is NO_CHANNEL_POLICY
@@ -36,8 +36,8 @@ def test_a_crash_forgets_nothing_that_was_saved() -> None:
 def test_positions_that_make_no_sense_do_not_cost_the_policy() -> None:
     harness = BrokerHarness()
     channel = harness.channel()
-    channel.set_policy({"max_attempts": 5})
-    harness.broker.topics["t"].set_policy({"message_ttl": 60.0})
+    channel.policies.set({"max_attempts": 5})
+    harness.broker.topics["t"].policies.set({"message_ttl": 60.0})
     harness.save()
     harness.positions.saved.topics[0].cursors[0].next = (1 << 53) - 1
     harness.crash()
@@ -47,7 +47,7 @@ def test_positions_that_make_no_sense_do_not_cost_the_policy() -> None:
 
 def test_a_topic_without_saved_state_has_none() -> None:
     harness = BrokerHarness()
-    harness.broker.topic("t").set_policy({"message_ttl": 60.0})
+    harness.broker.topic("t").policies.set({"message_ttl": 60.0})
     harness.save()
     harness.positions.saved.topics.clear()
     harness.crash(named=[NamedTopic("t")])
@@ -57,10 +57,10 @@ def test_a_topic_without_saved_state_has_none() -> None:
 def test_a_refused_change_changes_nothing() -> None:
     harness = BrokerHarness()
     channel = harness.channel()
-    channel.set_policy({"priority": True})
+    channel.policies.set({"priority": True})
     before = channel.policy
     try:
-        channel.set_policy({"priority": True, "ordered_by": "header:k"})
+        channel.policies.set({"priority": True, "ordered_by": "header:k"})
     except InvalidPolicy:
         assert (channel.policy, channel.given_policy) == (before, {"priority": True})
     else:
@@ -106,7 +106,7 @@ def test_the_policy_is_that_of_a_model(steps: list[tuple[str, Any]]) -> None:
     for step, value in steps:
         if step == "set":
             try:
-                harness.channel().set_policy(value)
+                harness.channel().policies.set(value)
             except InvalidPolicy:
                 continue
             given_settings = value

@@ -65,7 +65,7 @@ def test_what_is_created_or_set_meanwhile_has_the_new_options_at_once() -> None:
     assert harness.channel("new").policy.max_attempts == 5
     assert harness.channel("c", "new").policy.max_attempts == 5
     assert harness.topic("new").message_ttl_ns == 5 * 10**9
-    harness.channel("c249").set_policy({"order_window": 2})
+    harness.channel("c249").policies.set({"order_window": 2})
     assert harness.channel("c249").policy.max_attempts == 5 and harness.channel("c248").policy.max_attempts == 0
 
 
@@ -146,7 +146,7 @@ def test_everything_follows_in_the_end(steps: list[str], random: Any) -> None:
         elif step == "delete":
             harness.topic().delete_channel(channel.name)
         elif step == "set":
-            channel.set_policy({"order_window": 3})
+            channel.policies.set({"order_window": 3})
             assert channel.policy.max_attempts == value
         else:
             harness.wait(NEXT_TURN)

@@ -181,7 +181,7 @@ def test_a_publish_outside_the_limits_is_refused(
 
 
 def test_a_publish_to_a_full_channel_is_refused(guarded: Guarded) -> None:
-    guarded.stage.broker.topic("t").channel("c", guarded.stage.now).set_policy({"max_depth": 1})
+    guarded.stage.broker.topic("t").channel("c", guarded.stage.now).policies.set({"max_depth": 1})
     guarded.put(b"a")
     guarded.put(b"b")
     guarded.turn()
@@ -248,7 +248,7 @@ def test_a_publish_is_answered_by_an_object_of_a_class_of_others(guarded: Guarde
         guarded.broker.publish_packed("t", messages, 2, len(messages) - 1, told(), now)
         guarded.turn()
     guarded.broker.publish("t", [b""], 0, told(), now)
-    guarded.stage.broker.topic("t").channel("c", now).set_policy({"max_depth": 1})
+    guarded.stage.broker.topic("t").channel("c", now).policies.set({"max_depth": 1})
     guarded.broker.publish("t", [b"one"], 0, told(), now)
     refusal = "E_PUB_FAILED PUB failed channel c has reached its max_depth"
     assert guarded.answers == [*["OK"] * 4, "E_BAD_MESSAGE PUB invalid message body size 0", refusal]

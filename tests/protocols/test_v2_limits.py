@@ -11,7 +11,7 @@ FULL = b"failed channel c has reached its max_depth"
 
 def bounded(max_depth: int, **options: object) -> V2Harness:
     harness = V2Harness(**options)
-    harness.broker.topic("t").channel("c", harness.now).set_policy({"max_depth": max_depth})
+    harness.broker.topic("t").channel("c", harness.now).policies.set({"max_depth": max_depth})
     return harness
 
 

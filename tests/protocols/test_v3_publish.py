@@ -53,7 +53,7 @@ def test_ids_of_a_frame_with_delays_are_in_the_order_of_its_messages(told: Clien
 
 
 def test_a_repeat_has_the_id_of_the_first(told: Client) -> None:
-    told.stage.broker.topic("t").set_policy({"dedupe_window": 3600.0})
+    told.stage.broker.topic("t").policies.set({"dedupe_window": 3600.0})
     headers = [{"id": "a"}, {"id": "b"}, {"id": "c"}]
     first = confirmed_ids(told.says(v3.publish(1, [b"a", b"b", b"c"], headers=headers)))[1]
     written = told.says(v3.publish(2, [b"c", b"a", b"new"], headers=[headers[2], headers[0], {"id": "d"}]))
@@ -62,7 +62,7 @@ def test_a_repeat_has_the_id_of_the_first(told: Client) -> None:
 
 
 def test_a_rejected_publish_has_no_ids(told: Client) -> None:
-    told.stage.broker.topic("t").channel("c", told.stage.now).set_policy({"max_depth": 3})
+    told.stage.broker.topic("t").channel("c", told.stage.now).policies.set({"max_depth": 3})
     frames = [v3.publish(number, [b"x"]) for number in range(1, 4)]
     assert names(told.says(*frames)) == ["CONFIRM"]
     written = told.says(*frames)
@@ -111,7 +111,7 @@ def test_a_backend_without_headers_is_named(client: Client) -> None:
 
 
 def test_a_full_channel_rejects_until_there_is_room(client: Client) -> None:
-    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_depth": 2})
+    client.stage.broker.topic("t").channel("c", client.stage.now).policies.set({"max_depth": 2})
     assert names(client.says(v3.publish(1, [b"x"]), v3.publish(2, [b"y"]))) == ["CONFIRM"]
     refused = "E_PUB_FAILED PUB failed channel c has reached its max_depth"
     assert refusal(client.says(v3.publish(3, [b"z"]))) == refused
@@ -122,14 +122,14 @@ def test_a_full_channel_rejects_until_there_is_room(client: Client) -> None:
 
 @pytest.mark.parametrize("delays", [None, [0, 1, 2]])
 def test_a_publish_that_never_fits_is_told_so(client: Client, delays: list[int] | None) -> None:
-    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_depth": 2})
+    client.stage.broker.topic("t").channel("c", client.stage.now).policies.set({"max_depth": 2})
     refused = refusal(client.says(v3.publish(1, [b"x"] * 3, delays=delays)))
     assert refused.endswith("PUB failed 3 messages exceed the max_depth of channel c, which is 2")
     assert confirmed(client.says(v3.publish(2, [b"x"] * 2))) == [2]
 
 
 def test_headers_are_bytes_of_messages_with_different_delays(client: Client) -> None:
-    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_bytes": 200})
+    client.stage.broker.topic("t").channel("c", client.stage.now).policies.set({"max_bytes": 200})
     given = [{"k": "v" * 50}] * 3
     refused = refusal(client.says(v3.publish(1, [b"x"] * 3, headers=given, delays=[0, 1, 2])))
     assert refused.endswith("PUB failed 267 bytes exceed the max_bytes of channel c, which is 200")
@@ -144,13 +144,13 @@ def test_a_draining_broker_rejects(client: Client) -> None:
 
 
 def test_messages_with_different_delays_are_stored_together_or_not(client: Client) -> None:
-    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_depth": 2})
+    client.stage.broker.topic("t").channel("c", client.stage.now).policies.set({"max_depth": 2})
     assert names(client.says(v3.publish(1, [b"x"] * 3, delays=[0, 1, 2]))) == ["REJECT"]
     assert not client.stage.stored()
 
 
 def test_the_reason_of_the_last_nack_is_in_the_dead_letter(client: Client) -> None:
-    client.stage.broker.topic("t").channel("c", client.stage.now).set_policy({"max_attempts": 2})
+    client.stage.broker.topic("t").channel("c", client.stage.now).policies.set({"max_attempts": 2})
     client.says(v3.publish(1, [b"a", b"b"]))
     first, second = deliveries(client, v3.subscribe(9))
     client.says(v3.nack(9, 0, b"the first reason", (first.id, 2)))
@@ -166,7 +166,7 @@ def test_the_reason_of_the_last_nack_is_in_the_dead_letter(client: Client) -> No
 def test_a_bound_judges_each_publish_of_a_run(client: Client) -> None:
     """Those that fit are accepted, and each refusal counts."""
     topic = client.stage.broker.topic("t")
-    topic.channel("c", client.stage.now).set_policy({"max_depth": 3})
+    topic.channel("c", client.stage.now).policies.set({"max_depth": 3})
     *rejected, stored = client.says(*(v3.publish(number, [b"%d" % number]) for number in range(1, 10)))
     assert [(one.name, one.id) for one in rejected] == [("REJECT", number) for number in range(4, 10)]
     assert error_of(rejected[0].payload)[0] == "E_PUB_FAILED PUB failed channel c has reached its max_depth"
@@ -179,7 +179,7 @@ def test_a_bound_judges_each_publish_of_a_run(client: Client) -> None:
 
 def test_a_bound_judges_each_publish_of_a_run_whose_ids_are_told(told: Client) -> None:
     topic = told.stage.broker.topic("t")
-    topic.channel("c", told.stage.now).set_policy({"max_depth": 2})
+    topic.channel("c", told.stage.now).policies.set({"max_depth": 2})
     *rejected, stored = told.says(*(v3.publish(number, [b"%d" % number]) for number in range(1, 5)))
     assert [(one.name, one.id) for one in rejected] == [("REJECT", 3), ("REJECT", 4)]
     found = confirmed_ids([stored])

@@ -307,7 +307,7 @@ def test_a_walk_passes_over_what_was_deleted_since_its_last_step() -> None:
 
 def test_channels_that_have_an_order_show_what_waits_for_it() -> None:
     harness = BrokerHarness()
-    harness.channel("c").set_policy({"ordered_by": "json:key"})
+    harness.channel("c").policies.set({"ordered_by": "json:key"})
     harness.channel("plain")
     harness.reader()
     harness.put(b'{"key":1}', b'{"key":1}', b'{"key":2}', b'{"key":1}')

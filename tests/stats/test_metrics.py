@@ -49,7 +49,7 @@ def test_the_depths_of_priorities() -> None:
     """In JSON and text, for statsd, and for Prometheus, of a channel that has priorities."""
     web = Web()
     web.core.channel("plain")
-    web.core.channel("abc").set_policy({"priority": True})
+    web.core.channel("abc").policies.set({"priority": True})
     for priority in ("low", "high", "low", "normal"):
         web.post(f"/pub?topic=t&priority={priority}", b"x")
     abc, plain = web.get("/stats?format=json").json["topics"][0]["channels"]

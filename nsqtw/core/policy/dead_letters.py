@@ -35,13 +35,12 @@ from typing import NamedTuple
 from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.place import Place
-from nsqtw.core.policy.letter import EXPIRED, is_letter, letter_headers
+from nsqtw.core.policy.letter import EXPIRED, Letters, is_letter, letter_headers
 from nsqtw.core.position import Position
 from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, Exiting, NsqtwError, Overflow
-from nsqtw.interfaces import Waiter
 from nsqtw.options.policies import DEAD_LETTER, ChannelPolicy, dead_letter_topic, misfit, uses_dead_letters
 
 RETRY_SECONDS = 1.0
@@ -53,30 +52,6 @@ MAX_BATCH_BYTES = 1024 * 1024
 """The largest size of the bodies of letters that are published together, about."""
 MAX_HELD = 10_000
 """A channel with so many held messages looks for no more of them."""
-
-
-class Letters(NamedTuple):
-    """Letters for a topic of this name. `channel` is the channel that they come from."""
-
-    topic: str
-    channel: str
-    bodies: list[bytes]
-    headers: list[bytes]
-
-
-class LetterSource(TopicLog):
-    """A topic, as the dead letters of its channels see it."""
-
-    message_ttl_ns = 0
-    """The time to live of messages whose headers do not say another one; 0: no end."""
-
-    def save(self, waiter: Waiter) -> None:
-        """Have a checkpoint saved that has everything up to now; then the waiter is called."""
-        raise NotImplementedError
-
-    def put_dead_letters(self, letters: Letters, waiter: Waiter, now: float) -> None:
-        """Publish to the dead-letter topic, which is made when there is none. NsqtwError when that is not possible."""
-        raise NotImplementedError
 
 
 class HeldMessage(NamedTuple):
@@ -114,7 +89,7 @@ class DeadLetters(Timer):
 
     def __init__(
         self,
-        topic: LetterSource,
+        topic: TopicLog,
         channel: str,
         position: Position,
         on_room: Callable[[], None],

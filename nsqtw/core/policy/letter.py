@@ -23,7 +23,7 @@ nsq-dead-header-id. They are restored when it is put back.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from nsqtw.core.segment import BODY_AT, ID_AT, Segment, sequence_of, timestamp_ns_of
 from nsqtw.message_headers import (
@@ -63,6 +63,15 @@ _ACTIVE: Final = (ID, TTL)
 """Headers that have an effect on a publish."""
 _IS_LETTER: Final = DEAD_ID.encode()
 _WAS_LETTER: Final = REDRIVE_ID.encode()
+
+
+class Letters(NamedTuple):
+    """Letters for a topic of this name. `channel` is the channel that they come from."""
+
+    topic: str
+    channel: str
+    bodies: list[bytes]
+    headers: list[bytes]
 
 
 def is_letter(headers: bytes) -> bool:

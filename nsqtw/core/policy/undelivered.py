@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 
 from nsqtw.core.checkpoint import HeldRow
 from nsqtw.core.in_flight import Delivery
-from nsqtw.core.policy.dead_letters import DeadLetters, HeldMessage, LetterSource
+from nsqtw.core.policy.dead_letters import DeadLetters, HeldMessage
 from nsqtw.core.policy.expiry import is_expired, leading_run
 from nsqtw.core.policy.letter import EXPIRED, TOO_MANY_ATTEMPTS, is_letter
 from nsqtw.core.position import Position, Redelivery
 from nsqtw.core.segment import SEGMENT_BYTES, Segment
+from nsqtw.core.topic_log import TopicLog
 from nsqtw.options.policies import ChannelPolicy, uses_dead_letters
 
 RUN_COST = 8 * 1024
@@ -37,7 +38,7 @@ class Undelivered:
 
     def __init__(
         self,
-        topic: LetterSource,
+        topic: TopicLog,
         channel: str,
         position: Position,
         on_room: Callable[[], None],

@@ -189,9 +189,9 @@ class History:
         else:
             self.core = InMemory(**options)
         if has("message_ttl"):
-            self.core.topic().set_policy({"message_ttl": 25.0})
+            self.core.topic().policies.set({"message_ttl": 25.0})
         for name in CHANNELS:
-            self.core.channel(name).set_policy(self._settings())
+            self.core.channel(name).policies.set(self._settings())
             self.core.channel(name, topic="t.dead")
         if has("refuse_letters"):
             self.refuse_letters()
@@ -297,12 +297,12 @@ class History:
 
     def switch_policies(self) -> None:
         name = self.random.choice(CHANNELS)
-        self.core.channel(name).set_policy(self.random.choice([{}, self._settings()]))
+        self.core.channel(name).policies.set(self.random.choice([{}, self._settings()]))
         self.interrupted = {key: count for key, count in self.interrupted.items() if key[0] != name}
 
     def change_letters(self) -> None:
         channel = self.core.channel(self.random.choice(CHANNELS), topic="t.dead")
-        channel.set_policy(self.random.choice(LETTER_POLICIES))
+        channel.policies.set(self.random.choice(LETTER_POLICIES))
 
     # -- administration
 
@@ -340,7 +340,7 @@ class History:
         self.readers = {number: entry for number, entry in self.readers.items() if entry[:2] != ("t", name)}
         self._drop(name)
         self.core.save()
-        self.core.channel(name).set_policy(self._settings())
+        self.core.channel(name).policies.set(self._settings())
         self.add_reader("t", name, 3)
         self.core.save()
 
@@ -480,7 +480,7 @@ class History:
     def refuse_letters(self) -> None:
         """The dead-letter topic has no room."""
         for name in CHANNELS:
-            self.core.channel(name, topic="t.dead").set_policy({"max_depth": 1})
+            self.core.channel(name, topic="t.dead").policies.set({"max_depth": 1})
 
     def kill(self) -> None:
         self._start_again(self.core.crash)
@@ -630,7 +630,7 @@ class History:
         for channel in self._channels():
             channel.unpause()
             if channel.topic.name == "t.dead":
-                channel.set_policy({})
+                channel.policies.set({})
         self.core.topic().unpause(self.core.now)
         for topic in TOPICS:
             for name in CHANNELS:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nsqtw.core.channel import Channel
+from nsqtw.core.channel_policy import ChannelPolicies
 from nsqtw.core.cursor import Cursor
 from nsqtw.core.policy import undelivered
 from tests.core.model.history import History, steps_of
@@ -35,15 +36,16 @@ def skip_unseen() -> None:
 
 def forget_what_is_set_aside() -> None:
     """Messages that wait for their key are gone when the order ends."""
-    set_order = Channel._set_order
+    set_order = ChannelPolicies._set_order
 
-    def wrong(self: Channel, ordered_by: str) -> None:
-        if not ordered_by and self.cursor is not None:
-            for sequence in self.set_aside:
-                self.cursor.finish(sequence)
+    def wrong(self: ChannelPolicies, ordered_by: str) -> None:
+        channel = self._channel
+        if not ordered_by and channel.cursor is not None:
+            for sequence in channel.set_aside:
+                channel.cursor.finish(sequence)
         set_order(self, ordered_by)
 
-    Channel._set_order = wrong  # type: ignore[method-assign]
+    ChannelPolicies._set_order = wrong  # type: ignore[method-assign]
 
 
 def forget_the_leaving() -> None:
@@ -57,7 +59,7 @@ SABOTAGES: list[tuple[Callable[[], None], Any, str, list[str]]] = [
     (skip_unseen, Cursor, "seek", ["seek_message", "retention"]),
     (forget_held, Cursor, "restore", ["max_attempts", "refuse_letters", "kill_after_save"]),
     (blame_restarts, undelivered, "MAX_INTERRUPTIONS", ["max_attempts", "kill"]),
-    (forget_what_is_set_aside, Channel, "_set_order", ["ordered_by", "switch_policies"]),
+    (forget_what_is_set_aside, ChannelPolicies, "_set_order", ["ordered_by", "switch_policies"]),
     (forget_the_leaving, Channel, "_forget_held", ["max_attempts", "refuse_letters", "seek_message"]),
 ]
 """What is sabotaged, the attribute that is changed, and the elements that show it."""

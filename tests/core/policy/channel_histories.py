@@ -72,7 +72,7 @@ class ChannelHistories(RuleBasedStateMachine):
         """What a subclass does first, with options of its choice."""
         self.core.page_rows = self.core.broker.page_rows = page_rows
         self.core.options.requeue_on_disconnect = requeue_on_disconnect
-        self.channel.set_policy(self.policy)
+        self.channel.policies.set(self.policy)
         self.subscribe(3)
         self.save()
 
@@ -159,7 +159,7 @@ class ChannelHistories(RuleBasedStateMachine):
 
     def switch(self) -> None:
         self.is_on = not self.is_on
-        self.channel.set_policy(self.policy if self.is_on else {})
+        self.channel.policies.set(self.policy if self.is_on else {})
         self.deliver()
 
     def pause(self) -> None:
@@ -245,7 +245,7 @@ class ChannelHistories(RuleBasedStateMachine):
         self.model.unfinished.update(deepcopy(published))
         for message in self.model.unfinished.values():
             message.reader = None
-        self.channel.set_policy(self.policy if self.is_on else {})
+        self.channel.policies.set(self.policy if self.is_on else {})
         self.save()
 
     # -- the model's side

@@ -46,7 +46,7 @@ class Ages(RuleBasedStateMachine):
 
     def _apply_policy(self) -> None:
         overflow = "drop_oldest" if self.drops else "reject"
-        self.core.channel().set_policy({"max_age": MAX_AGE, "overflow": overflow, "priority": self.by_priority})
+        self.core.channel().policies.set({"max_age": MAX_AGE, "overflow": overflow, "priority": self.by_priority})
         self.wait(1)
 
     # -- publishing and consuming

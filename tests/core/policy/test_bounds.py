@@ -22,7 +22,7 @@ def bounded(options: dict[str, Any] | None = None, **policy: Any) -> BrokerHarne
     """A broker with a channel that has these bounds, and one that has none."""
     core = BrokerHarness(**(options or {}))
     core.channel("free")
-    core.channel().set_policy(policy)
+    core.channel().policies.set(policy)
     core.turn()
     return core
 
@@ -152,7 +152,7 @@ def test_headers_are_bytes(restarts: bool) -> None:
     if restarts:
         core.save()
         core.crash()
-        core.channel().set_policy({"max_bytes": 10 * FRAME})
+        core.channel().policies.set({"max_bytes": 10 * FRAME})
         core.turn()
     assert refused(core, b"") == MAX_BYTES
     assert len(core.reader(ready=1).read()) == 1
@@ -177,7 +177,7 @@ def test_a_publish_that_is_larger_than_a_bound_is_told_that() -> None:
     assert refused(core, b"x" * 10 * FRAME) == "1034 bytes exceed the max_bytes of channel c, which is 1000"
     assert refused(core, b"1", b"2", b"3") == MAX_DEPTH, "this one fits later"
     assert core.topic().rejected_count == 3
-    core.channel().set_policy({"max_depth": 3, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_depth": 3, "overflow": "drop_oldest"})
     assert refused(core, b"1", b"2", b"3", b"4") is None
 
 
@@ -188,10 +188,10 @@ def test_bytes_of_deferred_messages_and_after_a_restart() -> None:
     assert refused(core, b"") == MAX_BYTES
     core.save()
     core.crash()
-    core.channel().set_policy({"max_bytes": 10 * FRAME})
+    core.channel().policies.set({"max_bytes": 10 * FRAME})
     core.turn()
     assert refused(core, b"") == MAX_BYTES
-    core.channel().set_policy({"max_bytes": 10 * FRAME + BODY_AT})
+    core.channel().policies.set({"max_bytes": 10 * FRAME + BODY_AT})
     core.turn()
     assert refused(core, b"") is None
 
@@ -201,7 +201,7 @@ def test_deferred_messages_alone_have_bytes_after_a_restart() -> None:
     assert refused(core, *[BODY] * 10, delay_ms=1000) is None
     core.save()
     core.crash()
-    core.channel().set_policy({"max_bytes": 10 * FRAME})
+    core.channel().policies.set({"max_bytes": 10 * FRAME})
     core.turn()
     assert refused(core, b"") == MAX_BYTES
 
@@ -211,7 +211,7 @@ def test_bytes_of_a_message_that_was_in_flight_when_the_bound_was_set() -> None:
     reader = core.reader(ready=1)
     core.put(BODY)
     (message,) = reader.read()
-    core.channel().set_policy({"max_bytes": FRAME})
+    core.channel().policies.set({"max_bytes": FRAME})
     core.turn()
     core.channel().set_ready(reader.consumer, 0)
     reader.requeue(message.id)
@@ -260,9 +260,9 @@ def test_a_bound_is_live() -> None:
     core = bounded(max_depth=1)
     assert refused(core, b"1") is None
     assert refused(core, b"2") == MAX_DEPTH
-    core.channel().set_policy({"max_depth": 2})
+    core.channel().policies.set({"max_depth": 2})
     assert refused(core, b"2") is None
-    core.channel().set_policy({})
+    core.channel().policies.set({})
     assert refused(core, b"3", b"4") is None
     assert core.topic().bounds is None
 
@@ -323,10 +323,10 @@ def test_messages_that_wait_again_go_first_and_deferred_ones_last() -> None:
     core.turn()
     core.turn()
     assert core.channel().depth == 3
-    core.channel().set_policy({"max_depth": 2, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_depth": 2, "overflow": "drop_oldest"})
     core.turn()
     assert (core.channel().depth, core.channel().deferred_count) == (1, 1), "2 and 3 are gone"
-    core.channel().set_policy({"max_depth": 1, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_depth": 1, "overflow": "drop_oldest"})
     core.turn()
     assert (core.channel().depth, core.channel().deferred_count) == (0, 1)
     core.put(*[b"%d" % number for number in range(5, 8)], delay_ms=500)
@@ -383,7 +383,7 @@ def _bodies_of(core: BrokerHarness) -> list[bytes]:
 
 def test_the_log_becomes_free() -> None:
     core = BrokerHarness()
-    core.channel().set_policy({"max_depth": 10, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_depth": 10, "overflow": "drop_oldest"})
     for _ in range(50):
         core.put(*[BODY] * 10)
         core.turn()
@@ -431,7 +431,7 @@ def test_much_is_dropped_in_several_turns() -> None:
     channel = core.channel()
     core.put(*[b"x" * 10_000] * 4_000)
     core.turn()
-    channel.set_policy({"max_depth": 5, "overflow": "drop_oldest"})
+    channel.policies.set({"max_depth": 5, "overflow": "drop_oldest"})
     core.turn()
     assert 5 < channel.depth < 4_000
     for _ in range(10):
@@ -447,10 +447,10 @@ def test_after_a_restart_the_bounds_hold_again() -> None:
     core.put(*[BODY] * 3, delay_ms=1000)
     core.save()
     core.crash()
-    core.channel().set_policy({"max_depth": 7, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_depth": 7, "overflow": "drop_oldest"})
     core.turn()
     assert (core.channel().depth, core.channel().deferred_count) == (4, 3)
-    core.channel().set_policy({"max_bytes": 5 * FRAME, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_bytes": 5 * FRAME, "overflow": "drop_oldest"})
     core.turn()
     assert (core.channel().depth, core.channel().deferred_count) == (2, 3)
 
@@ -536,7 +536,7 @@ def test_a_medium_that_fails_is_tried_again() -> None:
 
 def test_a_channel_of_an_ephemeral_topic_has_bounds() -> None:
     core = BrokerHarness()
-    core.channel("c", "t#ephemeral").set_policy({"max_depth": 2, "overflow": "drop_oldest"})
+    core.channel("c", "t#ephemeral").policies.set({"max_depth": 2, "overflow": "drop_oldest"})
     core.put(b"1", b"2", b"3", topic="t#ephemeral")
     core.turn()
     assert core.reader("c", "t#ephemeral").bodies() == [b"2", b"3"]
@@ -545,8 +545,8 @@ def test_a_channel_of_an_ephemeral_topic_has_bounds() -> None:
 def test_an_ephemeral_channel_has_none() -> None:
     core = BrokerHarness()
     with pytest.raises(InvalidPolicy, match="--mem-queue-size bounds it"):
-        core.channel("c#ephemeral").set_policy({"max_depth": 2})
-    core.channel("c#ephemeral").set_policy({"max_rate": 2})
+        core.channel("c#ephemeral").policies.set({"max_depth": 2})
+    core.channel("c#ephemeral").policies.set({"max_rate": 2})
     assert core.channel("c#ephemeral").bounds is None
 
 
@@ -590,7 +590,7 @@ def test_what_a_consumer_takes_at_once_is_not_dropped_when_it_waits_again() -> N
 
 def test_held_messages_that_are_ready_again_are_within_the_bound() -> None:
     core = dropping(max_depth=1, max_attempts=1)
-    core.channel("c", "t.dead").set_policy({"max_depth": 1})
+    core.channel("c", "t.dead").policies.set({"max_depth": 1})
     core.put(b"fill", topic="t.dead")
     reader = core.reader(ready=3)
     core.put(b"1", b"2", b"3")
@@ -600,7 +600,7 @@ def test_held_messages_that_are_ready_again_are_within_the_bound() -> None:
     core.turn()
     channel = core.channel()
     assert (channel.held_count, channel.dropped_count) == (3, 0)
-    channel.set_policy({"max_depth": 1, "overflow": "drop_oldest"})
+    channel.policies.set({"max_depth": 1, "overflow": "drop_oldest"})
     for _ in range(4):
         core.save()
         core.wait(1.1)

@@ -178,12 +178,12 @@ class Bounds(RuleBasedStateMachine):
     def _apply_policy(self) -> None:
         overflow = "drop_oldest" if self.drops else "reject"
         bound = {"max_bytes": SIZE * self.limit} if self.by_bytes else {"max_depth": self.limit}
-        self.core.channel().set_policy({**bound, "overflow": overflow, "priority": self.by_priority})
+        self.core.channel().policies.set({**bound, "overflow": overflow, "priority": self.by_priority})
         self.core.wait(0.01)
         self._end()
 
     def _remove_bound(self) -> None:
-        self.core.channel().set_policy({"priority": self.by_priority})
+        self.core.channel().policies.set({"priority": self.by_priority})
 
     @rule()
     def save(self) -> None:
@@ -277,7 +277,7 @@ TestBounds.settings = settings(
 
 def test_a_saved_bound_is_in_force_after_a_restart() -> None:
     core = BrokerHarness()
-    core.channel().set_policy({"max_depth": 2, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_depth": 2, "overflow": "drop_oldest"})
     core.put(b"1", b"2")
     reader = core.reader(ready=2)
     assert len(reader.read()) == 2

@@ -17,7 +17,7 @@ NAMES = {"h": "high", "n": "normal", "l": "low"}
 
 def aging(overflow: str = "drop_oldest", **options: Any) -> BrokerHarness:
     core = BrokerHarness(**options)
-    core.channel().set_policy({"priority": True, "max_age": HOUR, "overflow": overflow})
+    core.channel().policies.set({"priority": True, "max_age": HOUR, "overflow": overflow})
     core.turn()
     return core
 
@@ -143,7 +143,7 @@ def test_the_oldest_message_is_looked_for_in_several_turns(overflow: str) -> Non
 def bounded_by_bytes(overflow: str) -> BrokerHarness:
     """A broker whose channel has room for six messages and a half."""
     core = BrokerHarness()
-    core.channel().set_policy({"priority": True, "max_bytes": 1000, "overflow": overflow})
+    core.channel().policies.set({"priority": True, "max_bytes": 1000, "overflow": overflow})
     core.turn()
     return core
 
@@ -186,13 +186,13 @@ def test_switched_off_and_on_while_messages_wait(overflow: str) -> None:
     put(core, "lnh")
     assert core.reader(ready=1).bodies() == [b"h"]
     bound = {"max_age": HOUR, "overflow": overflow}
-    core.channel().set_policy(bound)
+    core.channel().policies.set(bound)
     core.wait(HOUR - 1)
     assert core.channel().dropped_count == 0
     core.wait(1)
     if overflow == "reject":
         assert is_refused(core)
-        core.channel().set_policy({**bound, "priority": True})
+        core.channel().policies.set({**bound, "priority": True})
         core.wait(1)
         assert is_refused(core)
     else:
@@ -206,6 +206,6 @@ def test_switched_off_nothing_is_dropped_twice() -> None:
     core.save()
     core.crash()  # each class is at its first message
     core.wait(HOUR)
-    core.channel().set_policy({"max_age": HOUR, "overflow": "drop_oldest"})
+    core.channel().policies.set({"max_age": HOUR, "overflow": "drop_oldest"})
     core.wait(1)
     assert (core.channel().depth, core.channel().dropped_count) == (0, 4)

@@ -30,13 +30,13 @@ class Core(BrokerHarness):
     def follow(self, **given: object) -> Channel:
         self.given = given
         channel = self.channel()
-        channel.set_policy(given)
+        channel.policies.set(given)
         return channel
 
     def start_again(self) -> None:
         self.crash()
         if "t" in self.broker.topics:
-            self.channel().set_policy(self.given)
+            self.channel().policies.set(self.given)
         settle(self)
 
 
@@ -330,7 +330,7 @@ def test_a_bound_of_the_dead_letter_channel_is_waited_for_in_parts(bound: dict[s
     core = Core()
     channel = core.follow(max_attempts=1)
     letters = core.channel("c", "t.dead")
-    letters.set_policy(bound)
+    letters.policies.set(bound)
     many = [b"%d" % number for number in range(7)]
     put(core, *many)
     fail(core.reader())
@@ -356,7 +356,7 @@ def test_a_bound_of_the_dead_letter_channel_is_waited_for_in_parts(bound: dict[s
 def test_a_crash_between_two_parts_leaves_each_letter_in_one_place() -> None:
     core = Core()
     core.follow(max_attempts=1)
-    core.channel("c", "t.dead").set_policy({"max_depth": 3})
+    core.channel("c", "t.dead").policies.set({"max_depth": 3})
     many = [b"%d" % number for number in range(7)]
     put(core, *many)
     fail(core.reader())
@@ -365,7 +365,7 @@ def test_a_crash_between_two_parts_leaves_each_letter_in_one_place() -> None:
     were = dead(core)
     assert 0 < len(were) < 7
     core.start_again()
-    core.channel("c", "t.dead").set_policy({})
+    core.channel("c", "t.dead").policies.set({})
     assert left(core) == []
     retry(core)
     assert sorted(dead(core)) == many
@@ -374,7 +374,7 @@ def test_a_crash_between_two_parts_leaves_each_letter_in_one_place() -> None:
 def test_held_messages_count_in_a_seek_and_an_empty() -> None:
     core = Core(retention_time=3600.0)
     channel = core.follow(max_attempts=1)
-    core.channel("c", "t.dead").set_policy({"max_depth": 1})
+    core.channel("c", "t.dead").policies.set({"max_depth": 1})
     put(core, *[b"%d" % number for number in range(4)])
     fail(core.reader())
     settle(core, 60)
@@ -409,9 +409,9 @@ def test_a_pattern_that_gives_an_unusable_topic_is_logged_and_messages_are_deliv
         reader.requeue(message.id)
     (line,) = [text for at, text in core.lines if at == level and "dead letters" in text]
     assert line.startswith(f"CHANNEL(c): messages of topic {topic} do not become dead letters here - {reason}")
-    core.channel(topic=topic).set_policy({"max_depth": 5})
+    core.channel(topic=topic).policies.set({"max_depth": 5})
     with pytest.raises(InvalidPolicy):
-        core.channel(topic=topic).set_policy({"max_attempts": 2})
+        core.channel(topic=topic).policies.set({"max_attempts": 2})
 
 
 def test_a_dead_letter_is_not_moved_any_further(core: Core) -> None:
@@ -421,7 +421,7 @@ def test_a_dead_letter_is_not_moved_any_further(core: Core) -> None:
     fail(reader)
     settle(core)
     letters = core.channel("c", "t.dead")
-    letters.set_policy({"max_attempts": 1})
+    letters.policies.set({"max_attempts": 1})
     reader = core.reader("c", "t.dead")
     for attempts in (1, 2, 3):
         settle(core)
@@ -436,8 +436,8 @@ def test_a_dead_letter_is_not_moved_any_further(core: Core) -> None:
 def test_a_dead_letter_that_fails_waits_as_long_as_any_message(policy: dict[str, object], topic: str) -> None:
     source = topic.replace(".dead", "")
     core = BrokerHarness()
-    core.channel(topic=source).set_policy({"max_attempts": 1})
-    core.channel(topic=topic).set_policy(policy)
+    core.channel(topic=source).policies.set({"max_attempts": 1})
+    core.channel(topic=topic).policies.set(policy)
     put(core, b"m", topic=source)
     fail(core.reader(topic=source))
     settle(core)
@@ -472,7 +472,7 @@ def test_a_dead_letter_that_fails_waits_as_long_as_any_message(policy: dict[str,
 def test_a_topic_that_cannot_have_them_is_refused(topic: str, given: dict[str, object], line: str) -> None:
     core = Core()
     with pytest.raises(InvalidPolicy) as refused:
-        core.channel(topic=topic).set_policy({"max_attempts": 1, **given})
+        core.channel(topic=topic).policies.set({"max_attempts": 1, **given})
     assert str(refused.value) == line
     assert core.channel(topic=topic).policy.max_attempts == 0
 
@@ -480,7 +480,7 @@ def test_a_topic_that_cannot_have_them_is_refused(topic: str, given: dict[str, o
 def test_an_ephemeral_channel_has_dead_letters_too() -> None:
     core = Core()
     reader = core.reader("e#ephemeral")
-    reader.channel.set_policy({"max_attempts": 1})
+    reader.channel.policies.set({"max_attempts": 1})
     put(core, b"1")
     fail(reader)
     settle(core)
@@ -492,7 +492,7 @@ def test_an_ephemeral_channel_has_dead_letters_too() -> None:
 def test_an_ephemeral_topic_has_an_ephemeral_one_for_them() -> None:
     core = Core()
     channel = core.channel(topic="t#ephemeral", name="c#ephemeral")
-    channel.set_policy({"max_attempts": 1})
+    channel.policies.set({"max_attempts": 1})
     core.put(b"1", topic="t#ephemeral")
     fail(Reader(core, channel))
     settle(core)

@@ -90,8 +90,8 @@ class Histories(RuleBasedStateMachine):
     def _follow(self) -> None:
         for topic in SOURCES:
             given = {"max_attempts": self.max_attempts, "dead_letter_topic": LETTERS, "max_depth": self.bounds[topic]}
-            self.core.channel("c", topic).set_policy(given)
-        self.core.channel("c", LETTERS).set_policy({**self.letters, "max_depth": self.bounds[LETTERS]})
+            self.core.channel("c", topic).policies.set(given)
+        self.core.channel("c", LETTERS).policies.set({**self.letters, "max_depth": self.bounds[LETTERS]})
 
     @rule(place=st.sampled_from(PLACES), bound=st.sampled_from([0, 1, 3]))
     def bound(self, place: str, bound: int) -> None:

@@ -224,9 +224,9 @@ def test_the_window_changes_while_the_broker_runs(harness: DeduplicatingHarness)
 
 def test_setting_the_policy_of_a_topic() -> None:
     harness = BrokerHarness()
-    harness.topic().set_policy({"dedupe_window": 10.0})
+    harness.topic().policies.set({"dedupe_window": 10.0})
     assert harness.topic().deduplicated_count == 0
-    harness.topic().set_policy({})
+    harness.topic().policies.set({})
     assert harness.topic().deduplicated_count is None
 
 

@@ -21,7 +21,7 @@ def core() -> BrokerHarness:
 
 
 def live_longer(core: BrokerHarness) -> None:
-    core.topic().set_policy({"message_ttl": 10.0})
+    core.topic().policies.set({"message_ttl": 10.0})
 
 
 def test_messages_expire_by_the_setting_of_their_topic(core: BrokerHarness) -> None:
@@ -102,7 +102,7 @@ def test_it_is_the_wall_clock_that_counts(core: BrokerHarness) -> None:
 def test_expired_messages_may_become_dead_letters(core: BrokerHarness) -> None:
     live_longer(core)
     channel = core.channel()
-    channel.set_policy({"expired": "dead_letter"})
+    channel.policies.set({"expired": "dead_letter"})
     put(core, b"1", b"2", ttl="3000")
     put(core, b"3")
     core.wait(3)
@@ -117,15 +117,15 @@ def test_expired_messages_may_become_dead_letters(core: BrokerHarness) -> None:
 
 
 def test_an_expired_letter_is_dropped(core: BrokerHarness) -> None:
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     put(core, b"1")
     reader = core.reader()
     (message,) = reader.read()
     reader.requeue(message.id)
     settle(core)
-    core.topic("t.dead").set_policy({"message_ttl": 1.0})
+    core.topic("t.dead").policies.set({"message_ttl": 1.0})
     letters = core.channel("c", "t.dead")
-    letters.set_policy({"expired": "dead_letter"})
+    letters.policies.set({"expired": "dead_letter"})
     core.wait(1)
     assert core.reader("c", "t.dead").bodies() == []
     settle(core)
@@ -161,7 +161,7 @@ def test_many_dead_letters_wait_for_those_before_them(core: BrokerHarness, monke
     monkeypatch.setattr("nsqtw.core.policy.dead_letters.MAX_HELD", 5)
     live_longer(core)
     channel = core.channel()
-    channel.set_policy({"expired": "dead_letter"})
+    channel.policies.set({"expired": "dead_letter"})
     put(core, *[b"%d" % number for number in range(12)])
     core.wait(10)
     core.reader()

@@ -37,14 +37,14 @@ def restart(request: pytest.FixtureRequest) -> Restart:
 def with_full_dead_letter_topic(**policy: object) -> BrokerHarness:
     """A channel with dead letters, whose topic has no room for them."""
     core = BrokerHarness()
-    core.channel().set_policy({"max_attempts": 1, **policy})
-    core.channel("c", "t.dead").set_policy({"max_depth": 1})
+    core.channel().policies.set({"max_attempts": 1, **policy})
+    core.channel("c", "t.dead").policies.set({"max_depth": 1})
     put(core, b"fill", topic="t.dead")
     return core
 
 
 def make_room(core: BrokerHarness) -> None:
-    core.channel("c", "t.dead").set_policy({})
+    core.channel("c", "t.dead").policies.set({})
     for _ in range(2):
         retry(core)
 
@@ -99,7 +99,7 @@ def test_a_bound_does_not_see_held_messages_after_a_restart(restart: Restart, po
 
 def test_a_time_to_live_does_not_end_for_held_messages(restart: Restart) -> None:
     core = with_full_dead_letter_topic()
-    core.topic().set_policy({"message_ttl": 30.0})
+    core.topic().policies.set({"message_ttl": 30.0})
     put(core, b"1")
     fail(core.reader())
     restart(core)
@@ -141,7 +141,7 @@ def test_without_the_policy_held_messages_are_ready_after_a_restart(restart: Res
     fail(reader)
     reader.leave()
     settle(core)
-    core.channel().set_policy({})
+    core.channel().policies.set({})
     restart(core)
     (message,) = core.reader().read()
     assert (message.body, message.attempts, core.channel().held_count) == (b"1", 2, 0)
@@ -171,7 +171,7 @@ def test_without_max_attempts_only_what_expired_stays_held(restart: Restart) -> 
     settle(core)
     assert core.channel().held_count == 2
     restart(core)
-    core.channel().set_policy({"expired": "dead_letter"})
+    core.channel().policies.set({"expired": "dead_letter"})
     restart(core)
     (message,) = core.reader().read()
     assert (message.body, message.attempts, core.channel().held_count) == (b"failed", 2, 1)
@@ -189,7 +189,7 @@ def test_what_is_ready_again_is_not_held_after_the_next_start(restart: Restart) 
         for cursor in topic.cursors:
             cursor.policy = {}
     core.crash()
-    core.channel().set_policy({"max_attempts": 20})
+    core.channel().policies.set({"max_attempts": 20})
     restart(core)
     assert (core.channel().held_count, core.channel().waiting_count) == (0, 1)
     (message,) = core.reader().read()
@@ -210,8 +210,8 @@ def test_emptying_and_deleting_forget_held_messages_for_good(restart: Restart) -
 
 def test_a_held_letter_is_deferred_after_a_restart() -> None:
     core = BrokerHarness()
-    core.channel().set_policy({"max_attempts": 1})
-    core.channel("c", "t.dead").set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
+    core.channel("c", "t.dead").policies.set({"max_attempts": 1})
     put(core, b"m")
     fail(core.reader())
     settle(core)
@@ -256,7 +256,7 @@ def test_held_messages_of_other_policies_leave_once(restart: Restart, policy: di
 @pytest.mark.parametrize("max_attempts", [1, 3])
 def test_a_message_on_its_last_delivery_is_delivered_once_more(restart: Restart, max_attempts: int) -> None:
     core = BrokerHarness()
-    core.channel().set_policy({"max_attempts": max_attempts})
+    core.channel().policies.set({"max_attempts": max_attempts})
     put(core, b"m")
     reader = core.reader()
     for _ in range(max_attempts - 1):
@@ -276,7 +276,7 @@ def test_a_message_on_its_last_delivery_is_delivered_once_more(restart: Restart,
 
 def test_a_message_that_was_finished_after_the_last_checkpoint_is_delivered_again() -> None:
     core = BrokerHarness()
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     reader = in_flight(core, b"m")
     core.save()
     reader.finish(*[message_id for message_id, _ in reader.consumer.in_flight.items()])
@@ -287,7 +287,7 @@ def test_a_message_that_was_finished_after_the_last_checkpoint_is_delivered_agai
 
 def test_restarts_alone_deliver_a_message_ten_times_more(restart: Restart) -> None:
     core = BrokerHarness()
-    core.channel().set_policy({"max_attempts": 2})
+    core.channel().policies.set({"max_attempts": 2})
     put(core, b"m")
     attempts = []
     for _ in range(2 + MAX_INTERRUPTIONS):
@@ -308,7 +308,7 @@ def test_a_message_that_had_failed_before_the_policy_leaves_after_a_restart_too(
     for _ in range(3):
         fail(reader)
     reader.leave()
-    core.channel().set_policy({"max_attempts": 2})
+    core.channel().policies.set({"max_attempts": 2})
     restart(core)
     reader = core.reader()
     settle(core)
@@ -323,14 +323,14 @@ def test_a_policy_that_comes_during_the_last_delivery_counts_no_restart(restart:
         fail(reader)
     assert reader.bodies() == [b"m"]
     core.save()
-    core.channel().set_policy({"max_attempts": 2})
+    core.channel().policies.set({"max_attempts": 2})
     restart(core)
     assert core.reader().bodies() == [b"m"]
 
 
 def test_a_stop_is_no_failure_of_a_consumer_whose_connection_it_ends() -> None:
     core = BrokerHarness(requeue_on_disconnect=True)
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     reader = in_flight(core, b"m")
     core.broker.begin_stop()
     reader.leave()
@@ -343,7 +343,7 @@ def test_a_stop_is_no_failure_of_a_consumer_whose_connection_it_ends() -> None:
 
 def test_a_message_that_was_withheld_on_an_extra_delivery_is_delivered(restart: Restart) -> None:
     core = BrokerHarness()
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     in_flight(core, b"m")
     restart(core)
     channel = core.channel()

@@ -26,7 +26,7 @@ def core() -> BrokerHarness:
 
 def ordered(core: BrokerHarness, **settings: Any) -> Channel:
     channel = core.channel()
-    channel.set_policy({"ordered_by": "header:customer", **settings})
+    channel.policies.set({"ordered_by": "header:customer", **settings})
     return channel
 
 
@@ -220,7 +220,7 @@ def test_switched_off_nothing_waits_any_more(core: BrokerHarness) -> None:
     reader = core.reader()
     put(core, "a1", "a2", "a3")
     assert [*got(reader)] == ["a1"]
-    channel.set_policy({})
+    channel.policies.set({})
     assert [(message.body, message.attempts) for message in reader.read()] == [(b"a2", 1), (b"a3", 1)]
 
 
@@ -570,11 +570,11 @@ def test_what_is_too_old_frees_its_key() -> None:
 )
 def test_a_wrong_setting_is_one_line(core: BrokerHarness, settings: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidPolicy) as caught:
-        core.channel().set_policy(settings)
+        core.channel().policies.set(settings)
     assert str(caught.value).startswith(why)
 
 
 @pytest.mark.parametrize("settings", [{"ordered_by": "json:a"}, {"priority": True}])
 def test_an_ephemeral_channel_has_no_order(core: BrokerHarness, settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidPolicy, match="is for durable channels, and c#ephemeral is ephemeral"):
-        core.channel("c#ephemeral").set_policy(settings)
+        core.channel("c#ephemeral").policies.set(settings)

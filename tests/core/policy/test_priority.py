@@ -21,7 +21,7 @@ def core() -> BrokerHarness:
 
 def by_priority(core: BrokerHarness) -> Channel:
     channel = core.channel()
-    channel.set_policy({"priority": True})
+    channel.policies.set({"priority": True})
     return channel
 
 
@@ -105,7 +105,7 @@ def test_switched_off_the_rest_comes_in_the_order_of_the_log(core: BrokerHarness
     put(core, "lhnhlnh")
     reader = core.reader(ready=0)
     assert take(reader, 3) == "hhh"
-    channel.set_policy({})
+    channel.policies.set({})
     put(core, "hl")
     assert take(reader, 6) == "lnlnhl"
     assert channel.cursor is not None
@@ -207,7 +207,7 @@ def test_switched_off_a_class_that_is_far_behind_is_waited_for(core: BrokerHarne
     channel.set_ready(reader.consumer, 13)
     delivered = reader.read()
     put(core, "12345")
-    channel.set_policy(after)
+    channel.policies.set(after)
     core.turn()
     channel.set_ready(reader.consumer, 100)
     for _ in range(50):
@@ -223,6 +223,6 @@ def test_switched_off_a_replay_holds_a_deferred_message_once(core: BrokerHarness
     put(core, "hh")
     put(core, "n", delay_ms=5000)
     channel.seek(core.topic().reader.kept_from)
-    channel.set_policy({})
+    channel.policies.set({})
     assert order_of(core.reader(ready=3).read()) == "hh"
     assert (channel.depth, channel.deferred_count) == (0, 1)

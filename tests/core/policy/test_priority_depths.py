@@ -69,10 +69,10 @@ def test_a_channel_without_priorities_has_no_counts(core: BrokerHarness) -> None
     assert core.channel("c#ephemeral").class_depths is None
     channel = by_priority(core)
     put(core, "h")
-    channel.set_policy({})
+    channel.policies.set({})
     assert channel.class_depths is None
     put(core, "h")
-    channel.set_policy({"priority": True})
+    channel.policies.set({"priority": True})
     assert channel.class_depths == [3, 0, 0]
 
 
@@ -263,7 +263,7 @@ def rest(core: BrokerHarness) -> str:
 
 def test_the_oldest_of_the_lowest_class_are_dropped_first(core: BrokerHarness) -> None:
     channel = core.channel()
-    channel.set_policy(DROPPING)
+    channel.policies.set(DROPPING)
     core.put(*b"1 2 3 4 5 6".split(), headers=headers_of("hlnlhl"))
     core.turn()
     core.turn()
@@ -280,7 +280,7 @@ def test_the_oldest_of_the_lowest_class_are_dropped_first(core: BrokerHarness) -
 
 def test_what_waits_again_goes_before_normal_ones_and_deferred_ones_last(core: BrokerHarness) -> None:
     channel = core.channel()
-    channel.set_policy({"priority": True})
+    channel.policies.set({"priority": True})
     put(core, "h")
     reader = core.reader(ready=1)
     (message,) = reader.read()
@@ -290,7 +290,7 @@ def test_what_waits_again_goes_before_normal_ones_and_deferred_ones_last(core: B
     put(core, "nlh")
     left = []
     for most in (4, 3, 2, 1):
-        channel.set_policy({**DROPPING, "max_depth": most})
+        channel.policies.set({**DROPPING, "max_depth": most})
         core.wait(0.01)
         assert channel.class_depths is not None
         left.append((*channel.class_depths, channel.depth, channel.deferred_count))
@@ -304,7 +304,7 @@ def test_much_is_dropped_in_a_long_log(core: BrokerHarness) -> None:
     put_long(core)
     put(core, "lnh" * 1000)
     assert channel.class_depths is None
-    channel.set_policy({**DROPPING, "max_depth": 1010})
+    channel.policies.set({**DROPPING, "max_depth": 1010})
     assert (channel.class_depths, channel.dropped_count) == (None, 0), "nothing is dropped before all is counted"
     for _ in range(100):
         core.wait(0.1)
@@ -316,11 +316,11 @@ def test_much_is_dropped_in_a_long_log(core: BrokerHarness) -> None:
 def test_a_depth_that_is_too_high_is_corrected(core: BrokerHarness) -> None:
     """As it is when messages were lost on the medium."""
     channel = core.channel()
-    channel.set_policy({"priority": True})
+    channel.policies.set({"priority": True})
     put(core, "n")
     assert channel.cursor is not None
     channel.cursor.taken_total -= 10
-    channel.set_policy({**DROPPING, "max_depth": 5})
+    channel.policies.set({**DROPPING, "max_depth": 5})
     core.wait(0.2)
     core.wait(0.2)
     assert (channel.depth, channel.dropped_count) == (0, 1)

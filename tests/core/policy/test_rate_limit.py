@@ -13,7 +13,7 @@ from tests.core.harness import BrokerHarness
 def limited(rate: float, name: str = "c", **options: Any) -> BrokerHarness:
     """A broker with 100 messages in a channel, and its limit."""
     core = BrokerHarness(**options)
-    core.channel(name).set_policy({"max_rate": rate})
+    core.channel(name).policies.set({"max_rate": rate})
     core.put(*[b"%d" % number for number in range(100)])
     return core
 
@@ -102,7 +102,7 @@ def test_no_message_and_a_higher_rate_end_a_wait() -> None:
     channel, reader = core.channel(), core.reader()
     assert len(reader.read()) == 1
     core.wait(0.25)
-    channel.set_policy({"max_rate": 100})
+    channel.policies.set({"max_rate": 100})
     core.wait(0.25)
     while reader.read():
         core.wait(1)
@@ -133,11 +133,11 @@ def test_the_limit_changes_while_messages_are_delivered() -> None:
     core = limited(1)
     channel, reader = core.channel(), core.reader()
     assert len(reader.read()) == 1
-    channel.set_policy({"max_rate": 20})
+    channel.policies.set({"max_rate": 20})
     assert reader.read() == [], "the bucket is empty"
     core.wait(0.5)
     assert len(reader.read()) == 10
-    channel.set_policy({})
+    channel.policies.set({})
     assert channel.rate_limit is None
     assert len(reader.read()) == 89
 

@@ -24,7 +24,7 @@ class Core(BrokerHarness):
 
     def follow(self) -> None:
         for name in ("c", "d"):
-            self.channel(name).set_policy({"max_attempts": 1})
+            self.channel(name).policies.set({"max_attempts": 1})
 
     def die(self, *messages: bytes, channel: str = "c") -> None:
         """Publish messages that become dead letters of a channel; all others finish them."""
@@ -145,8 +145,8 @@ class SharedCore(BrokerHarness):
 
     def follow(self) -> None:
         for topic in ("orders", "invoices"):
-            self.channel("billing", topic).set_policy({"max_attempts": 1, "dead_letter_topic": "dead"})
-        self.letters.set_policy(self.letters_policy)
+            self.channel("billing", topic).policies.set({"max_attempts": 1, "dead_letter_topic": "dead"})
+        self.letters.policies.set(self.letters_policy)
 
     @property
     def letters(self) -> Channel:
@@ -281,7 +281,7 @@ def test_a_new_order_meanwhile_does_not_wait_for_withheld_letters(monkeypatch: p
     while not redrive.others:
         core.broker.serve(core.now)
         core.broker.tick(core.now)
-    core.letters.ungroup()
+    core.letters.policies.ungroup()
     settle(core, 60)
     assert (redrive.state, redrive.redriven) == ("done", 1)
     assert (core.got("orders"), core.got("dead")) == ([(b"mine", 1)], [(b"1", 1)])
@@ -319,7 +319,7 @@ def test_so_many_of_others_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bound_of_the_channel_is_waited_for_in_parts() -> None:
     core = Core()
     core.die(*[b"%d" % number for number in range(7)])
-    core.channel("c").set_policy({"max_depth": 2})
+    core.channel("c").policies.set({"max_depth": 2})
     redrive = core.redrive()
     settle(core, 60)
     assert (redrive.state, redrive.redriven, redrive.error) == ("running", 2, "channel c has reached its max_depth")

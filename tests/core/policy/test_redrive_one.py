@@ -37,7 +37,7 @@ class OneCore(Core):
     def follow(self) -> None:
         super().follow()
         if "t.dead" in self.broker.topics:
-            self.channel("c", "t.dead").set_policy(self.letters_policy)
+            self.channel("c", "t.dead").policies.set(self.letters_policy)
 
     def put_back(self, only: bytes) -> Redrive:
         topic, letter_topic = self.topic(), self.topic("t.dead")
@@ -182,7 +182,7 @@ def test_a_channel_that_delivers_nothing_keeps_its_message() -> None:
 
 def test_a_full_channel_keeps_the_letter() -> None:
     core = OneCore()
-    core.channel("c").set_policy({"max_attempts": 1, "max_depth": 1})
+    core.channel("c").policies.set({"max_attempts": 1, "max_depth": 1})
     core.put(b"waits")
     core.turn()
     redrive = core.put_back(core.ids[b"3"])

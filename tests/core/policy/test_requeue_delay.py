@@ -14,7 +14,7 @@ def delaying(random: Callable[[], float] = lambda: 0.5, name: str = "c", **optio
     """A broker whose channel delays by 1 s, then 2, 4, 5, 5; `random` varies it."""
     core = BrokerHarness(**options)
     channel = core.channel(name)
-    channel.set_policy({"requeue_delay": 1.0, "max_requeue_delay": 5.0})
+    channel.policies.set({"requeue_delay": 1.0, "max_requeue_delay": 5.0})
     assert channel.requeue_delay is not None
     channel.requeue_delay._random = random
     return core
@@ -116,13 +116,13 @@ def test_without_a_delay_any_more_a_message_comes_at_once() -> None:
     core.put(b"a")
     reader.read()
     reader.leave()
-    core.channel().set_policy({})
+    core.channel().policies.set({})
     assert core.reader().bodies() == [b"a"]
 
 
 def test_messages_that_time_out_together_become_due_in_few_steps() -> None:
     core = BrokerHarness(msg_timeout=60.0)
-    core.channel().set_policy({"requeue_delay": 10.0})
+    core.channel().policies.set({"requeue_delay": 10.0})
     reader = core.reader(ready=2500)
     core.put(*[b"x"] * 2500)
     assert len(reader.read()) == 2500

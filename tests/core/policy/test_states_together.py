@@ -13,7 +13,7 @@ from tests.core.policy.harness import bodies, fail, settle
 
 def test_ids_survive_starts_that_finish_dead_letters() -> None:
     core = DeduplicatingHarness(window=60.0)
-    core.channel().set_policy({"max_attempts": 1})
+    core.channel().policies.set({"max_attempts": 1})
     reader = core.reader()
     for number in ("1", "2"):
         core.publish((number, number.encode()))
@@ -34,7 +34,7 @@ def test_ids_survive_starts_that_finish_dead_letters() -> None:
 def test_what_waits_for_its_key_is_within_the_bounds(bound: dict[str, object], overflow: str) -> None:
     core = BrokerHarness()
     channel = core.channel()
-    channel.set_policy({"ordered_by": "header:key", "overflow": overflow, **bound})
+    channel.policies.set({"ordered_by": "header:key", "overflow": overflow, **bound})
     reader = core.reader()
     for _ in range(50):
         core.topic().put([b"x" * 66], 0, lambda error: None, [encode_headers({"key": "k"})])

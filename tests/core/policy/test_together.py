@@ -20,7 +20,7 @@ BY_KEY = {"ordered_by": "json:k"}
 def broker(**settings: Any) -> BrokerHarness:
     """A broker with a channel that has this policy."""
     core = BrokerHarness()
-    core.channel().set_policy(settings)
+    core.channel().policies.set(settings)
     return core
 
 
@@ -115,7 +115,7 @@ def test_a_redrive_waits_for_room_in_its_channel() -> None:
     fail(reader)
     settle(core)
     reader.leave()
-    core.channel().set_policy({"max_attempts": 1, "max_depth": 1})
+    core.channel().policies.set({"max_attempts": 1, "max_depth": 1})
     put(core, b"2")
     begun = redrive(core)
     for _ in range(4):
@@ -131,7 +131,7 @@ def test_a_redrive_waits_for_room_in_its_channel() -> None:
 
 def test_a_repeat_is_refused_while_a_channel_is_full() -> None:
     core = DeduplicatingHarness(window=60.0)
-    core.channel().set_policy({"max_depth": 1})
+    core.channel().policies.set({"max_depth": 1})
     core.publish(("one", b"1"))
     core.turn()
     answers = core.publish(("one", b"1"))
@@ -149,7 +149,7 @@ def test_a_seek_back_brings_no_more_than_a_bound_allows(overflow: str, left: int
     reader.leave()
     core.save()
     channel = core.channel()
-    channel.set_policy({"max_depth": 2, "overflow": overflow})
+    channel.policies.set({"max_depth": 2, "overflow": overflow})
     core.turn()
     assert channel.seek(core.topic().reader.kept_from).replayed == 5
     core.wait(0.1)
@@ -171,7 +171,7 @@ def test_an_expired_message_is_known_by_its_id() -> None:
 
 def test_a_deferred_message_expires_before_its_time() -> None:
     core = broker()
-    core.topic().set_policy({"message_ttl": 1.0})
+    core.topic().policies.set({"message_ttl": 1.0})
     core.put(b"1", delay_ms=5000)
     core.turn()
     core.wait(6)

@@ -20,7 +20,7 @@ from nsqtw.core.channel import Channel
 from nsqtw.core.checkpoint import CursorState, HeldRow
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import Cursor
-from nsqtw.core.delivery import DeliveringChannel
+from nsqtw.core.delivery import ChannelDelivery
 from nsqtw.core.in_flight import Delivery
 from nsqtw.core.policy import dead_letters, undelivered
 from nsqtw.core.policy.bounds import ChannelBounds, TopicBounds
@@ -411,22 +411,23 @@ def confirm_unstored() -> None:
 
 def _forget_delay(reason: str) -> None:
     """Messages that fail for this reason are delivered again without a delay."""
-    deliver_again = DeliveringChannel._deliver_again
+    deliver_again = ChannelDelivery.deliver_again
 
-    def wrong(self: DeliveringChannel, deliveries: Any, now: float, why: str, detail: str = "") -> None:
-        delays = self.requeue_delay
-        self.requeue_delay = None if why == reason else delays
+    def wrong(self: ChannelDelivery, deliveries: Any, now: float, why: str, detail: str = "") -> None:
+        channel = self._channel
+        delays = channel.requeue_delay
+        channel.requeue_delay = None if why == reason else delays
         deliver_again(self, deliveries, now, why, detail)
-        self.requeue_delay = delays
+        channel.requeue_delay = delays
 
-    DeliveringChannel._deliver_again = wrong  # type: ignore[assignment]
+    ChannelDelivery.deliver_again = wrong  # type: ignore[assignment]
 
 
 def _forget_saved_delay(reason: str) -> None:
     """What fails for this reason is due at once after a crash."""
-    deliver_again, failed = DeliveringChannel._deliver_again, set[int]()
+    deliver_again, failed = ChannelDelivery.deliver_again, set[int]()
 
-    def wrong(self: DeliveringChannel, deliveries: Any, now: float, why: str, detail: str = "") -> None:
+    def wrong(self: ChannelDelivery, deliveries: Any, now: float, why: str, detail: str = "") -> None:
         of_cursor = [*deliveries]
         if why == reason:
             failed.update(sequence_of(message_id) for message_id, _ in of_cursor)
@@ -435,7 +436,7 @@ def _forget_saved_delay(reason: str) -> None:
     def change(cursor: CursorState) -> None:
         cursor.pending = [row._replace(due_ms=1) if row.sequence in failed else row for row in cursor.pending]
 
-    DeliveringChannel._deliver_again = wrong  # type: ignore[assignment]
+    ChannelDelivery.deliver_again = wrong  # type: ignore[assignment]
     change_cuts(change)
 
 

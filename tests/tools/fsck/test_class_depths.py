@@ -27,7 +27,7 @@ WHAT = "wrong class depths"
 class OnDisk(Stored):
     def __init__(self, directory: Path, **options: Any) -> None:
         super().__init__(directory, max_bytes_per_file=450, mem_queue_size=0, **options)
-        self.channel("c").set_policy({"priority": True})
+        self.channel("c").policies.set({"priority": True})
         self.turn()
 
     def publish(self, *headers: bytes, delay_ms: int = 0, only: str = "") -> None:

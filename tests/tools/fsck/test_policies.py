@@ -35,18 +35,18 @@ def publish(broker: Stored, *headers: bytes) -> None:
 
 def test_policies_that_were_set_at_run_time_are_named(broker: Stored, capsys: pytest.CaptureFixture[str]) -> None:
     """An nsqtw without policies does not open such a data path."""
-    broker.channel("c").set_policy({"max_rate": 5.0})
+    broker.channel("c").policies.set({"max_rate": 5.0})
     broker.save()
     assert findings(broker.directory) == []
     assert run(str(broker.directory), False) == CLEAN
     line = f"{broker.directory}/positions.db has policies that were set at run time: "
     assert f"{line}channel t/c\n" in capsys.readouterr().out
-    broker.topic().set_policy({"dedupe_window": 3600.0})
+    broker.topic().policies.set({"dedupe_window": 3600.0})
     broker.save()
     run(str(broker.directory), False)
     assert f"{line}topic t, channel t/c\n" in capsys.readouterr().out
-    broker.channel("c").set_policy({})
-    broker.topic().set_policy({})
+    broker.channel("c").policies.set({})
+    broker.topic().policies.set({})
     broker.save()
     run(str(broker.directory), False)
     assert "policies" not in capsys.readouterr().out
@@ -54,7 +54,7 @@ def test_policies_that_were_set_at_run_time_are_named(broker: Stored, capsys: py
 
 def test_messages_on_their_way_to_the_dead_letter_topic(broker: Stored) -> None:
     """The pending row of each is there at every moment at which the broker may die."""
-    broker.channel("c").set_policy({"max_attempts": 1})
+    broker.channel("c").policies.set({"max_attempts": 1})
     publish(broker, KEY, HIGH, LOW)
     reader = broker.reader(ready=3)
     for message in reader.read():
@@ -68,7 +68,7 @@ def test_messages_on_their_way_to_the_dead_letter_topic(broker: Stored) -> None:
 
 
 def test_messages_that_wait_for_their_key(broker: Stored) -> None:
-    broker.channel("c").set_policy({"ordered_by": "header:key"})
+    broker.channel("c").policies.set({"ordered_by": "header:key"})
     publish(broker, *[KEY] * 5, HIGH)
     assert len(broker.reader(ready=10).read()) == 2
     broker.save()
@@ -77,7 +77,7 @@ def test_messages_that_wait_for_their_key(broker: Stored) -> None:
 
 
 def test_places_of_priorities(broker: Stored) -> None:
-    broker.channel("c").set_policy({"priority": True})
+    broker.channel("c").policies.set({"priority": True})
     publish(broker, *[LOW] * 5, *[HIGH] * 5)
     reader = broker.reader(ready=4)
     messages = reader.read()
@@ -88,7 +88,7 @@ def test_places_of_priorities(broker: Stored) -> None:
 
 
 def test_publishers_ids(broker: Stored) -> None:
-    broker.topic().set_policy({"dedupe_window": 3600.0})
+    broker.topic().policies.set({"dedupe_window": 3600.0})
     publish(broker, ID)
     publish(broker, ID)
     assert broker.topic().deduplicated_count == 1
