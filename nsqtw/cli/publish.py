@@ -18,7 +18,7 @@ from nsqtw.cli.connect import client_options, nsqd_addresses
 from nsqtw.cli.failures import explained
 from nsqtw.cli.output import Document, ProgressBar
 from nsqtw.cli.session import Session
-from nsqtw.cli.stdio import StdinMessages, delimiter_of
+from nsqtw.cli.stdio import delimiter_of
 from nsqtw.cli.verb import check_name, duration_of
 from nsqtw.client.event_loop import Future
 from nsqtw.client.twisted import Producer
@@ -34,6 +34,7 @@ from nsqtw.errors import (
 )
 from nsqtw.message_headers import encode_headers
 from nsqtw.printing import is_terminal
+from nsqtw.tools.stdin import StdinMessages
 
 _UNIX_TIME = re.compile(r"[0-9]{9,15}(\.[0-9]+)?")
 _MAX_MESSAGES = 1000

@@ -7,14 +7,7 @@ no --version; this one publishes it whole.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import AsyncIterator
-from queue import SimpleQueue
-from threading import Thread
-
 import attrs
-from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from nsqtw.client.event_loop import Future
@@ -25,8 +18,8 @@ from nsqtw.options.fields import option
 from nsqtw.options.types import INTEGER, TEXT, TEXTS
 from nsqtw.tools.program import Run, Tool, ToolError
 from nsqtw.tools.sources import CLIENT_OPTIONS
+from nsqtw.tools.stdin import StdinMessages
 
-_READ_BYTES = 64 * 1024
 _IN_FLIGHT = 1000
 """Publishes without an answer, to each nsqd."""
 
@@ -60,7 +53,8 @@ async def _run(options: ToNsqOptions, run: Run) -> None:
     throttle = _Throttle(options.rate, run) if options.rate > 0 else None
     if throttle is not None:
         run.say(f"Throttling messages rate to max:{options.rate}/second")
-    reader = _Records(options.delimiter.encode(), _Stdin(run))
+    reader = StdinMessages(run.reactor, options.delimiter.encode())
+    run.on_stop(reader.end)
     try:
         waiting: list[Future[None]] = []
         async for record in reader:
@@ -102,82 +96,6 @@ class _Throttle:
         if self._next > now:
             await deferLater(self._run.reactor, self._next - now)
         self._next = max(now, self._next) + self._interval
-
-
-class _Stdin:
-    """Reads stdin in a thread, because a read may block. The thread does not keep the process from ending."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._wanted: SimpleQueue[Deferred[bytes]] = SimpleQueue()
-        self._waiting: Deferred[bytes] | None = None
-        Thread(target=self._work, name="stdin", daemon=True).start()
-        run.on_stop(self._end)
-
-    def read(self) -> Deferred[bytes]:
-        """Return the next bytes: empty at the end, or when the tool is to stop. ToolError."""
-        done: Deferred[bytes] = Deferred()
-        self._waiting = done
-        if self._run.is_stopping:
-            self._end()
-        else:
-            self._wanted.put(done)
-        return done
-
-    def _work(self) -> None:
-        while True:
-            done = self._wanted.get()
-            try:
-                data = os.read(sys.stdin.fileno(), _READ_BYTES)
-            except OSError as error:
-                self._run.reactor.callFromThread(self._fail, done, error)
-            else:
-                self._run.reactor.callFromThread(self._tell, done, data)
-
-    def _tell(self, done: Deferred[bytes], data: bytes) -> None:
-        if self._waiting is done:
-            self._waiting = None
-            done.callback(data)
-
-    def _fail(self, done: Deferred[bytes], error: OSError) -> None:
-        if self._waiting is done:
-            self._waiting = None
-            done.errback(ToolError(f"failed to read stdin - {(error.strerror or str(error)).lower()}"))
-
-    def _end(self) -> None:
-        if self._waiting is not None:
-            self._tell(self._waiting, b"")
-
-
-class _Records:
-    """The records of stdin, without empty ones."""
-
-    def __init__(self, delimiter: bytes, stdin: _Stdin) -> None:
-        self._delimiter = delimiter
-        self._stdin = stdin
-        self._rest = b""
-        self._records: list[bytes] = []
-        self._has_ended = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every record that was read is given out."""
-        return not self._records
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._records:
-            if self._has_ended:
-                raise StopAsyncIteration
-            data = await self._stdin.read()
-            if data:
-                *pieces, self._rest = (self._rest + data).split(self._delimiter)
-            else:
-                pieces, self._has_ended = [self._rest], True
-            self._records = [piece for piece in reversed(pieces) if piece]
-        return self._records.pop()
 
 
 TOOL = Tool("to_nsq", "publish the records of stdin", ToNsqOptions, _mistake, _run)

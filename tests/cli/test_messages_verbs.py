@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from nsqtw.cli.messages import place_text, target_of
-from nsqtw.cli.stdio import StdinMessages, delimiter_of
+from nsqtw.cli.stdio import delimiter_of
 from nsqtw.errors import OptionError
 from nsqtw.testing import Broker
+from nsqtw.tools.stdin import StdinMessages
 from tests.cli.conftest import Nsqtw
 from tests.process import wait_until
 from tests.tools.nsq_tool import topic_stats, unfinished
