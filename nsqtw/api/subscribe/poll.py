@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from nsqtw.api.subscribe.right import StandingRight
 from nsqtw.api.subscribe.subscribers import Subscribers
-from nsqtw.api.subscribe.subscription import USUAL, Message, Wanted, user_agent
+from nsqtw.api.subscribe.subscription import USUAL, Message, Source, user_agent
 from nsqtw.core.timers import Timer
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, document
@@ -36,7 +36,7 @@ IDLE_SECONDS = 60.0
 class _Key(NamedTuple):
     """The common properties of the polls of a subscription."""
 
-    wanted: Wanted
+    source: Source
     identity: str
 
 
@@ -47,9 +47,9 @@ class PollTable:
         self._subscribers = subscribers
         self._polls: dict[_Key, Polls] = {}
 
-    def wait(self, request: HttpRequest, wanted: Wanted, count: int, seconds: float) -> None:
+    def wait(self, request: HttpRequest, source: Source, count: int, seconds: float) -> None:
         """Answer `request` with up to `count` messages, or with none after `seconds`. Refused."""
-        key = _Key(wanted, request.identity)
+        key = _Key(source, request.identity)
         polls = self._polls.get(key)
         if polls is None or polls.is_polled:
             self._subscribers.enter(request, KIND)
@@ -76,10 +76,10 @@ class Polls(Timer):
     def __init__(self, subscribers: Subscribers, table: dict[_Key, Polls], key: _Key, request: HttpRequest) -> None:
         super().__init__()
         self.subscribers = subscribers
-        self.wanted = key.wanted
+        self.source = key.source
         self._table = table
         self._key = key
-        self._subscription = subscribers.new(key.wanted, request, self)
+        self._subscription = subscribers.new(key.source, request, self)
         self._waiting: dict[Poll, None] = {}
         self._wanted_count = 0
         """Messages that the waiting polls want."""
@@ -191,7 +191,7 @@ class Polls(Timer):
                 poll.answer(self._document([]))
         if arrived:
             self.subscribers.requeue(
-                self.wanted.topic, self.wanted.channel, [message["token"] for message in arrived], 0.0
+                self.source.topic, self.source.channel, [message["token"] for message in arrived], 0.0
             )
         if self._end is not None and not self._is_closed:
             self._close(now)
@@ -248,7 +248,7 @@ class Poll(Timer):
         subscribers = polls.subscribers
         self._timers = subscribers.broker.timers
         self._timers.schedule(subscribers.pump.now() + seconds, self)
-        self._right = subscribers.standing_right(request, polls.wanted, self._refuse)
+        self._right = subscribers.standing_right(request, polls.source, self._refuse)
         request.wait(self.leave, self._stop)
         polls.enter(self, request)
 

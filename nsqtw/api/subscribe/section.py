@@ -22,7 +22,7 @@ from nsqtw.api.subscribe.events import CONTENT_TYPE, EventStream
 from nsqtw.api.subscribe.poll import PollTable
 from nsqtw.api.subscribe.stream import MessageStream
 from nsqtw.api.subscribe.subscribers import Failed, Subscribers
-from nsqtw.api.subscribe.subscription import SUBSCRIBE_DISABLED, Wanted
+from nsqtw.api.subscribe.subscription import SUBSCRIBE_DISABLED, Source
 from nsqtw.http.endpoints import CHANNEL, CHANNEL_WORDS, FAILED, JSON, TOPIC, Errors, Parameter, Section, endpoint
 from nsqtw.http.names import names
 from nsqtw.http.query import duration, parameters, whole_number
@@ -124,14 +124,14 @@ class Subscribing(Section):
     def poll(self, request: HttpRequest) -> None:
         """POST /v2/subscribe/poll"""
         params = self._parameters(request)
-        wanted = self._wanted(params)
+        source = self._source(params)
         count = whole_number(params, _MAX.name, MAX, lowest=1)
         if count > MOST:
             raise Refused(_INVALID_MAX)
         seconds = duration(params, _WAIT.name, WAIT_SECONDS)
         if seconds > MAX_WAIT_SECONDS:
             raise Refused(_INVALID_WAIT)
-        self._polls.wait(request, wanted, count, seconds)
+        self._polls.wait(request, source, count, seconds)
 
     @endpoint(
         "GET",
@@ -237,20 +237,20 @@ class Subscribing(Section):
             raise Refused(EXITING)
         return parameters(request.query)
 
-    def _wanted(self, params: Mapping[str, str]) -> Wanted:
+    def _source(self, params: Mapping[str, str]) -> Source:
         topic, channel = names(params)
         seconds = duration(params, _MSG_TIMEOUT.name, self._options.msg_timeout)
         if _MSG_TIMEOUT.name in params and not is_msg_timeout(seconds, self._options):
             raise Refused(_INVALID_MSG_TIMEOUT)
-        return Wanted(topic, channel, seconds)
+        return Source(topic, channel, seconds)
 
     def _stream(self, request: HttpRequest, kind: type[MessageStream]) -> None:
         params = self._parameters(request)
-        wanted = self._wanted(params)
+        source = self._source(params)
         credit = whole_number(params, _MAX_IN_FLIGHT.name, 1)
         if credit > self._options.max_rdy_count:
             raise Refused(_INVALID_MAX_IN_FLIGHT)
-        kind(self._subscribers, request, wanted).begin(credit)
+        kind(self._subscribers, request, source).begin(credit)
 
     def _answered(
         self, request: HttpRequest, done: str, act: Callable[[str, str, list[str]], tuple[int, Failed]]

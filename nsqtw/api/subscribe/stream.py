@@ -15,7 +15,7 @@ from zope.interface import implementer
 
 from nsqtw.api.subscribe.right import StandingRight
 from nsqtw.api.subscribe.subscribers import Subscribers
-from nsqtw.api.subscribe.subscription import SUBSCRIBE_DISABLED, USUAL, Message, State, Wanted
+from nsqtw.api.subscribe.subscription import SUBSCRIBE_DISABLED, USUAL, Message, Source, State
 from nsqtw.core.timers import Timer
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, Answer
@@ -32,14 +32,14 @@ class MessageStream(Timer):
     """Its name in metrics."""
     heartbeat_seconds = 15.0
 
-    def __init__(self, subscribers: Subscribers, request: HttpRequest, wanted: Wanted) -> None:
+    def __init__(self, subscribers: Subscribers, request: HttpRequest, source: Source) -> None:
         super().__init__()
         self._subscribers = subscribers
         self._broker = subscribers.broker
         self._pump = subscribers.pump
         self._request = request
-        self._wanted = wanted
-        self._subscription = subscribers.new(wanted, request, self)
+        self._source = source
+        self._subscription = subscribers.new(source, request, self)
         self._right: StandingRight | None = None
         self._messages: list[Message] = []
         self._state = USUAL
@@ -58,7 +58,7 @@ class MessageStream(Timer):
         self._subscription.set_credit(max_in_flight)
         now = self._last_output = self._pump.now()
         self._broker.timers.schedule(now + self.heartbeat_seconds, self)
-        self._right = self._subscribers.standing_right(self._request, self._wanted, self.end)
+        self._right = self._subscribers.standing_right(self._request, self._source, self.end)
         self._answer()
         self.state_changed()
         if not self._request.is_patient:

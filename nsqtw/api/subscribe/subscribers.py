@@ -12,7 +12,7 @@ from functools import partial
 
 from nsqtw.api.context import ApiContext
 from nsqtw.api.subscribe.right import StandingRight
-from nsqtw.api.subscribe.subscription import Reader, Subscription, Wanted, http_client, subscribe_failed
+from nsqtw.api.subscribe.subscription import Reader, Source, Subscription, http_client, subscribe_failed
 from nsqtw.api.subscribe.tokens import Token, Tokens
 from nsqtw.errors import ClientError
 from nsqtw.http.request import HttpRequest
@@ -58,11 +58,11 @@ class Subscribers:
         """Messages were sent to a subscriber."""
         self._counts.delivered[kind] += count
 
-    def new(self, wanted: Wanted, request: HttpRequest, reader: Reader) -> Subscription:
+    def new(self, source: Source, request: HttpRequest, reader: Reader) -> Subscription:
         """Return a subscription by the client of `request`, which is to `join`."""
         self._last += 1
         client = http_client(request, self.broker, self.pump.now())
-        return Subscription(self.broker, self._tokens, self._last, wanted, client, reader, self._left)
+        return Subscription(self.broker, self._tokens, self._last, source, client, reader, self._left)
 
     def join(self, one: Subscription) -> None:
         """Begin a subscription. Refused."""
@@ -74,13 +74,13 @@ class Subscribers:
         self.pump.wake()
 
     def standing_right(
-        self, request: HttpRequest, wanted: Wanted, withdrawn: Callable[[Answer], None]
+        self, request: HttpRequest, source: Source, withdrawn: Callable[[Answer], None]
     ) -> StandingRight | None:
         """Return the right of a request that lasts; None where nobody needs one."""
         bearer_auth = self.context.bearer_auth
         if bearer_auth is None:
             return None
-        return StandingRight(self.broker, bearer_auth, request.credentials, wanted.topic, wanted.channel, withdrawn)
+        return StandingRight(self.broker, bearer_auth, request.credentials, source.topic, source.channel, withdrawn)
 
     # -- messages
 
@@ -109,7 +109,7 @@ class Subscribers:
         for text in tokens:
             token = self._tokens.read(text)
             one = None if token is None else self._subscriptions.get(token.subscription)
-            if token is None or (one is not None and (one.wanted.topic, one.wanted.channel) != (topic, channel)):
+            if token is None or (one is not None and (one.source.topic, one.source.channel) != (topic, channel)):
                 failed.append({"token": text, "error": INVALID_TOKEN})
                 continue
             error = None if one is None else act(one, token)

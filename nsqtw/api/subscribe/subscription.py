@@ -47,8 +47,8 @@ USUAL: Final[State] = {"paused": False, "draining": False}
 
 
 @frozen
-class Wanted:
-    """The subject of a subscription. `msg_timeout` is in seconds."""
+class Source:
+    """The topic and the channel of a subscription. `msg_timeout` is in seconds."""
 
     topic: str
     channel: str
@@ -82,13 +82,13 @@ class Subscription:
         broker: Broker,
         tokens: Tokens,
         number: int,
-        wanted: Wanted,
+        source: Source,
         client: Client,
         reader: Reader,
         left: Callable[[Subscription], None],
     ) -> None:
         self.number = number
-        self.wanted = wanted
+        self.source = source
         self.client = client
         self._broker = broker
         self._tokens = tokens
@@ -98,7 +98,7 @@ class Subscription:
         self._messages: BrokerSubscription | None = None
         self._is_ready = False
         self._is_blocked = False
-        self._consumer = Consumer(client, broker.timers, self._deliver, self._end, wanted.msg_timeout)
+        self._consumer = Consumer(client, broker.timers, self._deliver, self._end, source.msg_timeout)
         self._consumer.deliver_with_headers = self._deliver
         self._consumer.is_blocked = True
 
@@ -106,7 +106,7 @@ class Subscription:
         """Become a consumer of the channel, which is made when there is none. ClientError, and the log line."""
         broker_client = BrokerClient(self._broker, self.client)
         try:
-            channel = broker_client.join(self.wanted.topic, self.wanted.channel, self._consumer, now)
+            channel = broker_client.join(self.source.topic, self.source.channel, self._consumer, now)
         except ClientError as error:
             broker_client.log_refusal(error)
             broker_client.leave()

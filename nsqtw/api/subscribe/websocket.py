@@ -33,7 +33,7 @@ from nsqtw.api.subscribe.client_message import MAX_TEXT, Broken, read
 from nsqtw.api.subscribe.handshake import accept
 from nsqtw.api.subscribe.stream import MessageStream
 from nsqtw.api.subscribe.subscribers import Subscribers
-from nsqtw.api.subscribe.subscription import Message, State, Wanted
+from nsqtw.api.subscribe.subscription import Message, Source, State
 from nsqtw.core.timers import Timer
 from nsqtw.gocompat.text import json_text
 from nsqtw.http.request import HttpRequest
@@ -51,8 +51,8 @@ class WebSocket(MessageStream):
     kind = "websocket"
     heartbeat_seconds = 30.0
 
-    def __init__(self, subscribers: Subscribers, request: HttpRequest, wanted: Wanted) -> None:
-        super().__init__(subscribers, request, wanted)
+    def __init__(self, subscribers: Subscribers, request: HttpRequest, source: Source) -> None:
+        super().__init__(subscribers, request, source)
         self._head = accept(request.version, request.fields)
         self._frames = Connection(ConnectionType.SERVER)
         self._text: list[str] = []
@@ -173,7 +173,7 @@ class WebSocket(MessageStream):
     def _execute(self, text: str) -> None:
         """Execute the commands of a message. Broken."""
         message, subscribers = read(text), self._subscribers
-        names = self._wanted.topic, self._wanted.channel
+        names = self._source.topic, self._source.channel
         if message.max_in_flight is not None:
             if message.max_in_flight > self._broker.options.max_rdy_count:
                 raise Broken(

@@ -21,7 +21,7 @@ from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import MAX_CLIENT_TEXT, Answered, Assigned, BytesLike, IBroker, IConsumer, IReceiver
 from nsqtw.protocols.client import RESTS, CommandClient, new_client, publish_failed
-from nsqtw.protocols.guarded.commands import Asking, Call, CommandQueue
+from nsqtw.protocols.guarded.commands import Call, CommandQueue, NotifyingAuthorizations
 from nsqtw.protocols.guarded.consumer import MAX_RANGE, ClientConsumer
 from nsqtw.protocols.guarded.messages import Message
 from nsqtw.protocols.guarded.publish import (
@@ -77,7 +77,7 @@ class ClientBroker(SessionBroker):
         """The counts of its publishes."""
         self._commands = CommandQueue(self._broker_client.log_refusal, now)
         if broker.authorizations is not None:
-            authorizations = Asking(broker.authorizations, self._on_rights)
+            authorizations = NotifyingAuthorizations(broker.authorizations, self._on_rights)
             self._commands.ask(self._broker_client.need_rights(authorizations, self._refuse))
         self._welcome: Replies | None = Replies(self._let_in, _do_nothing)
         self._authorizing: Answered | None = None

@@ -145,8 +145,8 @@ class CommandQueue:
             self._current = None
 
 
-class Asking:
-    """An `Authorizations` that calls `after` behind each answer."""
+class NotifyingAuthorizations:
+    """An `Authorizations` that calls `after` when an answer has been given."""
 
     def __init__(self, authorizations: Authorizations, after: Callable[[], None]) -> None:
         self._authorizations = authorizations
