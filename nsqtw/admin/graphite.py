@@ -18,6 +18,7 @@ from nsqtw.errors import ApiError, ServerFailed
 from nsqtw.http.client import make_client, read_body
 from nsqtw.http.failures import reason_of
 from nsqtw.options.admin import AdminOptions
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.waiting import in_time
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -30,7 +31,7 @@ _log = Logger()
 class Graphite:
     """The routes of graphite."""
 
-    def __init__(self, reactor: Any, options: AdminOptions, timeouts: Timeouts) -> None:
+    def __init__(self, reactor: Reactor, options: AdminOptions, timeouts: Timeouts) -> None:
         self._reactor = reactor
         self._options = options
         self._timeout = timeouts.request

@@ -27,6 +27,7 @@ from nsqtw.options.addresses import join_host_port
 from nsqtw.options.admin import AdminOptions
 from nsqtw.options.broker_address import hostname
 from nsqtw.options.redaction import without_password
+from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.waiting import in_time
 
 MAX_WAITING = 1000
@@ -40,7 +41,7 @@ _log = Logger()
 class Notifications:
     """Sends notifications to the endpoint of the options; none when it is empty."""
 
-    def __init__(self, reactor: Any, options: AdminOptions, timeouts: Timeouts) -> None:
+    def __init__(self, reactor: Reactor, options: AdminOptions, timeouts: Timeouts) -> None:
         self._reactor = reactor
         self._options = options
         self._timeout = timeouts.request
