@@ -272,7 +272,7 @@ class ChannelBase(Timer):
 
     @property
     def set_aside(self) -> Collection[int]:
-        """See `OrderedPosition.set_aside`."""
+        """The sequences of the messages that are set aside, and of ready heads."""
         return () if self.ordered is None else self.ordered.set_aside
 
     @property

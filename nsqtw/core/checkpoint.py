@@ -53,7 +53,7 @@ class HeldRow(NamedTuple):
 
 @define(frozen=True)
 class PendingRun:
-    """Held rows of consecutive sequences that were never delivered and are due together."""
+    """Pending rows of consecutive sequences that were never delivered and are due together."""
 
     first: int
     count: int

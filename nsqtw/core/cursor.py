@@ -1,9 +1,9 @@
 """
 A durable channel's position: a sequence in the log, and the exceptions below it.
 
-Theory of operation. Every message below the sequence `next` was delivered. An unfinished message below it is either in
-flight on its first delivery, which the tables of the consumers know, or has one *pending row* (`core.pending`):
-requeued, deferred, or in flight again. Everything else below `next` is finished; no list of finished messages exists.
+Theory of operation. Every message below the sequence `next` was read. An unfinished message below it is either in
+flight on its first delivery, which the tables of the consumers know, or has one *pending row* (`core.pending`), which
+has its place. Everything else below `next` is finished; no list of finished messages exists.
 
 With priorities some messages above `next` were delivered, too (`core.policy.priority`).
 
@@ -611,7 +611,7 @@ class Cursor:
     def _is_due_for_replay(self, segment: Segment, start: int, now: float) -> bool:
         """
         Return whether deferred messages are to be taken from the log, from the sequence `start` on. Those of a replay
-        that are not due yet are held from now on.
+        that are not due yet have pending rows from now on.
         """
         if start >= self._replays:
             return False

@@ -1,5 +1,5 @@
 """
-The pending rows of one cursor: its unfinished messages that are not on their first delivery.
+The pending rows of one cursor: its unfinished messages below `next` that are not in flight on their first delivery.
 
 Theory of operation. A row is in memory, in positions.db, or in both. Rows are ordered by `Key`: due time, then
 sequence. There is a *border* in this order: deferred rows up to it are in memory, in the heap `_soon`; of the rows
@@ -23,8 +23,8 @@ Memory is authoritative: a row that is read back is ignored when memory knows it
 removal is not saved yet. That is how a row behind the border is removed, too, when its message is cancelled: it counts
 no more, and stays in positions.db until the next checkpoint (`_cancelled`).
 
-A row in memory has the place of its message (`core.place`), and each change of it is checked; positions.db has no
-places: rows that are read from there are deferred ones. What else must survive the process is in `_notes`: how a
+A row in memory has the place of its message (`core.place`), and each change of it is checked. The saved row has none:
+rows that are read page by page were deferred. What else must survive the process is in `_notes`: how a
 message failed that is held, and that a delivery was interrupted by the end of the process. A note ends with the next
 change of its row. The rows of held messages are read at the start, and stay in memory.
 """

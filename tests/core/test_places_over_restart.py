@@ -19,13 +19,13 @@ from tests.core.harness import Reader
 from tests.core.policy.harness import FailingCommits, bodies, fail, put, retry, settle
 from tests.core.stored_harness import StoredHarness
 
-Place = Callable[[StoredHarness], Iterator[None]]
-PLACES: dict[str, Place] = {}
+Situation = Callable[[StoredHarness], Iterator[None]]
+PLACES: dict[str, Situation] = {}
 PAGE_ROWS = 2
 """So few that a handful of deferred messages is partly in positions.db only."""
 
 
-def place(function: Place) -> Place:
+def place(function: Situation) -> Situation:
     PLACES[function.__name__] = function
     return function
 

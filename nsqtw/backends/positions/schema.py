@@ -4,8 +4,10 @@ The tables of `positions.db`, and how those of an older nsqtw become these.
 Publishers' ids are ordered by their hash within a topic: a row is found, and rows that are too old are removed, by the
 primary key alone.
 
-Held rows are found in two orders: by sequence, when files are trimmed, and by when they are due, when a channel wants
-the next ones. The index of the second order has all of a row in it, so reading a page touches nothing else.
+The table `held` has the pending rows (`core.pending`), whatever the places of their messages are; its name is older
+than that word, as is that of the column `held_count`. The rows are found in two orders: by sequence, when files are
+trimmed, and by when they are due, when a channel wants the next ones. The index of the second order has all of a row in
+it, so reading a page touches nothing else.
 """
 
 from __future__ import annotations

@@ -96,7 +96,10 @@ class OrderedPosition:
         self._runs: dict[int, KeyedRun] = {}
         """Heads that were delivered together, by the first sequence of those that are not finished."""
         self._not_set_aside: set[int] = set()
-        """Messages in lines that are not set aside: in flight from before there was an order, or in the cursor."""
+        """
+        Messages in lines that have not entered: they are in flight since before there was an order, or the cursor still
+        has them as requeued or deferred ones.
+        """
         self._not_set_aside_in_flight: set[int] = set()
         """Those in flight; while messages are grouped, those to be grouped, too."""
         self._set_aside: dict[int, Key | None] = {}
@@ -120,12 +123,12 @@ class OrderedPosition:
 
     @property
     def set_aside(self) -> Collection[int]:
-        """The sequences of the messages that are here and not in the cursor, and are not in flight."""
+        """The sequences of the messages that are set aside, and of ready heads."""
         return self._set_aside.keys()
 
     @property
     def set_aside_count(self) -> int:
-        """Messages that wait for an earlier one of their key."""
+        """The number of the messages that are set aside, without ready heads."""
         return len(self._set_aside) - self._ready_count
 
     @property
