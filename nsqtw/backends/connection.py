@@ -51,6 +51,12 @@ def _connect(name: str, **named: Any) -> Connection:
     return sqlite3.connect(name, isolation_level=None, check_same_thread=False, factory=Connection, **named)
 
 
+def corrupt(text: str) -> sqlite3.DatabaseError:
+    """Return the error of a damaged database (SQLITE_CORRUPT), where SQLite itself has not noticed the damage."""
+    error = sqlite3.DatabaseError(text)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 def _of(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
-    words = error.object.decode("utf-8", "backslashreplace") if isinstance(error.object, bytes) else str(error)
-    return sqlite3.DatabaseError(words)
+    return corrupt(error.object.decode("utf-8", "backslashreplace"))

@@ -469,11 +469,11 @@ class Topic(ChannelOwner):
     # -- dead letters
 
     def save(self, waiter: Waiter) -> None:
-        """LetterSource API"""
+        """See `TopicLog`."""
         self._owner.save(waiter)
 
     def put_dead_letters(self, letters: Letters, waiter: Waiter, now: float) -> None:
-        """LetterSource API"""
+        """See `TopicLog`."""
         topic = self._owner.topic(letters.topic)
         needed = "fsync" if self.durability == "fsync" else "os"
         if not topic.ephemeral and DURABILITIES.index(topic.durability) < DURABILITIES.index(needed):

@@ -34,5 +34,7 @@ def damaged(tmp_path: Path) -> str:
 def test_words_that_are_no_utf8_are_an_error_of_sqlite(
     damaged: str, opened_by: Callable[[str], Connection], use: Callable[[Connection], object]
 ) -> None:
-    with closing(opened_by(damaged)) as connection, pytest.raises(sqlite3.DatabaseError, match=r"malformed.*\\xd0"):
-        use(connection)
+    with closing(opened_by(damaged)) as connection:
+        with pytest.raises(sqlite3.DatabaseError, match=r"malformed.*\\xd0") as raised:
+            use(connection)
+        assert raised.value.sqlite_errorcode == sqlite3.SQLITE_CORRUPT

@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from heapq import merge
 from itertools import groupby
-from math import inf
 from threading import Lock
 from typing import Any
 
 from zope.interface import implementer
 
-from nsqtw.backends.connection import connect
+from nsqtw.backends.connection import connect, corrupt
 from nsqtw.backends.files import Files, backend_error, create_private
 from nsqtw.backends.positions import publisher_ids
 from nsqtw.backends.positions.ids import Ids
@@ -219,7 +218,8 @@ class Positions:
         number = self._ids.known_cursor(topic, channel)
         with self._read_pending() as reader:
             rows = reader.execute(_DUE_PAGE, (number, *_finite(after), limit)).fetchall()
-        return [pending_row(*values) for values in rows], _end_of(rows, limit)
+            end = _end_of(rows) if len(rows) == limit else BEHIND_ALL
+        return [pending_row(*values) for values in rows], end
 
     def count_pending(self, topic: str, channel: str, after: tuple[float, float], until_ms: float, below: float) -> int:
         """IPositions API"""
@@ -509,10 +509,15 @@ def _open_reader(path: str) -> sqlite3.Connection:
     return reader
 
 
-def _end_of(rows: list[tuple[Any, Any, Any]], limit: int) -> Key:
-    """Return the key of the last row as it is saved, whatever `pending_row` makes of it."""
-    sequence, _, due_ms = rows[-1] if len(rows) == limit else (inf, 0, inf)
-    return (due_ms, sequence) if isinstance(due_ms, (int, float)) and isinstance(sequence, (int, float)) else BEHIND_ALL
+def _end_of(rows: list[tuple[Any, Any, Any]]) -> Key:
+    """
+    Return the key of the last row as it is saved, whatever `pending_row` makes of it. sqlite3.DatabaseError for one
+    behind which nothing could be read: a start repairs it.
+    """
+    sequence, _, due_ms = rows[-1]
+    if not (isinstance(due_ms, (int, float)) and isinstance(sequence, (int, float)) and due_ms <= LATEST_MS):
+        raise corrupt(f"a message is due at {due_ms!r}"[:100])
+    return due_ms, sequence
 
 
 def _finite(bounds: tuple[float, float]) -> tuple[float, float]:

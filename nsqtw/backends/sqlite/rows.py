@@ -21,6 +21,7 @@ import struct
 from typing import Any, NamedTuple
 
 from nsqtw.backends.checksum import crc32
+from nsqtw.backends.connection import corrupt
 from nsqtw.backends.disk.salvage import WRONG_FRAMES, WRONG_HEADERS
 from nsqtw.backends.header_block import (
     Trailer,
@@ -159,7 +160,7 @@ def read_row(connection: sqlite3.Connection, row_id: int) -> Row:
     """
     values = connection.execute(_ROW, (row_id,)).fetchone()
     if values is None:
-        raise sqlite3.DatabaseError(f"the index has the segment {row_id}, which the table has not")
+        raise corrupt(f"the index has the segment {row_id}, which the table has not")
     return Row(*values)
 
 

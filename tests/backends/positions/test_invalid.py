@@ -22,6 +22,7 @@ from nsqtw.core.checkpoint import (
 )
 from nsqtw.core.due_order import BEFORE_ALL, BEHIND_ALL
 from nsqtw.core.pending import all_rows
+from nsqtw.errors import BackendError
 
 ROWS = [PendingRow(3, 1, 0), PendingRow(5, 2, 1_700_000_000_000), PendingRow(7, 0, 1_700_000_000_001)]
 
@@ -209,6 +210,23 @@ def test_pages_end_behind_rows_with_fractions(path: str, values: str) -> None:
         count += len(rows)
     positions.close(False)
     assert count == 6
+
+
+def test_a_page_that_ends_at_no_possible_time_is_damage(path: str) -> None:
+    """A start makes such a row due at once: here the database is damaged afterwards."""
+    positions = Positions(path)
+    positions.load()
+    change(path, "UPDATE held SET due_ms = 'x' WHERE sequence = 3")
+    with pytest.raises(BackendError, match="a message is due at 'x'"):
+        positions.pending("odd", "a", BEFORE_ALL, 3)
+    positions.close(False)
+    assert sorted(row.sequence for row in load(path).topics[0].cursors[0].pending) == [3, 5, 7]
+
+
+def test_a_table_whose_name_is_no_utf8_is_damage(path: str) -> None:
+    """The damaged file is set aside, and the start goes on."""
+    change(path, "PRAGMA writable_schema = 1", "UPDATE sqlite_master SET name = CAST(X'd0' AS TEXT), sql = 'CREATE'")
+    assert load(path).lost
 
 
 def test_rows_that_are_there_twice_are_one_message(path: str) -> None:
