@@ -80,7 +80,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "tools": {
         *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "http", "lookupd", "nsqd"),
-        *("options", "plugins", "stats"),
+        *("options", "plugins", "runtime", "stats"),
     },
     "cli": {"client", "cluster", "net", "options", "runtime", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols"},

@@ -56,15 +56,19 @@ class Channel(ChannelBase):
 
     def __init__(self, topic: ChannelOwner, name: str, given_policy: Mapping[str, Any] = NOTHING_GIVEN) -> None:
         super().__init__(topic, name, given_policy)
-        self._delivery = ChannelDelivery(self)
-        self.policies = ChannelPolicies(self, self._delivery.requeue_all)
+        self._delivery = ChannelDelivery()
         self._others: ForOthers | None = None
         """The messages for other channels, while they are looked for since the last seek."""
         self.policies.follow()
 
     def serve(self, now: float) -> bool:
         """See `ChannelDelivery.serve`."""
-        return self._delivery.serve(now)
+        return self._delivery.serve(self, now)
+
+    @property
+    def policies(self) -> ChannelPolicies:
+        """What changes its policy, and knows what a change would do."""
+        return ChannelPolicies(self, partial(self._delivery.requeue_all, self))
 
     # -- consumers
 
@@ -91,7 +95,7 @@ class Channel(ChannelBase):
             if self.ephemeral and not self.consumers:
                 self.topic.delete_channel(self.name)
             elif consumer.in_flight and self._requeues_left:
-                must_wait = self._delivery.requeue_left(consumer)
+                must_wait = self._delivery.requeue_left(self, consumer)
             elif consumer.in_flight:
                 self.former_consumers.append(consumer)
                 must_wait = True
@@ -135,7 +139,7 @@ class Channel(ChannelBase):
             return self._why_not(message_id)
         due = now + delay
         if delay <= 0:
-            self._delivery.deliver_again([(message_id, delivery)], now, REQUEUED, detail)
+            self._delivery.deliver_again(self, [(message_id, delivery)], now, REQUEUED, detail)
         elif not self.undelivered.take_failed(message_id, delivery, REQUEUED, due, detail):
             self.position.defer(message_id, delivery, due)
             self.topic.context.timers.schedule(due, self)
@@ -181,7 +185,7 @@ class Channel(ChannelBase):
 
     def on_timeout(self, consumer: Consumer, deliveries: list[tuple[bytes, Delivery]], now: float) -> None:
         """Messages a consumer, perhaps a former one, has had for too long. They are out of its table."""
-        self._delivery.deliver_again(deliveries, now, TIMED_OUT)
+        self._delivery.deliver_again(self, deliveries, now, TIMED_OUT)
         self.timeout_count += len(deliveries)
         if consumer.on_removed is not None:
             consumer.on_removed()

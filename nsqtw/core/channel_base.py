@@ -34,7 +34,13 @@ from nsqtw.core.segment import sequence_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import NO_CHANNEL_POLICY, NO_TOPIC_POLICY, NOTHING_GIVEN
+from nsqtw.options.policies import (
+    NO_CHANNEL_POLICY,
+    NO_CHANNEL_RESOLUTION,
+    NO_TOPIC_POLICY,
+    NO_TOPIC_RESOLUTION,
+    NOTHING_GIVEN,
+)
 
 
 class Awaited(NamedTuple):
@@ -70,7 +76,7 @@ class ChannelOwner(TopicLog):
         """Channels whose ready consumers have got all that is released: the next release wakes them."""
         self.bounds: TopicBounds | None = None
         """The bounds of its channels; None when none has any."""
-        self.policy = NO_TOPIC_POLICY
+        self.policy, self.resolution = NO_TOPIC_POLICY, NO_TOPIC_RESOLUTION
         self.given_policy: dict[str, Any] = {}
         """The settings that were made while a broker ran."""
         self.deduplication: Deduplication | None = None
@@ -122,7 +128,7 @@ class ChannelBase(Timer):
         self.global_msg_count = 0
         measure = topic.context.measure
         histogram = topic.latency_histogram
-        self.policy = NO_CHANNEL_POLICY
+        self.policy, self.resolution = NO_CHANNEL_POLICY, NO_CHANNEL_RESOLUTION
         self.given_policy = dict(given_policy)
         """The settings that were made while a broker ran."""
         self.undelivered = Undelivered(

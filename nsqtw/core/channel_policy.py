@@ -24,7 +24,6 @@ from nsqtw.options.broker import Options
 from nsqtw.options.message_keys import read_key_place
 from nsqtw.options.policies import (
     DROP_OLDEST,
-    NO_CHANNEL_RESOLUTION,
     ChannelPolicy,
     Resolution,
     contradiction_of,
@@ -45,12 +44,14 @@ def check_channel_policy(options: Options, topic: str, channel: str, given: Mapp
 
 
 class ChannelPolicies:
-    """The policy of `channel`. `requeue_all` is called as `RequeueDelay` calls it."""
+    """
+    The policy of `channel`, which does not refer to this object: it goes when it is not used. `requeue_all` is called
+    as `RequeueDelay` calls it.
+    """
 
     def __init__(self, channel: ChannelBase, requeue_all: Callable[[Consumer, float], None]) -> None:
         self._channel = channel
         self._requeue_all = requeue_all
-        self._resolution = NO_CHANNEL_RESOLUTION
 
     def set(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
@@ -120,7 +121,7 @@ class ChannelPolicies:
         """The options may say something else of this channel. What was set while a broker ran stays."""
         channel = self._channel
         resolution = resolve_what_fits(self._resolve, channel.given_policy)
-        if resolution == self._resolution:
+        if resolution == channel.resolution:
             return
         self._carry_out(resolution)
         context, topic = channel.topic.context, channel.topic.name
@@ -148,7 +149,7 @@ class ChannelPolicies:
         """Let the parts of the channel that carry out its policy know it."""
         channel = self._channel
         before, policy = channel.policy, resolution.policy
-        self._resolution, channel.policy = resolution, policy
+        channel.resolution, channel.policy = resolution, policy
         bounds = {} if channel.ephemeral else bounds_of(policy)  # a pattern of the config file may match it
         channel.undelivered.follow(policy)
         self._limit_rate(policy.max_rate)

@@ -41,28 +41,26 @@ _VAIN_SECONDS = 1.0
 
 
 class ChannelDelivery:
-    """The delivery of the messages of `channel`."""
+    """The delivery of the messages of one channel, which each method is given: it refers to this object."""
 
-    def __init__(self, channel: ChannelBase) -> None:
-        self._channel = channel
+    def __init__(self) -> None:
         self._turn = 0
         """Times that there were several ready consumers."""
         self._vain_turns = 0
         self._vain_state = (0, 0)
         """How many of the last turns that delivered nothing found the same state, and which."""
 
-    def serve(self, now: float) -> bool:  # noqa: C901  # a call is a cost of each turn
+    def serve(self, channel: ChannelBase, now: float) -> bool:  # noqa: C901  # a call is a cost of each turn
         """
         Deliver messages to the ready consumers. Returns whether there are more for a consumer that has used up its
         allowance of this turn.
         """
-        channel = self._channel
         if channel.paused or channel.exiting or (channel.has_dead_letters and channel.undelivered.is_full):
             return False
         if channel.ordered is not None:
             channel.ordered.begin_turn()
         rate = channel.rate_limit
-        ready = self._ready()
+        ready = self._ready(channel)
         caught_up = channel.topic.caught_up
         caught_up.pop(channel, None)
         for consumer in ready:
@@ -79,7 +77,7 @@ class ChannelDelivery:
                     share, ready = max(1, tokens // len(ready)), ready[:tokens]
                 delivered = 0
                 for consumer in ready:
-                    delivered += self._give(consumer, min(share, consumer.room), now)
+                    delivered += self._give(channel, consumer, min(share, consumer.room), now)
                 available = channel.position.available
                 if not delivered:
                     break
@@ -93,15 +91,14 @@ class ChannelDelivery:
         if available > 0:
             if not wanting or channel.position.is_being_saved:
                 return False
-            if delivered or not self._is_in_vain(available, now):
+            if delivered or not self._is_in_vain(channel, available, now):
                 return True
         if wanting:
             caught_up[channel] = None
         return False
 
-    def _is_in_vain(self, available: int, now: float) -> bool:
+    def _is_in_vain(self, channel: ChannelBase, available: int, now: float) -> bool:
         """Return whether this turn and many before it delivered nothing and changed nothing."""
-        channel = self._channel
         if channel.ordered is not None and not channel.ordered.is_grouped:
             return False  # that goes on from turn to turn
         state = (available, 0 if channel.cursor is None else channel.cursor.next)
@@ -117,8 +114,8 @@ class ChannelDelivery:
         channel.schedule(now + _VAIN_SECONDS)
         return True
 
-    def _ready(self) -> list[Consumer]:
-        ready = [consumer for consumer in self._channel.consumers if consumer.room > 0]
+    def _ready(self, channel: ChannelBase) -> list[Consumer]:
+        ready = [consumer for consumer in channel.consumers if consumer.room > 0]
         if len(ready) > 1:
             self._turn += 1
             start = self._turn % len(ready)
@@ -126,13 +123,12 @@ class ChannelDelivery:
             ready.sort(key=lambda consumer: (not consumer.zone_local, not consumer.region_local))
         return ready
 
-    def _give(self, consumer: Consumer, count: int, now: float) -> int:
+    def _give(self, channel: ChannelBase, consumer: Consumer, count: int, now: float) -> int:
         """Deliver up to `count` messages to one consumer; how many it were."""
-        channel = self._channel
         remaining, on_disk = count, channel.position.backend_depth
         try:
             while remaining > 0 and consumer.allowance > 0:
-                redelivered = self._redeliver(consumer, now)
+                redelivered = self._redeliver(channel, consumer, now)
                 if redelivered is not None:
                     remaining -= redelivered
                     continue
@@ -148,24 +144,26 @@ class ChannelDelivery:
                 stop = segment.fit(start, min(stop, start + remaining), consumer.allowance)
                 channel.position.advance(stop - start)
                 remaining -= stop - start
-                self._deliver(consumer, segment, start, stop, now)
+                self._deliver(channel, consumer, segment, start, stop, now)
         finally:
-            self._count(consumer, count - remaining, on_disk)
+            self._count(channel, consumer, count - remaining, on_disk)
         return count - remaining
 
-    def _deliver(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
-        channel = self._channel
+    def _deliver(
+        self, channel: ChannelBase, consumer: Consumer, segment: Segment, start: int, stop: int, now: float
+    ) -> None:
         if consumer.sample_rate:
             for index in range(start, stop):
                 if randrange(SAMPLE_RANGE) <= consumer.sample_rate:
-                    self._hand_over(consumer, segment, index, index + 1, now)
+                    self._hand_over(channel, consumer, segment, index, index + 1, now)
                 elif channel.ordered is not None:
                     channel.ordered.end(segment.sequence_at(index))
         else:
-            self._hand_over(consumer, segment, start, stop, now)
+            self._hand_over(channel, consumer, segment, start, stop, now)
 
-    def _hand_over(self, consumer: Consumer, segment: Segment, start: int, stop: int, now: float) -> None:
-        channel = self._channel
+    def _hand_over(
+        self, channel: ChannelBase, consumer: Consumer, segment: Segment, start: int, stop: int, now: float
+    ) -> None:
         together = ((0, start, stop),) if channel.latencies is None else segment.published_together(start, stop)
         for timestamp_ns, first, end in together:
             delivery = consumer.shared_delivery(now, timestamp_ns)
@@ -183,12 +181,11 @@ class ChannelDelivery:
         else:
             consumer.deliver_with_headers(frames, segment.headers[start:stop])
 
-    def _redeliver(self, consumer: Consumer, now: float) -> int | None:
+    def _redeliver(self, channel: ChannelBase, consumer: Consumer, now: float) -> int | None:
         """
         Deliver the requeued message whose turn has come. Returns how many messages that were: None without one, 0 when
         it expired or is a dead letter now. A sampled-out one is finished, and counts.
         """
-        channel = self._channel
         reads = channel.topic.log.reads
         redelivery = channel.position.next_redelivery()
         consumer.allowance -= (channel.topic.log.reads - reads) * READ_COST
@@ -216,13 +213,12 @@ class ChannelDelivery:
             consumer.deliver_with_headers(frame, (redelivery.segment.headers[redelivery.at],))
         return 1
 
-    def _count(self, consumer: Consumer, count: int, on_disk: int) -> None:
+    def _count(self, channel: ChannelBase, consumer: Consumer, count: int, on_disk: int) -> None:
         """
         Messages that went to a consumer, by how near it is; before sampling, and not those that nsqd would have read
         from disk, which is what `backend_depth` fell by since it was `on_disk`. It falls
         without them, too, when some are lost or wait again.
         """
-        channel = self._channel
         if channel.rate_limit is not None:
             channel.rate_limit.spend(count)
         if on_disk:
@@ -237,13 +233,17 @@ class ChannelDelivery:
     # -- failed deliveries
 
     def deliver_again(
-        self, deliveries: Iterable[tuple[bytes, Delivery]], now: float, reason: str, detail: str = ""
+        self,
+        channel: ChannelBase,
+        deliveries: Iterable[tuple[bytes, Delivery]],
+        now: float,
+        reason: str,
+        detail: str = "",
     ) -> None:
         """
         These deliveries failed: the messages are delivered again, at once or after the delay of the policy, or become
         dead letters. `detail` is what the client said about it.
         """
-        channel = self._channel
         position, delays, take_failed = (
             channel.position,
             channel.requeue_delay,
@@ -263,23 +263,21 @@ class ChannelDelivery:
             channel.topic.context.timers.schedule(first_due, channel)
         channel.keep_within_bounds(now)
 
-    def requeue_left(self, consumer: Consumer) -> bool:
+    def requeue_left(self, channel: ChannelBase, consumer: Consumer) -> bool:
         """Requeue what a consumer that leaves has in flight. Returns whether that is done later."""
-        channel = self._channel
         if channel.requeue_delay is None:
-            self.requeue_all(consumer, 0.0)
+            self.requeue_all(channel, consumer, 0.0)
             return False
         channel.former_consumers.append(consumer)
         channel.requeue_delay.take(consumer)
         return True
 
-    def requeue_all(self, consumer: Consumer, now: float) -> None:
+    def requeue_all(self, channel: ChannelBase, consumer: Consumer, now: float) -> None:
         """Requeue what a consumer that has left has in flight."""
-        channel = self._channel
         if channel.exiting:
             return
         channel.requeue_count += len(consumer.in_flight)
-        self.deliver_again(consumer.in_flight.items(), now, DISCONNECTED)
+        self.deliver_again(channel, consumer.in_flight.items(), now, DISCONNECTED)
         consumer.in_flight.forget()
         if consumer in channel.former_consumers:
             channel.former_consumers.remove(consumer)

@@ -108,7 +108,6 @@ class Topic(ChannelOwner):
         self.channels: dict[str, Channel] = {}
         self._backlog = Backlog(self)
         self._release = TopicRelease(self, self.channels, self._backlog)
-        self.policies = TopicPolicies(self)
         self.policies.follow()
         self.durability: str = owner.options.durability_of(name)
         """The guarantee of an OK: memory, os or fsync (docs/architecture.md)."""
@@ -157,6 +156,11 @@ class Topic(ChannelOwner):
         if self.log.is_in_thread:
             return not self.is_write_behind
         return self.durability == "fsync" and not self.ephemeral
+
+    @property
+    def policies(self) -> TopicPolicies:
+        """What changes its policy."""
+        return TopicPolicies(self)
 
     # -- publishing
 

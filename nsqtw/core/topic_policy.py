@@ -13,16 +13,15 @@ from typing import Any
 
 from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.policy.deduplication import Deduplication
-from nsqtw.options.policies import NO_TOPIC_RESOLUTION, Resolution, TopicPolicy, resolve_what_fits
+from nsqtw.options.policies import Resolution, TopicPolicy, resolve_what_fits
 from nsqtw.options.texts import whole_nanoseconds
 
 
 class TopicPolicies:
-    """The policy of `topic`."""
+    """The policy of `topic`, which does not refer to this object: it goes when it is not used."""
 
     def __init__(self, topic: ChannelOwner) -> None:
         self._topic = topic
-        self._resolution = NO_TOPIC_RESOLUTION
 
     def set(self, given: Mapping[str, Any]) -> None:
         """Replace the settings that were made while a broker ran. InvalidPolicy, and nothing is changed."""
@@ -36,7 +35,7 @@ class TopicPolicies:
         """Find the policy in force, which the options may have changed. Returns whether it has changed."""
         topic = self._topic
         resolution = resolve_what_fits(self._resolve, topic.given_policy)
-        if resolution == self._resolution:
+        if resolution == topic.resolution:
             return False
         self._carry_out(resolution)
         for text in resolution.unused:
@@ -50,7 +49,7 @@ class TopicPolicies:
     def _carry_out(self, resolution: Resolution[TopicPolicy]) -> None:
         """Let the parts of the topic that carry out its policy know it. An ephemeral topic keeps no ids."""
         topic = self._topic
-        self._resolution, topic.policy = resolution, resolution.policy
+        topic.resolution, topic.policy = resolution, resolution.policy
         topic.message_ttl_ns = whole_nanoseconds(topic.policy.message_ttl)
         window = 0.0 if topic.ephemeral else topic.policy.dedupe_window
         if not window:

@@ -17,6 +17,7 @@ from nsqtw.backends.positions.policy_rows import PolicyRows
 from nsqtw.core.backlog import Backlog
 from nsqtw.core.broker import Broker
 from nsqtw.core.channel import Channel
+from nsqtw.core.channel_base import ChannelBase
 from nsqtw.core.checkpoint import CursorState, HeldRow
 from nsqtw.core.consumer import Consumer
 from nsqtw.core.cursor import Cursor
@@ -413,11 +414,12 @@ def _forget_delay(reason: str) -> None:
     """Messages that fail for this reason are delivered again without a delay."""
     deliver_again = ChannelDelivery.deliver_again
 
-    def wrong(self: ChannelDelivery, deliveries: Any, now: float, why: str, detail: str = "") -> None:
-        channel = self._channel
+    def wrong(
+        self: ChannelDelivery, channel: ChannelBase, deliveries: Any, now: float, why: str, detail: str = ""
+    ) -> None:
         delays = channel.requeue_delay
         channel.requeue_delay = None if why == reason else delays
-        deliver_again(self, deliveries, now, why, detail)
+        deliver_again(self, channel, deliveries, now, why, detail)
         channel.requeue_delay = delays
 
     ChannelDelivery.deliver_again = wrong  # type: ignore[assignment]
@@ -427,11 +429,13 @@ def _forget_saved_delay(reason: str) -> None:
     """What fails for this reason is due at once after a crash."""
     deliver_again, failed = ChannelDelivery.deliver_again, set[int]()
 
-    def wrong(self: ChannelDelivery, deliveries: Any, now: float, why: str, detail: str = "") -> None:
+    def wrong(
+        self: ChannelDelivery, channel: ChannelBase, deliveries: Any, now: float, why: str, detail: str = ""
+    ) -> None:
         of_cursor = [*deliveries]
         if why == reason:
             failed.update(sequence_of(message_id) for message_id, _ in of_cursor)
-        deliver_again(self, of_cursor, now, why, detail)
+        deliver_again(self, channel, of_cursor, now, why, detail)
 
     def change(cursor: CursorState) -> None:
         cursor.pending = [row._replace(due_ms=1) if row.sequence in failed else row for row in cursor.pending]
