@@ -253,12 +253,9 @@ def test_a_position_that_is_none_is_refused(shown: Window, topic: str) -> None:
 
 def test_a_node_that_does_not_do_it_is_named(shown: Window, cluster: BrowserCluster, topic: str) -> None:
     shown.go(f"/topics/{topic}")
-    cluster.nsqds[1].kill()
-    try:
+    with cluster.second_is_dead(topic):
         press(shown, "Pause")
         said = notice(shown)
-    finally:
-        cluster.nsqds[1].start()
     assert f"The topic {topic} is paused." in said or "does not" in said
     assert cluster.nsqds[0].stats(topic)[0]["paused"] is True
 

@@ -51,14 +51,11 @@ def test_a_node_that_dies_is_marked_and_comes_back(shown: Window, cluster: Brows
     shown.await_live()
     row = shown.page.locator("#nodes tbody tr", has_text=name)
     expect(row).to_contain_text("up")
-    cluster.nsqds[1].kill()
-    try:
+    with cluster.second_is_dead():
         expect(row).to_contain_text("gone for")
         expect(shown.page.locator("#figures")).to_contain_text("1 of 2")
         assert shown.page.locator("#pulse").get_attribute("data-state") == "live"
         assert shown.serious() == []
-    finally:
-        cluster.nsqds[1].start()
     expect(row).to_contain_text("up")
     expect(shown.page.locator("#figures")).not_to_contain_text("1 of 2")
 
@@ -66,12 +63,9 @@ def test_a_node_that_dies_is_marked_and_comes_back(shown: Window, cluster: Brows
 def test_the_page_of_a_node_that_dies_stays(shown: Window, cluster: BrowserCluster) -> None:
     shown.go(f"/nodes/{cluster.names[1]}")
     shown.await_live()
-    cluster.nsqds[1].kill()
-    try:
+    with cluster.second_is_dead():
         expect(shown.page.locator("h1")).to_contain_text("does not answer")
         assert "orders" in shown.text("#topics")
-    finally:
-        cluster.nsqds[1].start()
     expect(shown.page.locator("h1")).not_to_contain_text("does not answer")
 
 

@@ -90,12 +90,9 @@ def test_what_the_nodes_refuse_is_said_in_their_words(
 def test_the_node_that_died_before_the_change_is_named(shown: Window, cluster: BrowserCluster, topic: str) -> None:
     shown.go(f"/actions/set_policy_channel?topic={topic}&channel=work")
     change(shown, max_attempts="7")
-    cluster.nsqds[1].kill()
-    try:
+    with cluster.second_is_dead(topic):
         press(shown, "Set on all nodes")
         said = notice(shown)
-    finally:
-        cluster.nsqds[1].start()
     assert f"The policy of work of {topic} is changed." in said
     assert cluster.names[1] in said
     assert given(cluster, topic, "work") == [{"max_attempts": 7}, {}]

@@ -83,6 +83,20 @@ class BrowserCluster:
         """Create a topic on all nodes, and wait until the nsqlookupd knows."""
         for nsqd in self.nsqds:
             nsqd.create(topic, *channels)
+        self._wait_for(topic)
+
+    @contextmanager
+    def second_is_dead(self, *topics: str) -> Iterator[None]:
+        """Kill the second node, and start it at the end: then the nsqlookupd knows again that it has these topics."""
+        self.nsqds[1].kill()
+        try:
+            yield
+        finally:
+            self.nsqds[1].start()
+            for topic in topics:
+                self._wait_for(topic)
+
+    def _wait_for(self, topic: str) -> None:
         addresses = sorted(f"{HOST}:{nsqd.tcp_port}" for nsqd in self.nsqds)
         wait_until(lambda: self.lookupd.producers(topic) == addresses, f"{topic} is registered")
 
