@@ -198,8 +198,10 @@ class Refused(NamedTuple):
 
     settings: tuple[str, ...]
     channels: str
-    """The channels that cannot have it, where the rest of the channels can: there, a table of the config file that
-    matches has no effect. Empty: no channel can."""
+    """
+    The channels that cannot have it, where the rest of the channels can: there, a table of the config file that matches
+    has no effect. Empty: no channel can.
+    """
     why: Callable[[ChannelPolicy, str, str], str | None]
     """Return the reason, in one line, for a policy, a topic and a channel; None: it is not refused."""
 
@@ -236,7 +238,8 @@ def _wrong_letter_topic(policy: ChannelPolicy, topic: str, channel: str) -> str 
 
 def _wrong_key_place(policy: ChannelPolicy, topic: str, channel: str) -> str | None:
     try:
-        read_key_place(policy.ordered_by) if policy.ordered_by else None
+        if policy.ordered_by:
+            read_key_place(policy.ordered_by)
     except InvalidPolicy as error:
         return str(error)
     return None
@@ -254,32 +257,32 @@ def _too_short(policy: ChannelPolicy, topic: str, channel: str) -> str | None:
     return f"requeue_delay {first} is longer than max_requeue_delay {longest}"
 
 
-def _needs_log(name: str) -> Refused:
+def _misfit_of(policy: ChannelPolicy, topic: str, channel: str) -> str | None:
+    return misfit(policy, topic)
+
+
+def _in_ephemeral(name: str, text: str) -> Refused:
+    """Return that an ephemeral channel has no setting `name`. `text` is the reason, with {name} and {channel}."""
+
     def why(policy: ChannelPolicy, topic: str, channel: str) -> str | None:
         is_refused = getattr(policy, name) and is_ephemeral(channel)
-        return f"{name} is for durable channels, and {channel} is ephemeral" if is_refused else None
-
-    return Refused((name,), "ephemeral", why)
-
-
-def _is_bounded(name: str) -> Refused:
-    def why(policy: ChannelPolicy, topic: str, channel: str) -> str | None:
-        return EPHEMERAL_IS_BOUNDED if getattr(policy, name) and is_ephemeral(channel) else None
+        return text.format(name=name, channel=channel) if is_refused else None
 
     return Refused((name,), "ephemeral", why)
 
 
 LETTER_SETTINGS: Final = ("max_attempts", "expired", "dead_letter_topic")
 """The settings that say what becomes a dead letter, and where it goes."""
-EPHEMERAL_IS_BOUNDED: Final = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
+_NEEDS_LOG: Final = "{name} is for durable channels, and {channel} is ephemeral"
+_IS_BOUNDED: Final = "an ephemeral channel has no max_depth, max_bytes or max_age: --mem-queue-size bounds it"
 REFUSED: Final = (
     Refused(("dead_letter_topic",), "", _wrong_letter_topic),
     Refused(("ordered_by",), "", _wrong_key_place),
     Refused(("priority", "ordered_by"), "", _two_orders),
     Refused(("requeue_delay", "max_requeue_delay"), "", _too_short),
-    *map(_needs_log, ("ordered_by", "priority")),
-    *map(_is_bounded, ("max_depth", "max_bytes", "max_age")),
-    Refused(LETTER_SETTINGS, "of a topic that cannot have the dead-letter topic", lambda *given: misfit(*given[:2])),
+    *(_in_ephemeral(name, _NEEDS_LOG) for name in ("ordered_by", "priority")),
+    *(_in_ephemeral(name, _IS_BOUNDED) for name in ("max_depth", "max_bytes", "max_age")),
+    Refused(LETTER_SETTINGS, "of a topic that cannot have the dead-letter topic", _misfit_of),
 )
 """All combinations that are refused."""
 
