@@ -211,7 +211,8 @@ def _groups(blob: Any, what: str, *highs: int) -> list[tuple[int, ...]]:
     """Return the numbers in groups; the numbers of each are at most `highs`."""
     if not isinstance(blob, bytes) or len(blob) % (8 * len(highs)):
         raise InvalidRowError(f"{what} is no list of numbers")
-    columns = [numbers_in(blob)[place :: len(highs)] for place in range(len(highs))]
+    numbers = numbers_in(blob)
+    columns = [numbers[place :: len(highs)] for place in range(len(highs))]
     for column, high in zip(columns, highs, strict=True):
         if max(column, default=0) > high:
             raise InvalidRowError(f"{what} has the number {max(column)}")

@@ -515,7 +515,7 @@ def _end_of(rows: list[tuple[Any, Any, Any]]) -> Key:
     behind which nothing could be read: a start repairs it.
     """
     sequence, _, due_ms = rows[-1]
-    if not (isinstance(due_ms, (int, float)) and isinstance(sequence, (int, float)) and due_ms <= LATEST_MS):
+    if not (isinstance(due_ms, (int, float)) and isinstance(sequence, (int, float)) and due_ms <= _MAX_INTEGER):
         raise corrupt(f"a message is due at {due_ms!r}"[:100])
     return due_ms, sequence
 
