@@ -523,11 +523,13 @@ class History:
     def _check_start(self, channel: Channel, end: int, before: dict[int, Place]) -> None:
         topic, after = channel.topic, census(channel, self.core.now)
         missing = 0
+        has_letters = bool(channel.policy.max_attempts)
         for sequence, place in before.items():
             if sequence not in after:
                 missing += (topic.name, channel.name, sequence) not in self.moved
             else:
-                assert after[sequence] in after_a_start(place), (channel.name, sequence, place, after[sequence])
+                found = after[sequence]
+                assert found in after_a_start(place, has_letters=has_letters), (channel.name, sequence, place, found)
         assert missing <= channel.dropped_count + channel.expired_count, (topic.name, channel.name, before, after)
         assert all(sequence in before or sequence >= end for sequence in after), (channel.name, before, after)
         if topic.name == "t" and channel.policy.max_attempts:

@@ -14,10 +14,10 @@ SINGLE = frozenset(Event) - BULK
 """Events of single messages."""
 
 
-def after_a_start(place: Place) -> frozenset[Place]:
-    """Return where a start may find what was saved in a place."""
+def after_a_start(place: Place, *, has_letters: bool = True) -> frozenset[Place]:
+    """Return where a start may find what was saved in a place. `has_letters`: the channel has max_attempts then."""
     killed = {row.after for row in TRANSITIONS if row.event is Event.KILL and place in row.before}
-    return places_after(killed or {place}, {Event.DUE})
+    return places_after(killed or {place}, {Event.DUE} if has_letters else {Event.DUE, Event.GIVE_BACK})
 
 
 def census(channel: Channel, now: float) -> Census:
