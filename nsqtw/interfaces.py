@@ -19,6 +19,7 @@ from zope.interface import Attribute, Interface
 if TYPE_CHECKING:
     from nsqtw.core.segment import Segment
     from nsqtw.errors import BackendError, ClientError
+    from nsqtw.options.broker import Options
     from nsqtw.protocols.guarded.messages import Batch
     from nsqtw.rights import Answer, Credentials
     from nsqtw.upgrades import Upgrade
@@ -369,7 +370,7 @@ class IBackendQueueFactory(Interface):
     summary = Attribute("one line for --help-backend")
     argument_format = Attribute("one line that says what ARGUMENT may be, empty when it takes none")
 
-    def open(argument: str, directory: str, options: Any, report: Report) -> IBackend:
+    def open(argument: str, directory: str, options: Options, report: Report) -> IBackend:
         """
         Open the storage under the data path `directory`, which exists and is locked by this process.
         `options` has nsqd's option names as attributes (`max_bytes_per_file`, ...). Raises BackendError
@@ -557,7 +558,7 @@ class IAuthorizerFactory(Interface):
     summary = Attribute("one line for --help-auth")
     argument_format = Attribute("one line that says what ARGUMENT may be, empty when it takes none")
 
-    def open(argument: str, options: Any, log: OperatorLog) -> IAuthorizer:
+    def open(argument: str, options: Options, log: OperatorLog) -> IAuthorizer:
         """
         Make the authorizer. `options` has nsqd's option names as attributes. AuthError, with one clear line for the
         operator, when it cannot work as it is told; the broker then does not start.

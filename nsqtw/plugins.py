@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from twisted.plugin import IPlugin, getPlugins
@@ -31,6 +31,9 @@ from nsqtw.interfaces import (
     OperatorLog,
     Report,
 )
+
+if TYPE_CHECKING:
+    from nsqtw.options.broker import Options
 
 MAGIC_BYTES = 4
 BROKER_API = 2
@@ -55,7 +58,7 @@ class BackendPlugin:
     argument_format: str
     dotted: str
 
-    def open(self, argument: str, directory: str, options: Any, report: Report) -> IBackend:
+    def open(self, argument: str, directory: str, options: Options, report: Report) -> IBackend:
         """Like IBackendQueueFactory; also PluginError, when the code cannot be loaded."""
         factory: IBackendQueueFactory = _load(_BACKEND, self.name, self.dotted)
         return factory.open(argument, directory, options, report)
@@ -103,7 +106,7 @@ class AuthorizerPlugin:
     argument_format: str
     dotted: str
 
-    def open(self, argument: str, options: Any, log: OperatorLog) -> IAuthorizer:
+    def open(self, argument: str, options: Options, log: OperatorLog) -> IAuthorizer:
         """Like IAuthorizerFactory; also PluginError, when the code cannot be loaded."""
         factory: IAuthorizerFactory = _load(_AUTHORIZER, self.name, self.dotted)
         return factory.open(argument, options, log)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nsqtw.daemon.program import Program, TwistdWords
+from nsqtw.options.broker import Options as NsqdOptions
 from nsqtw.options.command_line import NSQD_READER, NsqdCommandLine
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ def _answer(line: NsqdCommandLine) -> str | None:
     return plugins.help_backend() if line.help_backend else plugins.help_protocol()
 
 
-def _load() -> MakeDaemon:
+def _load() -> MakeDaemon[NsqdOptions]:
     from nsqtw.nsqd.service import BrokerService
 
     return BrokerService
 
 
-def _needs_tls(options: Any) -> bool:
+def _needs_tls(options: NsqdOptions) -> bool:
     return bool(options.tls_cert or options.authorizer)
 
 

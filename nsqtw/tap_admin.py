@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nsqtw.daemon.program import Program, TwistdWords
-from nsqtw.options.admin import NSQADMIN_READER, AdminCommandLine
+from nsqtw.options.admin import NSQADMIN_READER, AdminCommandLine, AdminOptions
 
 if TYPE_CHECKING:
     from nsqtw.daemon.process import MakeDaemon
@@ -19,13 +19,13 @@ def _answer(line: AdminCommandLine) -> str | None:
     return help_auth()
 
 
-def _load() -> MakeDaemon:
+def _load() -> MakeDaemon[AdminOptions]:
     from nsqtw.admin.service import AdminService
 
     return AdminService
 
 
-def _needs_tls(options: Any) -> bool:
+def _needs_tls(options: object) -> bool:
     # Any nsqd may answer that it takes HTTPS only.
     return True
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nsqtw.daemon.program import Program, TwistdWords
-from nsqtw.options.lookupd import NSQLOOKUPD_READER
+from nsqtw.options.lookupd import NSQLOOKUPD_READER, LookupdOptions
 
 if TYPE_CHECKING:
     from nsqtw.daemon.process import MakeDaemon
 
 
-def _load() -> MakeDaemon:
+def _load() -> MakeDaemon[LookupdOptions]:
     from nsqtw.lookupd.service import LookupdService
 
     return LookupdService
 
 
-def _needs_tls(options: Any) -> bool:
+def _needs_tls(options: LookupdOptions) -> bool:
     return bool(options.tls_cert)
 
 

@@ -53,7 +53,7 @@ class AdminService(DaemonService):
         config: RunningConfig | None = None,
     ) -> None:
         self._options = options
-        self._reactor: Any = reactor
+        self._reactor = reactor
         self._warnings = list(warnings)
         self._certificate: Certificate | None = None
         self._authorizations: PluginAuthorizations | None = None

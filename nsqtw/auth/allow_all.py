@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from zope.interface import implementer, provider
 
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
+from nsqtw.options.broker import Options
 from nsqtw.rights import PERMISSIONS, Answer, Credentials
 
 _EVERYTHING = Grants([Grant(topic=".*", channels=(".*",), permissions=PERMISSIONS)])
@@ -39,7 +38,7 @@ class AllowAllFactory:
     argument_format = ""
 
     @staticmethod
-    def open(argument: str, options: Any, log: OperatorLog) -> AllowAll:
+    def open(argument: str, options: Options, log: OperatorLog) -> AllowAll:
         """IAuthorizerFactory API."""
         if argument:
             raise AuthError("--auth=allow_all takes no argument")

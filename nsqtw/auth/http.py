@@ -38,6 +38,7 @@ from nsqtw.http.failures import reason_of
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
 from nsqtw.net.certificates import certificates_in
 from nsqtw.options.addresses import MAX_PORT, join_host_port
+from nsqtw.options.broker import Options
 from nsqtw.options.redaction import without_password
 from nsqtw.options.types import TLS_VERSIONS
 from nsqtw.rights import Answer, Credentials
@@ -67,7 +68,7 @@ class Request:
 class HttpAuthorizer:
     """Asks one of `addresses` of the auth servers. `client` sends the requests."""
 
-    def __init__(self, reactor: Reactor, addresses: Iterable[str], options: Any, client: HttpClient) -> None:
+    def __init__(self, reactor: Reactor, addresses: Iterable[str], options: Options, client: HttpClient) -> None:
         self._reactor = reactor
         self._addresses = list(addresses)
         self._method = options.auth_http_request_method
@@ -202,7 +203,7 @@ class HttpFactory:
     argument_format = "host:port or URL of an auth server, several with commas; --auth-http-address adds more"
 
     @staticmethod
-    def open(argument: str, options: Any, log: OperatorLog) -> HttpAuthorizer:
+    def open(argument: str, options: Options, log: OperatorLog) -> HttpAuthorizer:
         """IAuthorizerFactory API."""
         from twisted.internet import reactor
 

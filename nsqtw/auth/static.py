@@ -19,7 +19,6 @@ import ipaddress
 from concurrent.futures import ThreadPoolExecutor
 from secrets import token_bytes
 from threading import Lock
-from typing import Any
 
 from zope.interface import implementer, provider
 
@@ -28,6 +27,7 @@ from nsqtw.auth.grants import Grants
 from nsqtw.auth.grants_file import Line, Table, read_grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
+from nsqtw.options.broker import Options
 from nsqtw.options.files import exposures
 from nsqtw.rights import Answer, Credentials
 
@@ -153,7 +153,7 @@ class StaticFactory:
     argument_format = "the path of the file"
 
     @staticmethod
-    def open(argument: str, options: Any, log: OperatorLog) -> StaticAuthorizer:
+    def open(argument: str, options: Options, log: OperatorLog) -> StaticAuthorizer:
         """IAuthorizerFactory API."""
         if not argument:
             raise AuthError("--auth=static needs the path of a file of grants: --auth=static:PATH")

@@ -13,6 +13,7 @@ from zope.interface import implementer
 from nsqtw.core.segment import Segment, only
 from nsqtw.errors import BackendError, OptionError
 from nsqtw.interfaces import IBackend, IBackendQueue, IBackendQueueFactory, IHeaderBackend, Report
+from nsqtw.options.broker import Options
 
 _WORTH = 4
 """A segment is reduced to its needed messages when there are fewer of them by this factor."""
@@ -26,7 +27,7 @@ class DummyFactory:
     summary = "memory only: whatever is not delivered when the broker stops is gone"
     argument_format = ""
 
-    def open(self, argument: str, directory: str, options: Any, report: Report) -> IBackend:
+    def open(self, argument: str, directory: str, options: Options, report: Report) -> IBackend:
         """IBackendQueueFactory API. Touches no file and reports nothing."""
         if argument:
             raise OptionError(f"the backend 'dummy' takes no argument, not {argument!r}")

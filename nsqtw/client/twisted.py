@@ -6,7 +6,7 @@ import builtins
 import errno
 from collections.abc import Callable, Coroutine
 from socket import EAI_NONAME, gaierror
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint
@@ -18,7 +18,7 @@ from twisted.internet.error import (
     DNSLookupError,
     TimeoutError,
 )
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from txaio import tx
@@ -77,13 +77,13 @@ def _ignore_cancellation(failure: Failure) -> None:
 class TwistedLoop(EventLoop):
     """A reactor."""
 
-    def __init__(self, reactor: Any = None) -> None:
+    def __init__(self, reactor: IReactorTime | None = None) -> None:
         if reactor is None:
             from twisted.internet import reactor as global_reactor
 
-            reactor = global_reactor
+            reactor = cast(IReactorTime, global_reactor)
         self._reactor = reactor
-        tx.config.loop = reactor  # txaio has one reactor for all of a process
+        tx.config.loop = cast(Any, reactor)  # txaio has one reactor for all of a process
         super().__init__(tx.with_config(reactor), tx.make_logger)  # type: ignore[no-untyped-call]
 
     def future(self) -> Deferred[Any]:
@@ -97,8 +97,7 @@ class TwistedLoop(EventLoop):
         return True
 
     def now(self) -> float:
-        seconds: float = self._reactor.seconds()
-        return seconds
+        return self._reactor.seconds()
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
         return _Timer(self._reactor.callLater(seconds, function))

@@ -8,7 +8,7 @@ import select
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -74,16 +74,22 @@ class DaemonService(Service):
         raise NotImplementedError
 
 
-class MakeDaemon(Protocol):
+O = TypeVar("O", bound=LogOptions)  # noqa: E741
+O_contra = TypeVar("O_contra", bound=LogOptions, contravariant=True)
+
+
+class MakeDaemon(Protocol[O_contra]):
     """Makes what is run: a class of services."""
 
-    def __call__(self, options: Any, reactor: Reactor, warnings: Iterable[str], config: RunningConfig, /) -> Daemon: ...
+    def __call__(
+        self, options: O_contra, reactor: Reactor, warnings: Iterable[str], config: RunningConfig, /
+    ) -> Daemon: ...
 
 
 def serve(
-    make: MakeDaemon,
+    make: MakeDaemon[O],
     reactor: Reactor,
-    options: LogOptions,
+    options: O,
     warnings: Iterable[str],
     program: str,
     config: RunningConfig,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from nsqtw.daemon import lazy_imports  # isort: split
 
@@ -24,17 +24,21 @@ import attrs
 from twisted.python.usage import Options as TwistdOptions
 
 from nsqtw.errors import FlagError, NsqtwError, OptionError
-from nsqtw.options.command_line import OptionReader, Resolved
+from nsqtw.options.command_line import CommandLine, OptionReader, Resolved
 from nsqtw.printing import complain, complain_lines, discard_stdout, write_lines
 from nsqtw.version import version_line
 
 if TYPE_CHECKING:
     from twisted.application.service import IService
 
+    from nsqtw.daemon.logs import LogOptions
     from nsqtw.daemon.process import MakeDaemon
     from nsqtw.daemon.running_config import RunningConfig
 
 _WRONG_FLAG = 2
+
+O = TypeVar("O", bound="LogOptions")  # noqa: E741
+L = TypeVar("L", bound=CommandLine)
 
 
 def _print(text: str) -> None:
@@ -45,12 +49,12 @@ def _print(text: str) -> None:
         discard_stdout()
 
 
-def _nothing_more(line: Any) -> str | None:
+def _nothing_more(line: object) -> str | None:
     return None
 
 
 @attrs.frozen
-class Program:
+class Program(Generic[O, L]):
     """
     The start of a daemon.
 
@@ -59,11 +63,11 @@ class Program:
     start, None for none. `twistd_name` is the subcommand of twistd.
     """
 
-    reader: OptionReader[Any, Any]
+    reader: OptionReader[O, L]
     twistd_name: str
-    load: Callable[[], MakeDaemon]
-    needs_tls: Callable[[Any], object]
-    answer: Callable[[Any], str | None] = _nothing_more
+    load: Callable[[], MakeDaemon[O]]
+    needs_tls: Callable[[O], object]
+    answer: Callable[[L], str | None] = _nothing_more
 
     @property
     def name(self) -> str:
@@ -99,7 +103,7 @@ class Program:
             reactor, make = daemon_reactor(), self.load()
         return serve(make, reactor, resolved.options, resolved.warnings, self.name, self.config(line, resolved))
 
-    def read(self, words: Sequence[str]) -> Any:
+    def read(self, words: Sequence[str]) -> L:
         """A command line. FlagError, UnfitValue."""
         return self.reader.read_command_line(words, os.environ)
 
@@ -109,7 +113,7 @@ class Program:
         complain(f"{program} --help lists every flag")
         return _WRONG_FLAG
 
-    def answered(self, line: Any) -> str | None:
+    def answered(self, line: L) -> str | None:
         """Return the text to print instead of starting; None to start. OptionError, PluginError."""
         if line.version:
             return f"{version_line(self.name)}\n"
@@ -124,11 +128,11 @@ class Program:
             complain_lines(start_up_line("WARNING", warning, time.time(), self.name))
         return config_text(resolved.options, resolved.sources, self.reader.table)
 
-    def resolve(self, line: Any) -> Resolved[Any]:
+    def resolve(self, line: L) -> Resolved[O]:
         """The options of a start. OptionError."""
         return self.reader.resolve(line, os.environ)
 
-    def config(self, line: Any, resolved: Resolved[Any]) -> RunningConfig:
+    def config(self, line: L, resolved: Resolved[O]) -> RunningConfig:
         """Return the options of the program while it runs, and their sources, which a reload reads again."""
         from nsqtw.daemon.running_config import RunningConfig
 
@@ -144,7 +148,7 @@ class Program:
 
         return usage(program, self.reader)
 
-    def importing_lazily(self, options: Any) -> AbstractContextManager[None]:
+    def importing_lazily(self, options: O) -> AbstractContextManager[None]:
         """While what runs is imported."""
         return lazy_imports.without_tls(not self.needs_tls(options))
 
@@ -168,7 +172,7 @@ class Program:
 class TwistdWords(TwistdOptions):
     """The words behind `twistd` and the name of a program."""
 
-    program: ClassVar[Program]
+    program: ClassVar[Program[Any, Any]]
     line: Any
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:

@@ -46,7 +46,7 @@ class Plan:
     restart, `unchanged` the keys of the other options that a reload takes.
     """
 
-    options: Any
+    options: object
     changes: list[Change]
     restart: list[Change]
     unchanged: list[str]
@@ -60,7 +60,7 @@ class RunningConfig:
     """
 
     def __init__(
-        self, table: OptionTable[Any], options: Any, resolve: Callable[[], Resolved[Any]] | None = None
+        self, table: OptionTable[Any], options: object, resolve: Callable[[], Resolved[Any]] | None = None
     ) -> None:
         self._table = table
         self._options = options

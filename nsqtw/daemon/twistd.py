@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -40,6 +40,9 @@ _MAX_BYTES = 4096
 _log = Logger()
 
 
+O = TypeVar("O", bound=LogOptions)  # noqa: E741
+
+
 class TwistdService(Service):
     """
     The service that `make` makes, for `program`.
@@ -50,8 +53,8 @@ class TwistdService(Service):
 
     def __init__(
         self,
-        make: MakeDaemon,
-        options: LogOptions,
+        make: MakeDaemon[O],
+        options: O,
         reactor: Reactor,
         warnings: Iterable[str],
         config_values: Mapping[str, Any] | None,

@@ -29,6 +29,7 @@ from twisted.python.failure import Failure
 
 from nsqtw.discovery.protocol import PING_SECONDS, Lookupd, LookupdProtocol, Name
 from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.transport import Transport, send_promptly
 from nsqtw.runtime.waiting import ReadyEvent, RetryDelays, in_time
 
 CONNECT_SECONDS = 1.0
@@ -72,7 +73,7 @@ class LookupdPeer:
         self._before_answers = before_answers
         self._backoff = RetryDelays(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, random)
         self._protocol: LookupdProtocol | None = None
-        self._transport: Any = None
+        self._transport: Transport | None = None
         self._attempt: Deferred[Any] | None = None
         self._timer: Any = None
         self._flush_is_due = False
@@ -117,7 +118,7 @@ class LookupdPeer:
 
     # -- from the connection
 
-    def connected(self, transport: Any) -> None:
+    def connected(self, transport: Transport) -> None:
         """There is a connection."""
         if self._stopped:
             transport.abortConnection()
@@ -187,14 +188,14 @@ class LookupdPeer:
 
     def _go_on(self, now: float) -> None:
         """Write what there is to say, and see to the time."""
-        protocol = self._protocol
-        if protocol is None or self._stopped:
+        protocol, transport = self._protocol, self._transport
+        if protocol is None or transport is None or self._stopped:
             return
         if data := protocol.data_to_send(now):
-            _write_now(self._transport, data)
+            _write_now(transport, data)
         self._cancel_timer()
         if protocol.failure:
-            self._transport.abortConnection()
+            transport.abortConnection()
         else:
             self._timer = self._reactor.callLater(max(0.0, protocol.next_due - now), self._tick)
 
@@ -219,13 +220,13 @@ class LookupdPeer:
             self._timer = None
 
 
-def _write_now(transport: Any, data: bytes) -> None:
+def _write_now(transport: Transport, data: bytes) -> None:
     """
     Write to the socket in this turn of the reactor; what it has no room for follows later.
 
     Twisted writes in the next turn. A failed write is found again by the reactor, which then ends the connection.
     """
-    tcp = transport
+    tcp: object = transport
     if isinstance(transport, ProtocolWrapper):
         from twisted.protocols.tls import TLSMemoryBIOProtocol  # with TLS only: the import of OpenSSL takes long
 
@@ -240,14 +241,14 @@ def _write_now(transport: Any, data: bytes) -> None:
 class _Connection(Protocol):
     """Hands over what comes."""
 
+    transport: Transport
+
     def __init__(self, peer: LookupdPeer) -> None:
         self._peer = peer
 
     def connectionMade(self) -> None:
-        transport: Any = self.transport
-        if hasattr(transport, "setTcpNoDelay"):  # a REGISTER does not wait for the acknowledgement of the one before
-            transport.setTcpNoDelay(True)
-        self._peer.connected(transport)
+        send_promptly(self.transport)  # a REGISTER does not wait for the acknowledgement of the one before
+        self._peer.connected(self.transport)
 
     def dataReceived(self, data: bytes) -> None:
         self._peer.received(data)

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from hyperlink import EncodedURL
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
@@ -68,7 +69,7 @@ class HttpClient:
 
 
 def make_client(
-    reactor: Any,
+    reactor: IReactorTime,
     connect_timeout: float,
     policy: IPolicyForHTTPS | None = None,
     pool: HTTPConnectionPool | None = None,

@@ -45,6 +45,7 @@ from nsqtw.net.addresses import address_text
 from nsqtw.net.partial_input import SMALL_BYTES
 from nsqtw.rights import Credentials
 from nsqtw.runtime.read_size import READ_BYTES
+from nsqtw.runtime.transport import SocketTransport, send_promptly
 
 if TYPE_CHECKING:
     from nsqtw.http.factory import HttpFactory
@@ -100,7 +101,7 @@ class HttpConnection(Protocol):
     """One accepted connection, made by `factory`."""
 
     factory: HttpFactory
-    transport: Any
+    transport: SocketTransport
     persistent = True
     """Whether another request may follow the current one."""
     peer_is_done = False
@@ -130,9 +131,7 @@ class HttpConnection(Protocol):
     # -- from the transport
 
     def connectionMade(self) -> None:
-        for option in ("setTcpNoDelay", "setTcpKeepAlive"):
-            if hasattr(self.transport, option):
-                getattr(self.transport, option)(True)
+        send_promptly(self.transport)
         self.transport.bufferSize = READ_BYTES
         self.transport.registerProducer(self, True)
         socket = getattr(self.transport, "socket", None)

@@ -85,7 +85,7 @@ class Endpoint:
         """The parameters that name the topic and channel for which a credential must have the permission."""
         return tuple(parameter.name for parameter in self.required if parameter in (TOPIC, CHANNEL))
 
-    def route(self, handler: Handler, options: Any, handler_of_head: HandlerOfHead | None = None) -> Route:
+    def route(self, handler: Handler, options: object, handler_of_head: HandlerOfHead | None = None) -> Route:
         """Return the route that calls `handler`, or for some heads another one."""
         return Route(
             self.method.encode(),
@@ -102,7 +102,7 @@ class Endpoint:
             handler_of_head=handler_of_head,
         )
 
-    def _limit(self, options: Any) -> int:
+    def _limit(self, options: object) -> int:
         if isinstance(self.max_body, int):
             return self.max_body
         return getattr(options, self.max_body) if self.max_body else BODY_IGNORED
@@ -127,7 +127,7 @@ class Section:
         """Return all endpoints, in the order of their methods."""
         return [declared for method in vars(cls).values() for declared in getattr(method, _ENDPOINTS, ())]
 
-    def routes(self, options: Any = None) -> list[Route]:
+    def routes(self, options: object = None) -> list[Route]:
         """Return a route for each endpoint; `options` has the sizes of the largest bodies."""
         return [
             declared.route(self.handler(getattr(self, name)), options, self.handler_of_head(declared))

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory
 from twisted.web._newclient import HTTP11ClientProtocol, RequestNotSent
 from twisted.web.client import HTTPConnectionPool, RequestTransmissionFailed, ResponseNeverReceived
@@ -74,7 +75,9 @@ class KeptConnections(HTTPConnectionPool):
     retryAutomatically = False
     _factory: Any = _Factory
 
-    def __init__(self, reactor: Any, per_server: int, idle_seconds: float, repeated: Collection[bytes]) -> None:
+    def __init__(
+        self, reactor: IReactorTime, per_server: int, idle_seconds: float, repeated: Collection[bytes]
+    ) -> None:
         super().__init__(reactor, persistent=True)  # type: ignore[no-untyped-call]
         self.maxPersistentPerHost = per_server
         self.cachedConnectionTimeout = idle_seconds  # type: ignore[assignment]

@@ -24,6 +24,7 @@ from nsqtw.net.connection import ENDED, MAGIC_BYTES, MagicConnection
 from nsqtw.net.limits import Limits
 from nsqtw.options.lookupd import LookupdOptions
 from nsqtw.runtime.long_work import LongWork
+from nsqtw.runtime.transport import SocketTransport
 from nsqtw.runtime.turns import PlainTurns
 
 MAGIC = b"  V1"
@@ -55,7 +56,7 @@ class NsqdConnection(MagicConnection):
 
     # -- from the transport
 
-    def makeConnection(self, transport: Any) -> None:
+    def makeConnection(self, transport: SocketTransport) -> None:
         self._since = self._factory.turns.now()
         super().makeConnection(transport)
 

@@ -28,6 +28,7 @@ from zope.interface import implementer
 from nsqtw.net.addresses import IPV4_MAPPED, address_text
 from nsqtw.net.descriptors import Descriptors
 from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.transport import SocketTransport
 
 READING_SECONDS = 1.0
 """Time to read why."""
@@ -106,7 +107,7 @@ class ConnectionLimiter:
 class RejectedConnection(TwistedProtocol):
     """A connection over a limit of `connection_limiter`. Over TLS it is closed without a handshake."""
 
-    transport: Any
+    transport: SocketTransport
 
     def __init__(self, connection_limiter: ConnectionLimiter, reactor: Reactor, answer: bytes) -> None:
         self._limiter = connection_limiter

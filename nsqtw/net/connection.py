@@ -25,6 +25,7 @@ from nsqtw.net.limits import Limits
 from nsqtw.net.stalls import StallDetector
 from nsqtw.runtime.flushable import Flushable
 from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.transport import SocketTransport, Transport, send_promptly
 
 MAGIC_BYTES: Final = 4
 END_SECONDS: Final = 5.0
@@ -55,7 +56,7 @@ class MagicConnection(Flushable):
     """
 
     def __init__(self, reactor: Reactor, limits: Limits, connections: set[Any], address: Any) -> None:
-        self.transport: Any = None
+        self.transport: Transport
         self._reactor = reactor
         self._limits = limits
         self._connections = connections
@@ -69,12 +70,10 @@ class MagicConnection(Flushable):
 
     # -- from the transport
 
-    def makeConnection(self, transport: Any) -> None:
+    def makeConnection(self, transport: SocketTransport) -> None:
         self.transport = transport
         self._remote = address_text(transport.getPeer())
-        if hasattr(transport, "setTcpNoDelay"):
-            transport.setTcpNoDelay(True)
-            transport.setTcpKeepAlive(True)
+        send_promptly(transport)
         transport.registerProducer(self, True)
         self._connections.add(self)
         self._limits.sweeper.join(self)

@@ -20,6 +20,7 @@ from nsqtw.net.limits import Limits
 from nsqtw.net.tls_names import NOT_TLS
 from nsqtw.net.tls_settings import TlsSettings
 from nsqtw.net.tls_transport import HANDSHAKE, HANDSHAKE_SECONDS, TlsTransport
+from nsqtw.runtime.transport import SocketTransport
 from nsqtw.upgrades import Secured, StartTls
 
 _HTTP_STARTS = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO")
@@ -86,7 +87,7 @@ class Undecided(Protocol):
     makes.
     """
 
-    transport: Any
+    transport: SocketTransport
 
     def __init__(self, connection: Any, secured: Callable[[Any], TlsTransport], limits: Limits, address: Any) -> None:
         self._connection = connection

@@ -16,9 +16,10 @@ import fcntl
 import socket
 import struct
 import termios
-from typing import Any
 
 from twisted.internet.tcp import Connection as SocketConnection
+
+from nsqtw.runtime.transport import Transport
 
 _COUNT = struct.Struct("i")
 _ACKNOWLEDGED = struct.Struct("=120xQ")
@@ -40,7 +41,7 @@ class StallDetector:
         """Whether output waited at the last check: until more is written the peer cannot stall."""
         return self._waiting > 0
 
-    def lasts(self, transport: Any, now: float) -> float:
+    def lasts(self, transport: Transport, now: float) -> float:
         """Return for how many seconds the peer has taken nothing although output waited for it."""
         connection = _socket_below(transport)
         in_kernel = _unread_in_kernel(connection)
@@ -52,27 +53,27 @@ class StallDetector:
         return now - self._since
 
 
-def unread_bytes(transport: Any) -> int:
+def unread_bytes(transport: Transport) -> int:
     """Return how many bytes were written to a transport that its peer has not taken."""
     connection = _socket_below(transport)
     return _unsent(connection) + _unread_in_kernel(connection)
 
 
-def _socket_below(transport: Any) -> Any:
+def _socket_below(transport: object) -> SocketConnection | None:
     """The transport with the socket; None when there is none."""
     while transport is not None and not isinstance(transport, SocketConnection):
         transport = getattr(transport, "transport", None)  # TLS stands before the socket
     return transport
 
 
-def _unsent(connection: Any) -> int:
+def _unsent(connection: SocketConnection | None) -> int:
     if connection is None:
         return 0
     count: int = len(connection.dataBuffer) - connection.offset + connection._tempDataLen
     return count
 
 
-def _unread_in_kernel(connection: Any) -> int:
+def _unread_in_kernel(connection: SocketConnection | None) -> int:
     if connection is None:
         return 0
     try:
@@ -82,7 +83,7 @@ def _unread_in_kernel(connection: Any) -> int:
     return count
 
 
-def _acknowledged(connection: Any) -> int:
+def _acknowledged(connection: SocketConnection | None) -> int:
     """Return the bytes that the peer has acknowledged so far; 0 where the system does not count them."""
     if connection is None:
         return 0

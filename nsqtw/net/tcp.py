@@ -23,7 +23,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
@@ -41,6 +41,7 @@ from nsqtw.protocols.frames import ERROR, frame
 from nsqtw.protocols.guarded import ClientBroker
 from nsqtw.protocols.session import Session, adapted, session_of
 from nsqtw.runtime.read_size import READ_BYTES
+from nsqtw.runtime.transport import SocketTransport
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class BrokerConnection(MagicConnection):
         """The low-water mark: how many are, as the kernel was told."""
         self._has_read = False
         """Whether data was read since `wait_on`."""
-        self._is_plain = False
-        """Whether the transport is Twisted's socket transport, without TLS or compression."""
+        self._plain: SocketConnection | None = None
+        """The transport while it is Twisted's own of a socket; None with TLS."""
         self._send: Any = None
         """The method send of the socket, while the transport is plain."""
         self._send_pieces: Any = None
@@ -104,10 +105,10 @@ class BrokerConnection(MagicConnection):
 
     # -- from the transport
 
-    def makeConnection(self, transport: Any) -> None:
+    def makeConnection(self, transport: SocketTransport) -> None:
         transport.bufferSize = READ_BYTES
-        self._is_plain = isinstance(transport, SocketConnection)
-        if self._is_plain:
+        if isinstance(transport, SocketConnection):
+            self._plain = transport
             self._send = transport.socket.send
             self._send_pieces = transport.socket.sendmsg
         self._began = self._pump.now()
@@ -228,7 +229,7 @@ class BrokerConnection(MagicConnection):
                 self._time_out("magic-timeout")
             return True
         self._check_stall(now)
-        self._is_watched = self._stall_detector.is_possible or not self._is_plain
+        self._is_watched = self._stall_detector.is_possible or self._plain is None
         return self._is_watched
 
     def evict(self) -> None:
@@ -241,9 +242,9 @@ class BrokerConnection(MagicConnection):
 
     def read_rest(self) -> None:
         """Read input that was below the low-water mark. An exception does not affect other connections."""
-        if self._reading > 1 and self._is_plain:
+        if self._reading > 1 and self._plain is not None:
             try:
-                self.transport.doRead()
+                self._plain.doRead()
             except Exception:
                 _log.failure("reading what is left of a connection failed")
 
@@ -272,7 +273,7 @@ class BrokerConnection(MagicConnection):
             self._watch()
         if self._compression is not None:
             data = self._compression.compress(data)
-        if self._is_plain and not (self._may_lag and self._lags()):
+        if self._plain is not None and not (self._may_lag and self._lags()):
             try:
                 written: int = self._send(data)
             except OSError:  # it has no room now; or it is broken or closed, which the reactor finds, too
@@ -285,7 +286,7 @@ class BrokerConnection(MagicConnection):
 
     def _write_pieces(self, pieces: list[bytes]) -> None:
         """Write pieces that are large together as `_write` does, without joining them first if that can be avoided."""
-        if self._compression is not None or not self._is_plain or (self._may_lag and self._lags()):
+        if self._compression is not None or self._plain is None or (self._may_lag and self._lags()):
             self._write(b"".join(pieces))
             return
         if not self._is_watched:
@@ -305,11 +306,12 @@ class BrokerConnection(MagicConnection):
 
     def _lags(self) -> bool:
         """Return whether the transport still has something to write of what it was given."""
-        self._may_lag = bool(self.transport.dataBuffer or self.transport._tempDataBuffer)
+        plain = self._plain
+        self._may_lag = plain is not None and bool(plain.dataBuffer or plain._tempDataBuffer)
         return self._may_lag
 
     def _upgrade(self, upgrade: Upgrade) -> None:
-        if self._is_plain:  # what comes from now on is not what the session counts
+        if self._plain is not None:  # what comes from now on is not what the session counts
             self._wait_for(1)
         if isinstance(upgrade, Compress):
             self._compression = upgrade.compression
@@ -318,10 +320,10 @@ class BrokerConnection(MagicConnection):
 
     def _start_tls(self, start: StartTls) -> None:
         assert self._factory.tls is not None, "a broker without a certificate offers no TLS"
-        below, self.transport = self.transport, self._factory.tls.transport(self, start, connects=False)
-        self._is_plain = False
+        below, above = cast(SocketTransport, self.transport), self._factory.tls.transport(self, start, connects=False)
+        self.transport, self._plain = above, None
         self._reading = 0
-        self.transport.begin(below)
+        above.begin(below)
 
     def _steps(self, session: Session) -> Iterator[None]:
         """Let the session carry out the commands that it is behind with, some at each step."""
@@ -402,7 +404,7 @@ class BrokerConnection(MagicConnection):
     def _regulate(self, session: Session) -> None:
         """Read from the transport exactly when the session wants data, and has had all there is."""
         wants: int = 0 if self._holds_data else session.wants_data
-        if wants > 1 and (not self._is_plain or self._compression is not None):
+        if wants > 1 and (self._plain is None or self._compression is not None):
             wants = 1
         if not wants and session.is_behind and not self._is_stepping:
             self._is_stepping = True
@@ -419,9 +421,9 @@ class BrokerConnection(MagicConnection):
 
     def _wait_for(self, mark: int) -> None:
         """Have the kernel wake the process when `mark` bytes have arrived; at once if they have."""
-        if mark != self._mark:
+        if mark != self._mark and self._plain is not None:
             self._mark = mark
-            self.transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
+            self._plain.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
             if mark > 1:
                 self._factory.low_water.join(self)
 

@@ -33,6 +33,7 @@ from zope.interface import implementer
 from nsqtw.net.addresses import address_text
 from nsqtw.net.tls_names import NOT_TLS, described, reason_of
 from nsqtw.runtime.reactor import Reactor
+from nsqtw.runtime.transport import SocketTransport, Transport
 from nsqtw.upgrades import Secured, StartTls
 
 HANDSHAKE_SECONDS = 5.0
@@ -54,7 +55,7 @@ class TlsTransport(Protocol):
     lost before. `connects`: the application is told of the connection, which otherwise it has already.
     """
 
-    transport: Any
+    transport: Transport
 
     def __init__(
         self, application: Any, connection: SSL.Connection, start: StartTls, reactor: Reactor, *, connects: bool
@@ -76,7 +77,7 @@ class TlsTransport(Protocol):
         self._failure: Failure | None = None
         connection.set_accept_state()
 
-    def begin(self, transport: Any) -> None:
+    def begin(self, transport: SocketTransport) -> None:
         """Take the place of the application on a connection it has."""
         transport.protocol = self
         self.makeConnection(transport)  # type: ignore[no-untyped-call]

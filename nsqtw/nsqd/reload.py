@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
 from nsqtw.auth.authorization import PluginAuthorizations, grants_reader
 from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader
+from nsqtw.options.broker import Options
 
 if TYPE_CHECKING:
     from nsqtw.net.tls_settings import TlsSettings
@@ -32,7 +33,7 @@ def file_readers(tls: TlsSettings | None, authorizations: PluginAuthorizations |
     return readers
 
 
-def _read_lookupd_files(options: Any) -> Callable[[], None] | None:
+def _read_lookupd_files(options: Options) -> Callable[[], None] | None:
     """Check what each new connection to an nsqlookupd reads."""
     if not (options.lookupd_tls or options.lookupd_secret_file):
         return None

@@ -205,10 +205,10 @@ class OptionReader(Generic[O, L]):
                 flag = f"--{name.replace('_', '-')}"
                 sources.update({other: flag for other in preset if other not in values})
                 values = {**preset, **values}
-        options: Any = self.table.options(**values)
+        options = self.table.options(**values)
         if getattr(options, "tls_required", 0) != values.get("tls_required", 0):
             sources["tls_required"] = "--tls-client-auth-policy"
-        return options  # type: ignore[no-any-return]
+        return options
 
     def config_path(self, line: CommandLine, variables: Mapping[str, str]) -> str:
         """The config file that a command line names, else a variable; empty for none."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from nsqtw.errors import OptionError, UnfitValue
 from nsqtw.gocompat.values import shown
-from nsqtw.options.broker import NSQD
+from nsqtw.options.broker import NSQD, Options
 from nsqtw.options.channels import channel_rules_text, read_channel_rules
 from nsqtw.options.fields import Option, OptionTable
 from nsqtw.options.redaction import MASK
@@ -127,7 +127,7 @@ def read_file(path: str) -> bytes:
         raise OptionError(f"{doing} {path}: {reason}") from failure
 
 
-def config_text(options: Any, sources: Mapping[str, str], table: OptionTable[Any] = NSQD) -> str:
+def config_text(options: object, sources: Mapping[str, str], table: OptionTable[Any] = NSQD) -> str:
     """
     The config file, for the program of `table`, that gives these options, with a comment behind each value that says
     where it came from; `sources` has that by the option's name. Options that are not in it are defaults, derived ones
@@ -145,7 +145,9 @@ def config_text(options: Any, sources: Mapping[str, str], table: OptionTable[Any
         # One file may serve many machines: what each derives for itself must not be fixed in it.
         comment = "# " if option.is_derived and option.name not in sources else ""
         lines.append(f"{comment}{option.key} = {value}  # {source}")
-    rules = rules_text(options.topic_rules) + channel_rules_text(options.channel_rules) if table.has_rules else ""
+    rules = ""
+    if isinstance(options, Options):
+        rules = rules_text(options.topic_rules) + channel_rules_text(options.channel_rules)
     return "\n".join(lines) + "\n" + rules
 
 

@@ -163,7 +163,7 @@ class SessionAdapter(Session):
     def __init__(self, session: IProtocol, broker: IBroker | None = None) -> None:
         super().__init__()
         self._session: Any = session
-        self._broker: Any = broker
+        self._broker = broker
         self._unread = b""
         self._offset = 0
         self._has_ended = False
@@ -240,14 +240,14 @@ class SteppedAdapter(SessionAdapter):
 
     @property
     def wants_data(self) -> int:
-        if self._broker.is_waiting:
+        if self._is_waiting:
             return 0
         wants: int = self._session.wants_data
         return wants if wants <= 1 else min(wants, MAX_BYTES)
 
     @property
     def is_behind(self) -> bool:
-        return bool(self._session.is_behind) and not self._broker.is_waiting
+        return bool(self._session.is_behind) and not self._is_waiting
 
     def receive_data(self, chunk: bytes, now: float) -> None:
         self._session.receive_data(chunk, now)

@@ -12,7 +12,13 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from twisted.internet.error import ReactorNotRunning
-from twisted.internet.interfaces import IDelayedCall, IHostnameResolver, IListeningPort, IReactorTime
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IHostnameResolver,
+    IListeningPort,
+    IReactorFromThreads,
+    IReactorTime,
+)
 from twisted.python.threadpool import ThreadPool
 from zope.interface import implementer
 
@@ -30,6 +36,7 @@ class TimeReactor(Protocol):
     def getDelayedCalls(self) -> Sequence[IDelayedCall]: ...
 
 
+@implementer(IReactorFromThreads)
 class Reactor(TimeReactor, Protocol):
     """A whole reactor."""
 
@@ -42,7 +49,7 @@ class Reactor(TimeReactor, Protocol):
 
     def callWhenRunning(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> object: ...
 
-    def callFromThread(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None: ...
+    def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None: ...
 
     def getThreadPool(self) -> ThreadPool: ...
 

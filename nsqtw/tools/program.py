@@ -28,6 +28,7 @@ from nsqtw.options.fields import OptionTable
 from nsqtw.options.help import usage
 from nsqtw.options.types import BOOLEAN
 from nsqtw.printing import complain, complain_lines, discard_stdout, write_line
+from nsqtw.runtime.reactor import Reactor
 
 O = TypeVar("O")  # noqa: E741
 
@@ -55,7 +56,7 @@ class ToolCommandLine:
 class Run:
     """A running tool: its reactor, its log, and the signals it gets."""
 
-    def __init__(self, name: str, reactor: Any) -> None:
+    def __init__(self, name: str, reactor: Reactor) -> None:
         self.name = name
         self.reactor = reactor
         self._on_stop: list[Callable[[], object]] = []

@@ -151,7 +151,7 @@ def test_what_is_not_plain_is_not_read_past_its_transport(consumer: Consumer, mo
     """Inside TLS the socket has what the session must not see."""
     consumer.gather()
     consumer.connection._wait_for(1)
-    monkeypatch.setattr(consumer.connection, "_is_plain", False)
+    monkeypatch.setattr(consumer.connection, "_plain", None)
     before = consumer.in_flight.count
     consumer.client.sendall(consumer.fins[0])
     consumer.connection.read_rest()

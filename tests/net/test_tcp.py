@@ -454,7 +454,7 @@ def test_who_has_read_everything_is_not_looked_at_until_more_is_written(
 
     monkeypatch.setattr("nsqtw.net.stalls._unread_in_kernel", nothing_unread)
     connection, transport = edge.connect()
-    monkeypatch.setattr(connection, "_is_plain", True)
+    monkeypatch.setattr(connection, "_plain", transport)
     monkeypatch.setattr(connection, "_send", lambda data: transport.write(data) or len(data))
     connection.dataReceived(b"  V2")
     pass_time(edge, 20)

@@ -58,6 +58,7 @@ from nsqtw.interfaces import (
     Report,
 )
 from nsqtw.names import directory_name, name_of_directory
+from nsqtw.options.broker import Options
 
 PROBE_FILE = "probe.tmp"
 """A temporary file in the data path: a write to it shows whether the disk has space again."""
@@ -74,7 +75,7 @@ class DiskFactory:
     summary = "rolling log files with checksums under the data path"
     argument_format = ""
 
-    def open(self, argument: str, directory: str, options: Any, report: Report) -> IBackend:
+    def open(self, argument: str, directory: str, options: Options, report: Report) -> IBackend:
         """IBackendQueueFactory API. Reads `options.max_bytes_per_file`. `report` may come from queue() and read()."""
         if argument:
             raise OptionError(f"the backend 'disk' takes no argument, not {argument!r}")

@@ -58,6 +58,7 @@ from nsqtw.interfaces import (
     IRemovableBackend,
     Report,
 )
+from nsqtw.options.broker import Options
 
 _PUT_TOPIC = """
 INSERT INTO topic VALUES (?, ?, ?, ?)
@@ -97,7 +98,7 @@ class SqliteFactory:
     summary = "one SQLite database under the data path, a transaction a commit"
     argument_format = ""
 
-    def open(self, argument: str, directory: str, options: Any, report: Report) -> IBackend:
+    def open(self, argument: str, directory: str, options: Options, report: Report) -> IBackend:
         """IBackendQueueFactory API. BackendError when the database cannot be used."""
         if argument:
             raise OptionError(f"the backend 'sqlite' takes no argument, not {argument!r}")

@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from nsqtw.interfaces import IBroker
 from nsqtw.protocols.body_rate import BodyRate
@@ -21,7 +20,7 @@ class FrameTimeout:
     """
 
     def __init__(self, broker: IBroker, unfinished_bytes: Callable[[], int], expired: Callable[[], bool]) -> None:
-        self._broker: Any = broker
+        self._broker = broker
         self._rate = BodyRate(self._broker.min_body_rate)
         self._unfinished_bytes = unfinished_bytes
         self._expired = expired

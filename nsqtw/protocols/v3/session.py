@@ -58,7 +58,7 @@ class V3Session(Session):
 
     def __init__(self, broker: IBroker, changed: Callable[[], None], now: float) -> None:
         super().__init__()
-        self._broker: Any = broker
+        self._broker = broker
         self._commands = session_broker(broker)
         self._changed = changed
         self._reader = codec.FrameReader()
