@@ -133,7 +133,7 @@ ADDITIONS = {
     "setting of a policy": Addition(
         (
             (
-                "options/policies.py",
+                "options/settings.py",
                 "    max_rate: float = setting(",
                 '    max_silence: float = setting(DURATION, 0.0, "longest time without a message", 0, _MAX_SECONDS)\n',
             ),

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from nsqtw.core.policy.letter import DISCONNECTED, EXPIRED, REQUEUED, TIMED_OUT, TOO_MANY_ATTEMPTS
 from nsqtw.core.policy.redrive import STATES
-from nsqtw.options.policies import ChannelPolicy, TopicPolicy, read_policy
+from nsqtw.options.settings import ChannelPolicy, TopicPolicy, read_policy
 from tests.core.policy.harness import fail, put, settle, stored
 from tests.http.broker_fixture import Web
 from tests.pages import reading

@@ -12,7 +12,7 @@ import pytest
 from nsqtw.core.channel import Channel
 from nsqtw.core.segment import BODY_AT
 from nsqtw.errors import InvalidPolicy, LargerThanBound, Overflow
-from nsqtw.options.policies import ChannelPolicy, read_policy
+from nsqtw.options.settings import ChannelPolicy, read_policy
 from tests.core.harness import BrokerHarness
 from tests.http.broker_fixture import Web
 

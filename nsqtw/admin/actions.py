@@ -25,7 +25,7 @@ from nsqtw.cluster.cluster import CHANNEL_NOT_FOUND, Cluster
 from nsqtw.cluster.model import Partial, PolicyAnswer
 from nsqtw.errors import AccessDenied, ClusterError, InvalidName, InvalidPolicy, NsqtwError, UnknownObject
 from nsqtw.names import is_valid_name
-from nsqtw.options.policies import topics_named
+from nsqtw.options.settings import topics_named
 
 Arguments = Mapping[str, Any]
 Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]

@@ -32,7 +32,7 @@ from nsqtw.admin.server import WebRequest
 from nsqtw.cluster.cluster import CHANNEL_NOT_FOUND, Cluster
 from nsqtw.cluster.model import PolicyAnswer
 from nsqtw.errors import ApiError, NoServerAnswered, UnknownObject
-from nsqtw.options.policies import topics_named
+from nsqtw.options.settings import topics_named
 
 _DRY_RUN = "dry_run"
 _TRUTH = {None: False, "false": False, "true": True}

@@ -17,7 +17,7 @@ A PUT that sets something creates a topic or channel that does not exist, as a p
 `settings` has every setting with its value and where that comes from: the default, a table of the config file, or a
 PUT. `set` has what was set by PUT, `unused` a line about each table, or what was set, that is left out because it
 contradicts others. The body of a PUT has the settings to set; null removes one. It is answered as GET is, when the
-change is saved. The settings are declared in `options.policies`.
+change is saved. The settings are declared in `options.settings`.
 
 A PUT needs `admin` for the channel or topic, and to name a dead-letter topic `admin` for that one, too: the broker
 publishes to it, and a redrive finishes messages there.
@@ -55,16 +55,13 @@ from nsqtw.http.query import parameters, truth
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, Refused, document, failure
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import (
-    DEFAULT,
-    NOTHING_GIVEN,
+from nsqtw.options.policies import DEFAULT, NOTHING_GIVEN, Resolution, resolve_what_fits
+from nsqtw.options.settings import (
     ChannelPolicy,
     PolicyClass,
-    Resolution,
     TopicPolicy,
     policy_json,
     read_setting,
-    resolve_what_fits,
     setting_named,
     settings_of,
     topics_named,

@@ -20,7 +20,7 @@ from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.merge import setting_values
 from nsqtw.cluster.model import NodePolicy
 from nsqtw.errors import ClusterError, InvalidPolicy, OptionError
-from nsqtw.options.policies import ChannelPolicy, PolicyClass, Setting, TopicPolicy, setting_named, settings_of
+from nsqtw.options.settings import ChannelPolicy, PolicyClass, Setting, TopicPolicy, setting_named, settings_of
 
 Change = Callable[[Cluster], Awaitable[Done]]
 _COLUMNS = (

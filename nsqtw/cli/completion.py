@@ -49,7 +49,7 @@ def settings(context: click.Context, parameter: click.Parameter, incomplete: str
     """
     Return the settings of a policy that begin with a text. The first word may be a channel, or a setting of the topic.
     """
-    from nsqtw.options.policies import ChannelPolicy, TopicPolicy, settings_of  # of no use to --help
+    from nsqtw.options.settings import ChannelPolicy, TopicPolicy, settings_of  # of no use to --help
 
     words: tuple[str, ...] = context.params.get(parameter.name or "") or ()
     is_of_channel = bool(words) and words[0].partition("=")[0] not in settings_of(TopicPolicy)

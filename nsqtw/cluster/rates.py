@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import attrs
 
 from nsqtw.cluster.model import ChannelStats, NodeStats
-from nsqtw.options.policies import DEAD_LETTER
+from nsqtw.options.settings import DEAD_LETTER
 
 Subject = tuple[str, ...]
 """("topic", topic) or ("channel", topic, channel)."""

@@ -20,7 +20,9 @@ import attrs
 
 from nsqtw.errors import OptionError
 from nsqtw.options.matching import Tables
-from nsqtw.options.policies import LETTER_SETTINGS, ChannelPolicy, Source, misfit
+from nsqtw.options.policies import PolicyTable
+from nsqtw.options.refused import LETTER_SETTINGS, misfit
+from nsqtw.options.settings import ChannelPolicy
 from nsqtw.options.tables import CHANNEL_KEY, check_pattern, head_of, policy_lines, read_table, table_text
 
 _WILDCARDS = re.compile(r"[*?\[]")
@@ -40,9 +42,9 @@ class ChannelRule:
         return topics, channels
 
     @property
-    def source(self) -> Source:
+    def table(self) -> PolicyTable:
         """The settings with the head of the table."""
-        return Source(head_of(CHANNEL_KEY, self.pattern), self.policy)
+        return PolicyTable(head_of(CHANNEL_KEY, self.pattern), self.policy)
 
 
 def channel_tables(rules: tuple[ChannelRule, ...]) -> Tables[ChannelRule, ChannelPolicy]:

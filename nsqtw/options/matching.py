@@ -15,7 +15,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
-from nsqtw.options.policies import Policy, Resolution, Source, resolve
+from nsqtw.options.policies import Policy, PolicyTable, Resolution, resolve
 
 _REMEMBERED = 1024
 """Names, and combinations of tables, whose result is kept."""
@@ -29,7 +29,7 @@ class _Rule(Protocol):
         """The settings of a policy in it."""
 
     @property
-    def source(self) -> Source:
+    def table(self) -> PolicyTable:
         """The same, with the head of the table."""
 
 
@@ -95,5 +95,5 @@ class Tables(Generic[Rule, Policy]):
         return tuple(rule for number, rule in enumerate(self.rules) if bits >> number & 1)
 
     def _resolve(self, bits: int, given: Mapping[str, Any] | None = None) -> Resolution[Policy]:
-        sources = [rule.source for rule in self._matching(bits) if rule.policy]
+        sources = [rule.table for rule in self._matching(bits) if rule.policy]
         return resolve(self._policy, sources, given or {})

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nsqtw.errors import InvalidPolicy, OptionError
-from nsqtw.options.policies import PolicyClass, check_together, is_setting, read_setting, settings_of
+from nsqtw.options.refused import check_together
+from nsqtw.options.settings import PolicyClass, is_setting, read_setting, settings_of
 from nsqtw.options.types import did_you_mean, toml_value
 
 TOPIC_KEY, CHANNEL_KEY = "topic", "channel"

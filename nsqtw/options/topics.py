@@ -22,7 +22,8 @@ import attrs
 
 from nsqtw.errors import OptionError
 from nsqtw.options.matching import Tables
-from nsqtw.options.policies import Source, TopicPolicy
+from nsqtw.options.policies import PolicyTable
+from nsqtw.options.settings import TopicPolicy
 from nsqtw.options.tables import TOPIC_KEY, check_pattern, head_of, policy_lines, read_table, table_text
 from nsqtw.options.types import DURATION, SIZE
 
@@ -66,9 +67,9 @@ class TopicRule:
     """The settings of its policy."""
 
     @property
-    def source(self) -> Source:
+    def table(self) -> PolicyTable:
         """The settings of its policy with the head of the table."""
-        return Source(head_of(TOPIC_KEY, self.pattern), self.policy)
+        return PolicyTable(head_of(TOPIC_KEY, self.pattern), self.policy)
 
 
 @attrs.frozen

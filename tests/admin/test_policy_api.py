@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nsqtw.options.policies import ChannelPolicy, TopicPolicy, settings_of
+from nsqtw.options.settings import ChannelPolicy, TopicPolicy, settings_of
 from tests.admin.conftest import USERS, Nodes, StartAdmin
 from tests.admin.process import AdminProcess, Reply
 

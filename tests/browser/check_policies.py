@@ -7,7 +7,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from nsqtw.options.policies import ChannelPolicy, TopicPolicy, settings_of
+from nsqtw.options.settings import ChannelPolicy, TopicPolicy, settings_of
 from tests.browser.browser import Window
 from tests.browser.check_actions import notice, press, topic
 from tests.browser.cluster import BrowserCluster

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from nsqtw.core.checkpoint import NamedTopic
 from nsqtw.errors import InvalidPolicy
 from nsqtw.options.channels import ChannelRule
-from nsqtw.options.policies import NO_CHANNEL_POLICY, NO_TOPIC_POLICY, ChannelPolicy, Source, resolve
+from nsqtw.options.policies import NO_CHANNEL_POLICY, NO_TOPIC_POLICY, PolicyTable, resolve
+from nsqtw.options.settings import ChannelPolicy
 from nsqtw.options.topics import TopicRule
 from tests.core.harness import BrokerHarness
 
@@ -101,7 +102,7 @@ def test_the_policy_is_that_of_a_model(steps: list[tuple[str, Any]]) -> None:
     rules: list[dict[str, Any]] = []
 
     def expected(of: dict[str, Any]) -> ChannelPolicy:
-        return resolve(ChannelPolicy, [Source("", rule) for rule in rules], of).policy
+        return resolve(ChannelPolicy, [PolicyTable("", rule) for rule in rules], of).policy
 
     for step, value in steps:
         if step == "set":

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.options.channels import ChannelRule, channel_tables
-from nsqtw.options.policies import NOTHING_GIVEN, ChannelPolicy, resolve
+from nsqtw.options.policies import NOTHING_GIVEN, resolve
+from nsqtw.options.settings import ChannelPolicy
 from nsqtw.options.topics import TopicRule, topic_tables
 
 NAMES = st.text("aAb.", min_size=1, max_size=3)
@@ -41,5 +42,5 @@ def test_tables_of_channels(
         ]
         assert list(looked_up.matching(topic, channel)) == matching
         for settings in (run_time, NOTHING_GIVEN):
-            expected = resolve(ChannelPolicy, [rule.source for rule in matching if rule.policy], settings)
+            expected = resolve(ChannelPolicy, [rule.table for rule in matching if rule.policy], settings)
             assert looked_up.resolve(settings, topic, channel) == expected

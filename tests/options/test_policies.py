@@ -15,19 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsqtw.errors import InvalidPolicy
-from nsqtw.options import policies
-from nsqtw.options.policies import (
+from nsqtw.options import settings as policy_settings
+from nsqtw.options.policies import NO_CHANNEL_POLICY, PolicyTable, resolve
+from nsqtw.options.refused import Refused, check_together
+from nsqtw.options.settings import (
     DROP_OLDEST,
-    NO_CHANNEL_POLICY,
     ChannelPolicy,
-    Refused,
     Setting,
-    Source,
     TopicPolicy,
     changed_settings,
-    check_together,
     read_policy,
-    resolve,
     settings_of,
 )
 from nsqtw.options.types import BOOLEAN, DURATION, NUMBER
@@ -88,7 +85,10 @@ def test_names_of_topics_and_channels_are_not_the_same() -> None:
 
 
 def test_the_last_source_that_has_a_setting_wins() -> None:
-    tables = [Source("one", {"max_depth": 1, "max_bytes": 1}), Source("two", {"max_bytes": 2, "max_age": 2.0})]
+    tables = [
+        PolicyTable("one", {"max_depth": 1, "max_bytes": 1}),
+        PolicyTable("two", {"max_bytes": 2, "max_age": 2.0}),
+    ]
     found = resolve(ChannelPolicy, tables, {"max_age": 3.0})
     assert changed_settings(found.policy) == {"max_depth": 1, "max_bytes": 2, "max_age": "3s"}
     assert found.sources == {"max_depth": "one", "max_bytes": "two", "max_age": "set"}
@@ -97,9 +97,9 @@ def test_the_last_source_that_has_a_setting_wins() -> None:
 
 def test_a_table_that_contradicts_one_before_it_is_left_out_as_a_whole() -> None:
     tables = [
-        Source("one", {"priority": True}),
-        Source("two", {"ordered_by": "header:k", "max_depth": 2}),
-        Source("three", {"max_rate": 3.0}),
+        PolicyTable("one", {"priority": True}),
+        PolicyTable("two", {"ordered_by": "header:k", "max_depth": 2}),
+        PolicyTable("three", {"max_rate": 3.0}),
     ]
     found = resolve(ChannelPolicy, tables, {})
     assert changed_settings(found.policy) == {"priority": True, "max_rate": 3.0}
@@ -110,14 +110,18 @@ def test_a_table_that_contradicts_one_before_it_is_left_out_as_a_whole() -> None
 
 
 def test_only_the_table_is_named_that_contradicts_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = [Source("one", {"max_depth": 1}), Source("two", {"priority": True}), Source("three", {"max_rate": 3.0})]
+    tables = [
+        PolicyTable("one", {"max_depth": 1}),
+        PolicyTable("two", {"priority": True}),
+        PolicyTable("three", {"max_rate": 3.0}),
+    ]
     with pytest.raises(InvalidPolicy, match=r"\(with the settings of two\)$"):
         resolve(ChannelPolicy, tables, {"ordered_by": "header:k"})
 
     def of_three(policy: ChannelPolicy, topic: str, channel: str) -> str | None:
         return "no" if policy.priority and policy.max_depth and policy.overflow == DROP_OLDEST else None
 
-    monkeypatch.setattr("nsqtw.options.policies.REFUSED", [Refused(("overflow",), "", of_three)])
+    monkeypatch.setattr("nsqtw.options.refused.REFUSED", [Refused(("overflow",), "", of_three)])
     with pytest.raises(InvalidPolicy, match=r"^no \(with the settings of one, two, three\)$"):
         resolve(ChannelPolicy, tables, {"overflow": "drop_oldest"})
 
@@ -138,7 +142,9 @@ def test_no_tables_make_a_policy_that_contradicts_itself(tables: list[dict[str, 
         return {name: words[name][value] for name, value in values.items()}
 
     try:
-        found = resolve(ChannelPolicy, [Source(str(n), meant(values)) for n, values in enumerate(tables)], meant(given))
+        found = resolve(
+            ChannelPolicy, [PolicyTable(str(n), meant(values)) for n, values in enumerate(tables)], meant(given)
+        )
     except InvalidPolicy:
         assert given, "tables alone are never refused"
     else:
@@ -175,11 +181,11 @@ PROGRAM = """
 import sys, types
 source = open(sys.argv[1]).read()
 assert source.count(sys.argv[2]) == 1
-module = types.ModuleType("nsqtw.options.policies")
+module = types.ModuleType("nsqtw.options.settings")
 module.__file__ = sys.argv[1]
 import nsqtw.options
 sys.modules[module.__name__] = module
-nsqtw.options.policies = module
+nsqtw.options.settings = module
 exec(compile(source.replace(sys.argv[2], sys.argv[3]), sys.argv[1], "exec"), module.__dict__)
 
 from nsqtw.options.command_line import read_command_line, resolve
@@ -220,8 +226,8 @@ print("everywhere")
 def test_a_new_setting_is_one_field_and_is_everywhere(tmp_path: Path) -> None:
     """Config file, --print-config, API and its description, what is saved, /stats, command line, documentation."""
     root = Path(__file__).parent.parent.parent
-    source = root / "nsqtw/options/policies.py"
-    assert policies.__file__ is not None
+    source = root / "nsqtw/options/settings.py"
+    assert policy_settings.__file__ is not None
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(source), "    max_attempts: int = setting(", NEW],
         cwd=tmp_path,

@@ -1,7 +1,7 @@
 """
 The form of a policy: a row for each setting that the nodes have, and what the nodes say to a change before it is made.
 
-The settings come from the nodes, and what is known about one from the table in `nsqtw.options.policies`.
+The settings come from the nodes, and what is known about one from the table in `nsqtw.options.settings`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nsqtw.admin.viewer import Role
 from nsqtw.cluster.merge import setting_values
 from nsqtw.cluster.model import NodePolicy, PolicyAnswer, SettingValue
 from nsqtw.errors import ClusterError, FormError, Unsupported
-from nsqtw.options.policies import ChannelPolicy, Setting, TopicPolicy, settings_of, topics_named
+from nsqtw.options.settings import ChannelPolicy, Setting, TopicPolicy, settings_of, topics_named
 from nsqtw.options.types import BOOLEAN, TEXT
 
 _TRUTHS = ("true", "false")

@@ -18,14 +18,8 @@ from typing import Any
 
 from nsqtw.core.checkpoint import SavedState, TopicState
 from nsqtw.errors import InvalidPolicy
-from nsqtw.options.policies import (
-    ChannelPolicy,
-    PolicyClass,
-    TopicPolicy,
-    check_together,
-    policy_json,
-    read_setting,
-)
+from nsqtw.options.refused import check_together
+from nsqtw.options.settings import ChannelPolicy, PolicyClass, TopicPolicy, policy_json, read_setting
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS policy (

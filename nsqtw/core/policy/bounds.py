@@ -43,7 +43,8 @@ from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, LargerThanBound, Overflow
 from nsqtw.interfaces import Waiter
-from nsqtw.options.policies import DROP_OLDEST, NO_CHANNEL_POLICY, ChannelPolicy
+from nsqtw.options.policies import NO_CHANNEL_POLICY
+from nsqtw.options.settings import DROP_OLDEST, ChannelPolicy
 
 MAX_DEPTH, MAX_BYTES, MAX_AGE = "max_depth", "max_bytes", "max_age"
 

@@ -41,7 +41,7 @@ from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer
 from nsqtw.interfaces import Assigned, Waiter
 from nsqtw.names import dead_letter_name
-from nsqtw.options.policies import ChannelPolicy
+from nsqtw.options.settings import ChannelPolicy
 from nsqtw.protocols.v3.session import V3Session
 from nsqtw.runtime.pump import Pump
 from tests.crash.sabotage import change_cuts

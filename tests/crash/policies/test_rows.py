@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nsqtw.options.policies import ChannelPolicy, TopicPolicy, settings_of
+from nsqtw.options.settings import ChannelPolicy, TopicPolicy, settings_of
 from tests.crash.history import Channel
 from tests.crash.policies.aside import Deferred
 from tests.crash.policies.clients import OVER_BOUND, REFUSED, STORED
