@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from nsqtw.api.site import endpoints
+from nsqtw.http.bearer_auth import ANY_RIGHT, FREE
 from nsqtw.http.endpoints import Endpoint
-from nsqtw.http.routes import ANY_RIGHT, FREE
 
 PAGE = Path(__file__).parent.parent / "docs/how-to/auth.md"
 _ABOUT = {"the topic": ("topic",), "the channel": ("channel",), "empty": (), "": ()}

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nsqtw import __version__
+from nsqtw.http.bearer_auth import FREE
 from nsqtw.http.endpoints import JSON, TEXT, Endpoint, Errors, Parameter
 from nsqtw.http.errors import DETAILS
-from nsqtw.http.routes import FREE
 
 _BEARER = {"type": "http", "scheme": "bearer", "description": "the secret that AUTH takes, with an authorizer"}
 _ANY_REQUEST: Errors = {

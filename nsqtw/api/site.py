@@ -40,7 +40,7 @@ from nsqtw.core.broker import Broker
 from nsqtw.daemon.readiness import Readiness
 from nsqtw.daemon.reload import Reload
 from nsqtw.daemon.running_config import RunningConfig
-from nsqtw.http.bearer_auth import BearerAuth
+from nsqtw.http.bearer_auth import ANY_RIGHT, BearerAuth
 from nsqtw.http.browsers import AllowedHosts
 from nsqtw.http.debug import Debugging
 from nsqtw.http.endpoints import A_DOCUMENT, Endpoint, Section, endpoint
@@ -50,7 +50,7 @@ from nsqtw.http.metrics import Metrics
 from nsqtw.http.reload import Reloading
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, tls_required
-from nsqtw.http.routes import ANY_RIGHT, OneAnswer, Routes
+from nsqtw.http.routes import OneAnswer, Routes
 from nsqtw.net.limits import Limits
 from nsqtw.options.broker import NSQD
 from nsqtw.runtime.drain import Drain

@@ -14,11 +14,11 @@ from nsqtw import NSQ_VERSION
 from nsqtw.api.context import ApiContext
 from nsqtw.backends.files import Files
 from nsqtw.gocompat.time import local_time_text
+from nsqtw.http.bearer_auth import ANY_RIGHT, FREE
 from nsqtw.http.endpoints import A_DOCUMENT, AN_OK, BAD_QUERY, CHANNEL, JSON, TEXT, TOPIC, Parameter, Section, endpoint
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, plain, text
-from nsqtw.http.routes import ANY_RIGHT, FREE
 from nsqtw.http.version import HEADER, versioned
 from nsqtw.options.broker_address import hostname
 from nsqtw.options.texts import duration_text

@@ -15,13 +15,21 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from secrets import token_bytes
+from typing import Protocol
 
 from twisted.logger import Logger
 
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.http.responses import Answer, failure
-from nsqtw.http.routes import ANY_RIGHT, Decided
 from nsqtw.rights import MAX_SECRET_BYTES, Authorizations, Credentials, Rights
+
+FREE, ANY_RIGHT = "", "any"
+"""The requirement of a route, beside the name of a permission: none, or any valid credential."""
+Decided = Callable[["Answer | None", str], None]
+"""
+Called once, with what is answered to a request that may not be served, None when it may, and the identity of its
+credential, empty if that is not known.
+"""
 
 REMEMBERED = 1024
 """Credentials whose rights are remembered."""
@@ -41,6 +49,18 @@ _CANNOT_TELL = failure(503, "AUTH_FAILED")
 _RightsCallback = Callable[["Rights | AuthError"], None]
 
 _log = Logger()
+
+
+class RequestAuthorizer(Protocol):
+    """Lets requests in, or not."""
+
+    def authorize(
+        self, credentials: Credentials | None, needs: str, topic: str, channel: str, decided: Decided
+    ) -> None:
+        """
+        A request with the credential of `credentials` needs something for a topic, a channel (both named) or the whole
+        daemon (neither). `decided` may be called before this returns.
+        """
 
 
 class BearerAuth:

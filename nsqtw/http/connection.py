@@ -38,7 +38,7 @@ from zope.interface import implementer
 
 from nsqtw.http.headers import error_in, persists
 from nsqtw.http.parser import InvalidRequest, RequestHead, RequestParser, Signal
-from nsqtw.http.request import HttpRequest
+from nsqtw.http.received_request import ReceivedRequest
 from nsqtw.http.request_timeouts import RequestTimeouts, Stage
 from nsqtw.http.responses import MALFORMED, TOO_MUCH_PARTIAL_INPUT, Answer
 from nsqtw.net.addresses import address_text
@@ -48,8 +48,8 @@ from nsqtw.runtime.read_size import READ_BYTES
 from nsqtw.runtime.transport import SocketTransport, send_promptly
 
 if TYPE_CHECKING:
-    from nsqtw.http.factory import HttpFactory
-    from nsqtw.http.request import Streamer, Upgraded
+    from nsqtw.http.request import HttpRequest, Streamer, Upgraded
+    from nsqtw.http.server import HttpServer
     from nsqtw.upgrades import Secured
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -100,7 +100,7 @@ class Pause(Enum):
 class HttpConnection(Protocol):
     """One accepted connection, made by `factory`."""
 
-    factory: HttpFactory
+    factory: HttpServer
     transport: SocketTransport
     persistent = True
     """Whether another request may follow the current one."""
@@ -109,7 +109,7 @@ class HttpConnection(Protocol):
     address: Any = None
     """The peer's address."""
     _timeouts: RequestTimeouts | None = None
-    _request: HttpRequest | None = None
+    _request: ReceivedRequest | None = None
     """The request that is read or served."""
     _streamer: Streamer | None = None
     _upgraded: Upgraded | None = None
@@ -146,7 +146,7 @@ class HttpConnection(Protocol):
             cached = self.factory.heads.match(data)
             if cached is not None:
                 self._state = _RESPONDING
-                self._request = HttpRequest(self)
+                self._request = ReceivedRequest(self)
                 self._request.repeat(*cached)
                 return
             self._state = _READING
@@ -421,7 +421,7 @@ class HttpConnection(Protocol):
         if error is not None:
             self._end(None, error)
             return
-        self._request = request = HttpRequest(self)
+        self._request = request = ReceivedRequest(self)
         answer = request.begin(head)
         expects = head.fields.get(b"Expect")
         if answer is MALFORMED:
@@ -468,7 +468,7 @@ class HttpConnection(Protocol):
         elif self._state is _READING or self._state is _IDLE:
             self._close()
 
-    def _break_off(self, request: HttpRequest) -> None:
+    def _break_off(self, request: ReceivedRequest) -> None:
         """The rest of a body is missing or invalid: answer, and close."""
         self.persistent = False
         self._state = _RESPONDING

@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from nsqtw.daemon.readiness import Readiness
+from nsqtw.http.bearer_auth import FREE
 from nsqtw.http.endpoints import AN_OK, JSON, Section, endpoint
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, document, plain
-from nsqtw.http.routes import FREE
 
 _ALIVE = plain(200, "OK")
 _READINESS: dict[str, Any] = {

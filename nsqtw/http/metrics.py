@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from nsqtw.http.bearer_auth import ANY_RIGHT
 from nsqtw.http.endpoints import A_TEXT, Section, endpoint
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import binary
-from nsqtw.http.routes import ANY_RIGHT
 from nsqtw.runtime.long_work import LongWork
 from nsqtw.runtime.memory import undisturbed
 

@@ -15,15 +15,13 @@ of the round before; if it is the same, the client had the time in between for i
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from nsqtw.http.responses import TIMED_OUT
+from nsqtw.http.responses import TIMED_OUT, Answer
 from nsqtw.net.limits import Limits
 from nsqtw.net.stalls import StallDetector
 from nsqtw.protocols.body_rate import BodyRate
-
-if TYPE_CHECKING:
-    from nsqtw.http.connection import HttpConnection
+from nsqtw.runtime.transport import Transport
 
 
 class Stage(Enum):
@@ -36,10 +34,33 @@ class Stage(Enum):
     ANSWER = auto()
 
 
+class TimedConnection(Protocol):
+    """A connection with time limits."""
+
+    @property
+    def transport(self) -> Transport: ...
+
+    @property
+    def stage(self) -> tuple[Stage, int]:
+        """The part of a request that it waits for, and the number of the request."""
+
+    @property
+    def received_bytes(self) -> int: ...
+
+    @property
+    def remote(self) -> str: ...
+
+    def abort(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+    def refuse(self, answer: Answer, /) -> None: ...
+
+
 class RequestTimeouts:
     """The time limits of one connection, from `now` on."""
 
-    def __init__(self, connection: HttpConnection, limits: Limits, now: float) -> None:
+    def __init__(self, connection: TimedConnection, limits: Limits, now: float) -> None:
         self._connection = connection
         self._limits = limits
         self._stall_detector = StallDetector()

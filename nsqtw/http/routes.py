@@ -24,15 +24,7 @@ if TYPE_CHECKING:
     from nsqtw.http.request import HttpRequest
 
 BODY_IGNORED = -1
-FREE, ANY_RIGHT = "", "any"
-"""The requirement of a route, beside the name of a permission: none, or any valid credential."""
 _SAFE_IN_PATH = "/$&+,:;=@"
-
-Decided = Callable[["Answer | None", str], None]
-"""
-Called once, with what is answered to a request that may not be served, None when it may, and the identity of its
-credential, empty if that is not known.
-"""
 
 Handler = Callable[["HttpRequest"], "Answer | None"]
 """Serves a request whose body is there. Returns None when the request is going to be answered later. Refused."""

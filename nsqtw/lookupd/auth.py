@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hmac
 
+from nsqtw.http.bearer_auth import Decided
 from nsqtw.http.responses import failure
-from nsqtw.http.routes import Decided
 from nsqtw.rights import Credentials
 
 _CHALLENGE = (b"WWW-Authenticate", b'Bearer realm="nsqlookupd"')

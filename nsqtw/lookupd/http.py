@@ -23,13 +23,14 @@ from twisted.logger import Logger
 
 from nsqtw import NSQ_VERSION
 from nsqtw.errors import CapReached
+from nsqtw.http.bearer_auth import FREE
 from nsqtw.http.debug import Debugging
 from nsqtw.http.endpoints import JSON
 from nsqtw.http.names import names, topic_name
 from nsqtw.http.query import parameters
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import DONE, Answer, Refused, cap_reached, failure, plain, written
-from nsqtw.http.routes import FREE, Route
+from nsqtw.http.routes import Route
 from nsqtw.http.version import versioned
 from nsqtw.lookupd.json_documents import (
     channels_document,

@@ -26,12 +26,13 @@ from nsqtw.daemon.reload import CERTIFICATE_OPTIONS, FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import NsqtwError
 from nsqtw.gocompat.text import json_text
+from nsqtw.http.bearer_auth import FREE
 from nsqtw.http.browsers import allowed_hosts
 from nsqtw.http.factory import HttpFactory
 from nsqtw.http.health import Health
 from nsqtw.http.metrics import Metrics
 from nsqtw.http.reload import Reloading
-from nsqtw.http.routes import FREE, Routes
+from nsqtw.http.routes import Routes
 from nsqtw.lookupd.auth import SecretAuth
 from nsqtw.lookupd.http import LookupApi
 from nsqtw.lookupd.metrics import LOOKUPD_FAMILIES, LookupView

@@ -21,9 +21,9 @@ Performance: called once per chunk and turn.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
@@ -34,7 +34,7 @@ from twisted.python.failure import Failure
 from zope.interface import classImplements
 
 from nsqtw.errors import BrokenStream
-from nsqtw.interfaces import ICountedProtocol
+from nsqtw.interfaces import ICountedProtocol, IProtocolFactory
 from nsqtw.net.connection import ENDED, IGNORED, MAGIC_BYTES, MagicConnection
 from nsqtw.net.partial_input import SMALL_BYTES
 from nsqtw.protocols.frames import ERROR, frame
@@ -45,7 +45,12 @@ from nsqtw.runtime.transport import SocketTransport
 from nsqtw.upgrades import Compress, Compression, StartTls, Upgrade
 
 if TYPE_CHECKING:
-    from nsqtw.net.tcp_factory import BrokerFactory
+    from nsqtw.core.broker import Broker
+    from nsqtw.net.limits import Limits
+    from nsqtw.net.low_water import LowWater
+    from nsqtw.net.tls_settings import TlsSettings
+    from nsqtw.runtime.pump import Pump
+    from nsqtw.runtime.reactor import Reactor
 
 V2_MAGIC: Final = b"  V2"
 """
@@ -66,10 +71,25 @@ _STARTS_TLS_ITSELF: Final = b"E_INVALID V2 turns to TLS with IDENTIFY, not befor
 _log = Logger()
 
 
+class ConnectionOwner(Protocol):
+    """The factory of connections, and owner of their shared state. `protocols` are the session factories by magic."""
+
+    reactor: Reactor
+    broker: Broker
+    pump: Pump
+    protocols: Mapping[bytes, IProtocolFactory]
+    limits: Limits
+    connections: set[BrokerConnection]
+    low_water: LowWater
+    needs_tls: bool
+    tls: TlsSettings | None
+    """The TLS settings of connections; None without a certificate."""
+
+
 class BrokerConnection(MagicConnection):
     """One accepted connection of a client of the broker."""
 
-    def __init__(self, factory: BrokerFactory, address: Any) -> None:
+    def __init__(self, factory: ConnectionOwner, address: Any) -> None:
         super().__init__(factory.reactor, factory.limits, factory.connections, address)
         self._factory = factory
         self._pump = factory.pump

@@ -43,7 +43,7 @@ from nsqtw.rights import PUBLISH, SUBSCRIBE
 
 IN_INIT: Final = frozenset({ClientState.INIT})
 
-COMMANDS: dict[bytes, CommandSpec] = {
+COMMANDS: dict[bytes, CommandSpec[V2Session]] = {
     b"IDENTIFY": CommandSpec(IN_INIT, V2Session.on_identify, body=DOCUMENT, before_tls=True),
     b"AUTH": CommandSpec(IN_INIT, V2Session.on_auth, check=V2Session.check_auth, body=DOCUMENT),
     b"SUB": CommandSpec(

@@ -12,13 +12,15 @@ Performance: once per command or run of commands.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from nsqtw.core.client import ClientState
 
 if TYPE_CHECKING:
-    from nsqtw.protocols.v2_session import V2Session
     from nsqtw.protocols.v2_subscription import Subscriber
+
+S = TypeVar("S")
+"""The class of the sessions that carry out commands."""
 
 ANY_STATE: Final = frozenset(ClientState)
 CONSUMING: Final = frozenset({ClientState.SUBSCRIBED, ClientState.CLOSING})
@@ -38,7 +40,7 @@ Arguments = tuple[bytes, Sequence[bytes], list[bytes], float]
 """Verb, parameters, payload and the current time."""
 
 
-class CommandSpec:
+class CommandSpec(Generic[S]):
     """
     One command. `states`: those of a session in which it is allowed; `check`: of the parameters, before a body is read;
     `right`: the permission that it needs, for the names that are its first parameters; `shown`: for each parameter the
@@ -48,10 +50,10 @@ class CommandSpec:
     def __init__(
         self,
         states: frozenset[ClientState],
-        handle: Callable[[V2Session, bytes, Sequence[bytes], list[bytes], float], None] | None = None,
+        handle: Callable[[S, bytes, Sequence[bytes], list[bytes], float], None] | None = None,
         *,
         consume: Callable[[Subscriber, bytes, Sequence[bytes], list[bytes], float], None] | None = None,
-        check: Callable[[V2Session, bytes, Sequence[bytes]], None] | None = None,
+        check: Callable[[S, bytes, Sequence[bytes]], None] | None = None,
         right: str = "",
         body: int = NO_BODY,
         shown: tuple[Callable[[bytes], str], ...] = (),
@@ -68,4 +70,4 @@ class CommandSpec:
         """Whether the client may send it before TLS where TLS is required."""
 
 
-Commands = Mapping[bytes, CommandSpec]
+Commands = Mapping[bytes, CommandSpec[Any]]

@@ -8,17 +8,28 @@ Performance: called once per publish command or run of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from nsqtw.core.publish_counts import PublishCounts
 from nsqtw.errors import ClientError
 from nsqtw.options.broker import Options
 from nsqtw.protocols.client import publish_failed
 from nsqtw.protocols.frames import OK
 from nsqtw.protocols.parameters import decimal, duration_ns, unparsed
 from nsqtw.protocols.replies import Replies, ReplySlot
+from nsqtw.protocols.session import Session
 
-if TYPE_CHECKING:
-    from nsqtw.protocols.v2_session import V2Session
+
+class PublishingSession(Session):
+    """A session as its publishes see it. `published` counts the messages."""
+
+    def __init__(self, published: PublishCounts) -> None:
+        super().__init__()
+        self.published = published
+        self.async_count = 0
+        """Publishes that take longer than a turn: until they are done the client is not read from."""
+
+    def error_frame(self, error: ClientError) -> bytes:
+        """Return the frame that tells the client an error, and log it."""
+        raise NotImplementedError
 
 
 class Publish(ReplySlot):
@@ -30,7 +41,13 @@ class Publish(ReplySlot):
     __slots__ = ("_message_count", "_reply_count", "_session", "_topic", "_verb", "commits_async")
 
     def __init__(
-        self, session: V2Session, replies: Replies, verb: bytes, topic: str, message_count: int, reply_count: int
+        self,
+        session: PublishingSession,
+        replies: Replies,
+        verb: bytes,
+        topic: str,
+        message_count: int,
+        reply_count: int,
     ) -> None:
         super().__init__(replies)
         self.commits_async = False

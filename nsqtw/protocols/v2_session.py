@@ -32,11 +32,10 @@ from nsqtw.protocols.client import RESTS, CommandClient, new_client
 from nsqtw.protocols.frames import CLOSE_WAIT, ERROR, HEARTBEAT, OK, RESPONSE, frame
 from nsqtw.protocols.parameters import checked_topic, hidden, need_names, text_of
 from nsqtw.protocols.replies import Replies, ReplySlot
-from nsqtw.protocols.session import Session
 from nsqtw.protocols.v2_codec import V2Codec
 from nsqtw.protocols.v2_command import ANY_STATE, Commands, CommandSpec
 from nsqtw.protocols.v2_identity import Identity
-from nsqtw.protocols.v2_publish import Publish, delay_ms_of
+from nsqtw.protocols.v2_publish import Publish, PublishingSession, delay_ms_of
 from nsqtw.protocols.v2_subscription import Subscriber, check_subscription
 from nsqtw.protocols.v2_timeout import CommandTimeout
 from nsqtw.protocols.v2_trace import Trace
@@ -57,20 +56,20 @@ FAILURE_COST: Final = 4
 """The cost, in commands, of an error that does not end the session and is logged."""
 
 
-class V2Session(Session):
+class V2Session(PublishingSession):
     """One connection. See IProtocol for the callers."""
 
     def __init__(
         self, broker: Broker, remote_address: str, changed: Callable[[], None], now: float, commands: Commands
     ) -> None:
-        super().__init__()
+        client = new_client(broker, remote_address, "V2", now)
+        super().__init__(client.published)
         self._broker = broker
         self._commands = commands
         self._options = broker.options
         self._changed = changed
         self._codec = V2Codec(broker.options, self._check_body_command, commands)
-        self.client = new_client(broker, remote_address, "V2", now)
-        self.published = self.client.published
+        self.client = client
         self._identity = Identity(self.client, broker.options, broker.log)
         self._command_timeout = CommandTimeout(self._codec, self._identity.settings, broker.options)
         self._has_no_heartbeat = False
@@ -82,8 +81,6 @@ class V2Session(Session):
         """The reasons for which no further command is carried out. Deliveries have another: the replies are paused."""
         self._spent = 0
         """The cost of commands beyond the one that each counts as, since the last step."""
-        self.async_count = 0
-        """Publishes that take longer than a turn: until they are done the client is not read from."""
         self._last_command = now
         self._last_topic: Topic | None = None
         """The last topic: most publishers publish to one."""
@@ -229,7 +226,7 @@ class V2Session(Session):
     # -- replies
 
     def error_frame(self, error: ClientError) -> bytes:
-        """The one place where an error becomes a frame, and a line in the log."""
+        """PublishingSession API. The one place where an error becomes a frame, and a line in the log."""
         self._broker_client.log_refusal(error)
         if error.fatal:
             self._failure = error.log_text
@@ -452,7 +449,7 @@ class V2Session(Session):
         client = self.client
         return client.finish_count + client.requeue_count + sum(self.published.by_topic().values())
 
-    def _check_state(self, spec: CommandSpec, verb: bytes) -> None:
+    def _check_state(self, spec: CommandSpec[V2Session], verb: bytes) -> None:
         """ClientError when a command is not allowed now."""
         lacks_tls = self._needs_tls and not spec.before_tls
         if lacks_tls or self._state not in spec.states:

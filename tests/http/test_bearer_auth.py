@@ -12,7 +12,8 @@ from nsqtw.auth.authorization import PluginAuthorizations as HonestDoor
 from nsqtw.auth.grants import Grant, Grants
 from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.http import bearer_auth as http_door
-from nsqtw.http.routes import FREE, Route
+from nsqtw.http.bearer_auth import FREE
+from nsqtw.http.routes import Route
 from nsqtw.rights import MAX_SECRET_BYTES, Answer, Credentials, Rights, RightsListener
 from tests.http.broker_fixture import HTTP_PORT, OK, TCP_PORT, VERSION_LINE, Log, Reply, Web, request
 

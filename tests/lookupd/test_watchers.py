@@ -11,8 +11,9 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 from twisted.python.failure import Failure
 
+from nsqtw.http.bearer_auth import FREE
 from nsqtw.http.factory import HttpFactory
-from nsqtw.http.routes import FREE, Routes
+from nsqtw.http.routes import Routes
 from nsqtw.lookupd.http import LookupApi
 from nsqtw.lookupd.watchers import KEEP_ALIVE_SECONDS, MAX_WAITING, Watchers
 from nsqtw.net.limits import Limits

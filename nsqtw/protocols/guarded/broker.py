@@ -299,7 +299,7 @@ class ClientBroker(SessionBroker):
                 commands.now = now
                 self.put(answer, taken, delays_ms, encoded)
             else:
-                commands.take(Publish(self, taken, delays_ms, encoded, answer), now)
+                commands.take(Publish(self.put, taken, delays_ms, encoded, answer), now)
         except ClientError as error:
             self.refused(error)
             answer.answer(error)
@@ -435,7 +435,7 @@ class ClientBroker(SessionBroker):
         consumer = ClientConsumer(self._broker, self._new_client(), receiver, seconds, self._broker_client.log_refusal)
         try:
             check_subscription(topic, channel, msg_timeout, options)
-            self._commands.take(Subscribe(self, topic, channel, consumer, once=once), now)
+            self._commands.take(Subscribe(self.join, topic, channel, consumer, once=once), now)
         except ClientError as error:
             self.refused(error)
             consumer.tell_subscribed(error)

@@ -11,10 +11,10 @@ Performance: called once per publish.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import ne
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nsqtw.core.topic import Topic
 from nsqtw.errors import ClientError, InvalidHeaders
@@ -24,9 +24,6 @@ from nsqtw.options.broker import Options
 from nsqtw.protocols.guarded.commands import Command
 from nsqtw.protocols.mpub import SIZE_BYTES, check_count, check_size, check_total
 from nsqtw.protocols.session import PublishAnswer, SessionBroker
-
-if TYPE_CHECKING:
-    from nsqtw.protocols.guarded.broker import ClientBroker
 
 MAX_DELAY_RUNS: Final = 4096
 """Runs of messages with one delay that a publish may have: each is a segment of its own, which takes 10 us."""
@@ -38,17 +35,20 @@ Headers = Mapping[str, str] | bytes
 """The headers of one message, as names and values or encoded."""
 
 
+Put = Callable[[PublishAnswer, list[bytes], Sequence[int], list[bytes] | None], None]
+
+
 class Publish(Command):
     """
     Messages for a topic that wait for their turn: `bodies`, the `headers` of each or None, and the delay of each, in
-    ms; one delay stands for all.
+    ms; one delay stands for all. `put` stores them.
     """
 
-    __slots__ = ("_answer", "_bodies", "_broker", "_delays", "_headers")
+    __slots__ = ("_answer", "_bodies", "_delays", "_headers", "_put")
 
     def __init__(
         self,
-        broker: ClientBroker,
+        put: Put,
         bodies: list[bytes],
         delays: Sequence[int],
         headers: list[bytes] | None,
@@ -57,7 +57,7 @@ class Publish(Command):
         self.verb = answer.verb
         self.topic = answer.topic
         self.channel = ""
-        self._broker = broker
+        self._put = put
         self._bodies = bodies
         self._delays = delays
         self._headers = headers
@@ -65,7 +65,7 @@ class Publish(Command):
 
     def execute(self) -> None:
         """Command API."""
-        self._broker.put(self._answer, self._bodies, self._delays, self._headers)
+        self._put(self._answer, self._bodies, self._delays, self._headers)
 
     def refuse(self, error: ClientError) -> None:
         """Command API."""

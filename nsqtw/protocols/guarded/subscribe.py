@@ -8,7 +8,6 @@ A subscription of a guarded connection: its checks, the command that waits for r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from zope.interface import classImplements
 
@@ -21,24 +20,23 @@ from nsqtw.protocols.guarded.messages import Batch, Message
 from nsqtw.protocols.parameters import checked_name
 from nsqtw.protocols.subscription import is_msg_timeout
 
-if TYPE_CHECKING:
-    from nsqtw.protocols.guarded.broker import ClientBroker
-
 
 class Subscribe(Command):
-    """A subscription of `consumer`. `once`: a connection has one."""
+    """A subscription of `consumer`, which `join` makes. `once`: a connection has one."""
 
-    __slots__ = ("_broker", "consumer", "once")
+    __slots__ = ("_join", "consumer", "once")
 
-    def __init__(self, broker: ClientBroker, topic: str, channel: str, consumer: ClientConsumer, *, once: bool) -> None:
+    def __init__(
+        self, join: Callable[[Subscribe], None], topic: str, channel: str, consumer: ClientConsumer, *, once: bool
+    ) -> None:
         self.verb, self.topic, self.channel = b"SUB", topic, channel
-        self._broker = broker
+        self._join = join
         self.consumer = consumer
         self.once = once
 
     def execute(self) -> None:
         """Command API."""
-        self._broker.join(self)
+        self._join(self)
 
     def refuse(self, error: ClientError) -> None:
         """Command API."""

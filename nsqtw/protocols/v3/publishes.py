@@ -9,15 +9,11 @@ Performance: one object per publish.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Assigned
-from nsqtw.protocols.session import PublishAnswer
+from nsqtw.protocols.session import PublishAnswer, Session
 from nsqtw.protocols.v3 import codec
-
-if TYPE_CHECKING:
-    from nsqtw.protocols.v3.session import V3Session
 
 
 class Confirms:
@@ -59,12 +55,32 @@ class Confirms:
         return codec.confirm_several([*earlier, (first, count)])
 
 
+class PublishingSession(Session):
+    """A session that is told the results of its PUBLISH frames."""
+
+    def await_parts(self, count: int) -> None:
+        """So many answers will come in place of one."""
+        raise NotImplementedError
+
+    def published(self, number: int, error: ClientError | None) -> None:
+        """The answer of a PUBLISH frame."""
+        raise NotImplementedError
+
+    def published_run(self, numbers: list[int], error: ClientError | None) -> None:
+        """The answer of PUBLISH frames that came together."""
+        raise NotImplementedError
+
+    def published_with_ids(self, frames: list[tuple[int, list[int]]]) -> None:
+        """PUBLISH frames are stored; these are the ids of their messages."""
+        raise NotImplementedError
+
+
 class Publish(PublishAnswer):
     """The answer of the PUBLISH frame `number` of `session`."""
 
     __slots__ = ("_number", "_session")
 
-    def __init__(self, session: V3Session, number: int) -> None:
+    def __init__(self, session: PublishingSession, number: int) -> None:
         self._session = session
         self._number = number
 
@@ -78,7 +94,7 @@ class PublishRun(PublishAnswer):
 
     __slots__ = ("_numbers", "_session")
 
-    def __init__(self, session: V3Session, numbers: list[int]) -> None:
+    def __init__(self, session: PublishingSession, numbers: list[int]) -> None:
         self._session = session
         self._numbers = numbers
 
@@ -97,7 +113,7 @@ class PublishWithIds(PublishAnswer):
 
     __slots__ = ("_ids", "_numbers", "_session")
 
-    def __init__(self, session: V3Session, numbers: list[int]) -> None:
+    def __init__(self, session: PublishingSession, numbers: list[int]) -> None:
         self._session = session
         self._numbers = numbers
         self._ids: list[int] = []

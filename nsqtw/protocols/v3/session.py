@@ -24,12 +24,12 @@ from zope.interface import classImplements
 from nsqtw.errors import ClientError
 from nsqtw.interfaces import Failed, IBroker, ICountedProtocol, ISteppedProtocol, Range
 from nsqtw.protocols.fin_coalescing import FinCoalescing
-from nsqtw.protocols.session import Session, session_broker
+from nsqtw.protocols.session import session_broker
 from nsqtw.protocols.v3 import codec
 from nsqtw.protocols.v3.codec import CREDIT, FIN, PUBLISH, SET, Frame, read_credit
 from nsqtw.protocols.v3.frame_timeout import FrameTimeout
 from nsqtw.protocols.v3.handshake import DEFAULT_HEARTBEAT, read_hello, welcome_payload
-from nsqtw.protocols.v3.publishes import Confirms, Publish, PublishRun, PublishWithIds
+from nsqtw.protocols.v3.publishes import Confirms, Publish, PublishingSession, PublishRun, PublishWithIds
 from nsqtw.protocols.v3.single_fins import FIN_BYTES
 from nsqtw.protocols.v3.subscription import Subscription
 from nsqtw.upgrades import Upgrade
@@ -53,7 +53,7 @@ _FLAGS: Final = {PUBLISH: codec.HEADERS | codec.DELAYS, CREDIT: SET}
 _VERBS: Final = {FIN: "FIN", codec.REQ: "REQ", codec.NACK: "REQ", codec.TOUCH: "TOUCH"}
 
 
-class V3Session(Session):
+class V3Session(PublishingSession):
     """One connection. See IProtocol for the callers."""
 
     def __init__(self, broker: IBroker, changed: Callable[[], None], now: float) -> None:
@@ -376,11 +376,11 @@ class V3Session(Session):
             self._commands.publish(self._topic_name, bodies, 0, PublishRun(self, numbers), now, None, None, True)
 
     def await_parts(self, count: int) -> None:
-        """So many answers will come in place of one."""
+        """PublishingSession API."""
         self._pending += count - 1
 
     def published(self, number: int, error: ClientError | None) -> None:
-        """The answer of a PUBLISH frame."""
+        """PublishingSession API."""
         self._pending -= 1
         if error is not None:
             self._reject([number], error)
@@ -391,7 +391,7 @@ class V3Session(Session):
             self._changed()
 
     def published_run(self, numbers: list[int], error: ClientError | None) -> None:
-        """The answer of PUBLISH frames that came together."""
+        """PublishingSession API."""
         self._pending -= 1
         if error is not None:
             self._reject(numbers, error)
@@ -402,7 +402,7 @@ class V3Session(Session):
             self._changed()
 
     def published_with_ids(self, frames: list[tuple[int, list[int]]]) -> None:
-        """PUBLISH frames are stored; these are the ids of their messages."""
+        """PublishingSession API."""
         self._pending -= 1
         self._confirmed_with_ids += frames
         if not self._is_awaited:
