@@ -70,7 +70,7 @@ class Upgraded(Streamer, Protocol):
 
 
 class RequestOwner(Protocol):
-    """What the requests of all connections share."""
+    """The state that the requests of all connections share."""
 
     pump: Turns
     bearer_auth: RequestAuthorizer | None

@@ -15,7 +15,7 @@ from nsqtw.runtime.turns import Turns
 
 
 class HttpServer:
-    """What all connections of a server share."""
+    """The state that all connections of a server share."""
 
     def __init__(
         self,
