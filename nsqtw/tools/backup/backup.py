@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from nsqtw import __version__
 from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.finding import Finding
 from nsqtw.backends.manifest import backends_with_messages, read_manifest
 from nsqtw.daemon.data_path import data_path_identity, lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
@@ -25,7 +26,6 @@ from nsqtw.tools.backup.copy import (
 )
 from nsqtw.tools.backup.hold import Hold
 from nsqtw.tools.fsck.data_path import check_data_path, is_data_path
-from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.owner import Owner
 
 DONE = 0

@@ -19,6 +19,7 @@ from shlex import quote
 from attrs import frozen
 
 from nsqtw.backends.files import DIRECTORY_MODE, Files, backend_error, replace_file
+from nsqtw.backends.finding import Finding
 from nsqtw.backends.manifest import MANIFEST_FILE, has_interrupted_restore, write_restore_mark
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
@@ -32,7 +33,6 @@ from nsqtw.tools.backup.copy import (
     sync_directories,
 )
 from nsqtw.tools.fsck.data_path import check_data_path
-from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.owner import Owner, open_regular
 
 DONE = 0

@@ -1,9 +1,6 @@
 """
 `nsqtw fsck`: a check of the data path of a stopped broker, and its repair.
 
-    finding     one thing that is wrong
-    log_file    one log file, every record of it, and which messages it has
-    topic_log   the directory of one topic
     positions   positions.db, and what it says of the logs
     data_path   all of it
     repair      the same with less damage

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator, Sequence
 
 from nsqtw.backends.disk.format import HEADERS_VERSION
+from nsqtw.backends.finding import Finding
 from nsqtw.backends.sqlite.schema import HEADERS_VERSION as DATABASE_VERSION
 from nsqtw.core.checkpoint import SavedState
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
 from nsqtw.printing import complain, write_line
 from nsqtw.tools.fsck.data_path import DataPathCheck, check_data_path, is_data_path
-from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.repair import repair
 from nsqtw.tools.owner import Owner
 

@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from attrs import define, field
 
 from nsqtw.backends.disk.backend import PROBE_FILE
+from nsqtw.backends.disk.file_check import ReadOnly
 from nsqtw.backends.disk.format import first_of_log
+from nsqtw.backends.disk.topic_check import TopicLog, check_topic
 from nsqtw.backends.files import Files, backend_error
+from nsqtw.backends.finding import Finding
 from nsqtw.backends.manifest import MANIFEST_FILE
 from nsqtw.backends.quarantine import DIRECTORY
+from nsqtw.backends.sqlite.database_check import MessagesCheck, check_messages
 from nsqtw.backends.sqlite.salvage import FRESH
 from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
 from nsqtw.core.checkpoint import NamedTopic
@@ -24,10 +28,7 @@ from nsqtw.errors import MetadataError
 from nsqtw.names import is_ephemeral, name_of_directory
 from nsqtw.nsqd import nsqd_dat
 from nsqtw.nsqd.build import POSITIONS_FILE
-from nsqtw.tools.fsck.finding import Finding
-from nsqtw.tools.fsck.log_file import ReadOnly
 from nsqtw.tools.fsck.manifest import ManifestCheck, check_manifest
-from nsqtw.tools.fsck.messages import MessagesCheck, check_messages
 from nsqtw.tools.fsck.positions import (
     FRESH_FILE,
     PositionsCheck,
@@ -35,7 +36,6 @@ from nsqtw.tools.fsck.positions import (
     compare,
     topics_with_class_depths,
 )
-from nsqtw.tools.fsck.topic_log import TopicLog, check_topic
 
 _DELETED = re.compile(r"(.+)\.deleted\.[0-9]+")
 _TEMPORARY = re.compile(rf"({re.escape(nsqd_dat.METADATA_FILE)}|{re.escape(MANIFEST_FILE)})\.[0-9]+\.tmp")

@@ -9,15 +9,15 @@ from shlex import quote
 
 from attrs import define, field
 
+from nsqtw.backends.disk.topic_check import TopicLog
 from nsqtw.backends.files import Files
+from nsqtw.backends.finding import Finding
 from nsqtw.backends.manifest import MANIFEST_FILE, Manifest, has_interrupted_restore, read_manifest
 from nsqtw.backends.quarantine import Quarantine
 from nsqtw.backends.spare_space import SUFFIX
 from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
 from nsqtw.errors import BackendError
 from nsqtw.names import directory_name
-from nsqtw.tools.fsck.finding import Finding
-from nsqtw.tools.fsck.topic_log import TopicLog
 
 Logs = Mapping[str, TopicLog]
 

@@ -22,14 +22,14 @@ from tempfile import TemporaryDirectory
 from attrs import define, evolve, field
 
 from nsqtw.backends.connection import connect
+from nsqtw.backends.disk.topic_check import TopicLog
+from nsqtw.backends.finding import Finding
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import CursorState, SavedState, TopicState
 from nsqtw.core.pending import all_rows
 from nsqtw.core.policy.priority import CLASSES
 from nsqtw.errors import BackendError, BackendFull
 from nsqtw.nsqd.build import POSITIONS_FILE
-from nsqtw.tools.fsck.finding import Finding
-from nsqtw.tools.fsck.topic_log import TopicLog
 
 FRESH_FILE = f"{POSITIONS_FILE}.new"
 """The file of an interrupted quarantine: without a positions.db the next start uses it."""

@@ -26,10 +26,12 @@ from contextlib import suppress
 
 from attrs import evolve
 
+from nsqtw.backends.disk.file_check import LogFileCheck
 from nsqtw.backends.disk.format import index_name
 from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.disk.open_files import Descriptor, LogFile
 from nsqtw.backends.disk.repair import write_repaired
+from nsqtw.backends.disk.topic_check import TopicLog
 from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.positions.store import Positions
 from nsqtw.backends.quarantine import Quarantine
@@ -37,10 +39,8 @@ from nsqtw.backends.sqlite.salvage import FRESH, rebuild
 from nsqtw.core.checkpoint import Checkpoint, SavedState
 from nsqtw.errors import BackendError, NsqtwError
 from nsqtw.tools.fsck.data_path import DataPathCheck
-from nsqtw.tools.fsck.log_file import LogFileCheck
 from nsqtw.tools.fsck.manifest import quarantine_foreign
 from nsqtw.tools.fsck.positions import FRESH_FILE, miscounted
-from nsqtw.tools.fsck.topic_log import TopicLog
 
 
 def repair(check: DataPathCheck) -> tuple[str | None, list[str]]:

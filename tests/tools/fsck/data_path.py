@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nsqtw.backends.dummy import DummyFactory
+from nsqtw.backends.finding import Finding
 from nsqtw.core import recovery
 from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import NamedTopic
 from nsqtw.nsqd import nsqd_dat
 from nsqtw.tools.fsck.data_path import check_data_path
-from nsqtw.tools.fsck.finding import Finding
 from nsqtw.tools.fsck.repair import repair
 from tests.core.harness import WALL_NS
 from tests.nsqd_import.data_path import DataPath

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from nsqtw.backends.disk.format import RECORD_BYTES
+from nsqtw.backends.finding import Finding
 from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.interfaces import IBackend
 from nsqtw.tools.fsck.command import CLEAN, FINDINGS, run
-from nsqtw.tools.fsck.finding import Finding
 from tests.backends.data_path import spoil
 from tests.core.stored_harness import StoredHarness
 from tests.tools.fsck.data_path import Stored, findings, whats

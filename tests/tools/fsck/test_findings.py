@@ -12,6 +12,7 @@ from zlib import crc32
 
 import pytest
 
+from nsqtw.backends.disk.file_check import ReadOnly
 from nsqtw.backends.disk.format import HEADER_BYTES, RECORD_BYTES, Entry, encode_entries, encode_head, encode_header
 from nsqtw.backends.manifest import Manifest, has_interrupted_restore, write_manifest, write_restore_mark
 from nsqtw.backends.positions.store import Positions
@@ -22,7 +23,6 @@ from nsqtw.core.segment import Segment
 from nsqtw.testing.contracts import headers, make_segment, make_segment_with_headers, messages, read_all
 from nsqtw.tools.fsck.command import run
 from nsqtw.tools.fsck.data_path import check_data_path
-from nsqtw.tools.fsck.log_file import ReadOnly
 from nsqtw.tools.fsck.repair import repair
 from tests.backends.data_path import DataPath, record, record_bytes, spoil
 from tests.tools.fsck.data_path import content, findings, repair_path, whats

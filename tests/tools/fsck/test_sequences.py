@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqtw.tools.fsck.log_file import Sequences
+from nsqtw.backends.sequences import Sequences
 
 RUNS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), max_size=12)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from attrs import define, evolve, field
 
+from nsqtw.backends.disk.file_check import Damage, LogFileCheck, check_log_file
 from nsqtw.backends.disk.format import (
     HEADERS_VERSION,
     HIGHEST,
@@ -22,8 +23,8 @@ from nsqtw.backends.disk.format import (
 )
 from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.files import Files
-from nsqtw.tools.fsck.finding import Finding
-from nsqtw.tools.fsck.log_file import ChannelSequences, ClassSequences, Damage, LogFileCheck, check_log_file
+from nsqtw.backends.finding import Finding
+from nsqtw.backends.sequences import ChannelSequences, ClassSequences
 
 
 @define

@@ -19,12 +19,12 @@ from attrs import define, field
 
 from nsqtw.backends.connection import connect_read_only
 from nsqtw.backends.disk.salvage import WRONG_HEADERS
+from nsqtw.backends.disk.topic_check import TopicLog
+from nsqtw.backends.finding import Finding
+from nsqtw.backends.sequences import ClassSequences
 from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
 from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, version_of
 from nsqtw.errors import BackendError
-from nsqtw.tools.fsck.finding import Finding
-from nsqtw.tools.fsck.log_file import ClassSequences
-from nsqtw.tools.fsck.topic_log import TopicLog
 
 _MAX_PROBLEMS = 10
 _INVALID_VALUE = re.compile(r" value in (segment|topic)\.")
