@@ -11,12 +11,13 @@ Time is always an argument: `now` is seconds of a monotonic clock, as a float.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
+    from nsqtw.backends.check import BackendCheck
     from nsqtw.core.segment import Segment
     from nsqtw.errors import BackendError, ClientError
     from nsqtw.options.broker import Options
@@ -375,6 +376,24 @@ class IBackendQueueFactory(Interface):
         Open the storage under the data path `directory`, which exists and is locked by this process.
         `options` has nsqd's option names as attributes (`max_bytes_per_file`, ...). Raises BackendError
         when this storage cannot be used; a damaged record is no reason, it is reported and left out.
+        """
+
+
+class IBackendFiles(Interface):
+    """
+    An optional part of a backend: its files in a data path, for `nsqtw fsck`. The descriptor of the
+    plugin names a class for it (`nsqtw.plugins.BackendPlugin.files`), which is called with ARGUMENT. The backend is not
+    open. Every method may raise OSError and BackendError.
+    """
+
+    def has_files(directory: str) -> bool:
+        """Return whether files of this backend are in a data path."""
+
+    def check(directory: str, ends: Mapping[str, int], by_class: Container[str]) -> BackendCheck:
+        """
+        Look at everything in a data path, which is locked, and change nothing. `ends`: for each topic, one past the
+        highest sequence that was ever saved as stored. `by_class`: the topics with messages whose priorities are
+        looked at.
         """
 
 

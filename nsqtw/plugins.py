@@ -25,6 +25,7 @@ from nsqtw.interfaces import (
     IAuthorizer,
     IAuthorizerFactory,
     IBackend,
+    IBackendFiles,
     IBackendQueueFactory,
     IProtocol,
     IProtocolFactory,
@@ -51,12 +52,16 @@ _PROTOCOL = "protocol"
 @implementer(IPlugin, IBackendQueueFactory)
 @attrs.frozen(kw_only=True)
 class BackendPlugin:
-    """Describes a kind of storage. `dotted` names a class that, called without arguments, is the factory."""
+    """
+    Describes a kind of storage. `dotted` names a class that, called without arguments, is the factory. `files` names
+    one that, called with the argument, is an `IBackendFiles`; without it the tools do not know the files.
+    """
 
     name: str
     summary: str
     argument_format: str
     dotted: str
+    files: str = ""
 
     def open(self, argument: str, directory: str, options: Options, report: Report) -> IBackend:
         """Like IBackendQueueFactory; also PluginError, when the code cannot be loaded."""
@@ -159,6 +164,17 @@ def find_backend(description: str, candidates: Iterable[Any] | None = None) -> t
     return _found(_BACKEND, description, backends(candidates))
 
 
+def files_class(backend: IBackendQueueFactory) -> Callable[[str], IBackendFiles]:
+    """Return what makes the `IBackendFiles` of an installed backend. PluginError, also when there is none."""
+    dotted = getattr(backend, "files", "")
+    if not dotted:
+        raise PluginError(
+            f"the plugin of the backend {backend.name!r} has no IBackendFiles, see docs/how-to/plugin-backend.md"
+        )
+    made: Callable[[str], IBackendFiles] = _class(_BACKEND, backend.name, dotted)
+    return made
+
+
 def backend_description(description: str) -> str:
     """NAME or NAME:ARGUMENT for `--backend`, in the one form in which two can be compared."""
     name, _, argument = description.partition(":")
@@ -219,10 +235,13 @@ def _origin(plugin: Any) -> str:
 
 
 def _load(kind: str, name: str, dotted: str) -> Any:
+    return _class(kind, name, dotted)()
+
+
+def _class(kind: str, name: str, dotted: str) -> Any:
     module, _, attribute = dotted.rpartition(".")
     try:
-        factory = getattr(import_module(module), attribute)
+        return getattr(import_module(module), attribute)
     except Exception as failure:  # any exception of a module that is imported
         why = str(failure) if isinstance(failure, ImportError | AttributeError) else repr(failure)
         raise PluginError(f"{kind} {name!r} cannot be loaded from {dotted}: {why}") from failure
-    return factory()

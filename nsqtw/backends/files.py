@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from secrets import randbits
 from typing import Final, TypeVar
@@ -214,6 +214,13 @@ def remove_temporaries(files: Files, path: str) -> None:
         if entry.startswith(f"{name}.") and _TEMPORARY.fullmatch(entry, len(name)):
             with suppress(OSError):
                 files.unlink(os.path.join(directory, entry))
+
+
+def unlink_all(files: Files, paths: Iterable[str]) -> None:
+    """Remove files, as far as they are there. OSError."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            files.unlink(path)
 
 
 def backend_error(error: OSError, doing: str) -> BackendError:

@@ -26,11 +26,10 @@ from nsqtw.interfaces import IBackend, IBackendQueueFactory, IDamagedBackend, IH
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_backend
 from nsqtw.printing import complain, write_line
+from nsqtw.tools.backend_files import MEMORY
 from nsqtw.tools.fsck.positions import check_positions
 from nsqtw.tools.owner import Owner
 
-MEMORY = "dummy"
-"""The backend that keeps nothing when it is closed."""
 _COPIED_BYTES = 4 << 20
 
 Say = Callable[[str], None]

@@ -15,6 +15,7 @@ disk = BackendPlugin(
     summary="keeps messages in checksummed log files under the data path",
     argument_format="",
     dotted="nsqtw.backends.disk.backend.DiskFactory",
+    files="nsqtw.backends.disk.data_files.DiskFiles",
 )
 
 dummy = BackendPlugin(
@@ -29,6 +30,7 @@ sqlite = BackendPlugin(
     summary="keeps messages in one SQLite database under the data path",
     argument_format="",
     dotted="nsqtw.backends.sqlite.backend.SqliteFactory",
+    files="nsqtw.backends.sqlite.database_check.SqliteFiles",
 )
 
 v2 = ProtocolPlugin(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from attrs import define, evolve, field
 
+from nsqtw.backends.check import StoredTopic
 from nsqtw.backends.disk.file_check import Damage, LogFileCheck, check_log_file
 from nsqtw.backends.disk.format import (
     HEADERS_VERSION,
@@ -24,15 +25,13 @@ from nsqtw.backends.disk.format import (
 from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.files import Files
 from nsqtw.backends.finding import Finding
-from nsqtw.backends.sequences import ChannelSequences, ClassSequences
+from nsqtw.backends.sequences import ClassSequences
 
 
 @define
-class TopicLog:
+class TopicLog(StoredTopic):
     """The contents of the directory of a topic."""
 
-    topic: str
-    directory: str
     log_files: list[LogFileCheck] = field(factory=list)
     """Ascending, as far as they belong to the log."""
     without_records: list[LogFileCheck] = field(factory=list)
@@ -41,23 +40,6 @@ class TopicLog:
     """Paths of files that do not count."""
     unreadable: list[Finding] = field(factory=list)
     """Why some of its files cannot be told, if so: then nothing of it is touched."""
-    at_once: ChannelSequences = field(factory=ChannelSequences)
-    """All good messages that were published without a delay."""
-    deferred: ChannelSequences = field(factory=ChannelSequences)
-    classes: ClassSequences | None = None
-    """The classes of those without a delay; None: they are not looked at."""
-    database_end: int = 0
-    """The `end` of a topic in a database."""
-
-    @property
-    def end(self) -> int:
-        """One past the highest sequence; 0 when there is none, as a start sees it."""
-        return self.log_files[-1].end if self.log_files else self.database_end
-
-    @property
-    def is_known(self) -> bool:
-        """Whether every file could be read."""
-        return not self.unreadable
 
     @property
     def has_headers(self) -> bool:
@@ -67,16 +49,6 @@ class TopicLog:
     @property
     def every_file(self) -> list[LogFileCheck]:
         return self.log_files + self.without_records
-
-    @property
-    def directed(self) -> dict[str, int]:
-        """How many messages are for one channel only, by the channel."""
-        channels = sorted({*self.at_once.of, *self.deferred.of} - {""})
-        return {name: sum(len(kind.of.get(name, ())) for kind in (self.at_once, self.deferred)) for name in channels}
-
-    def has(self, sequence: int, channel: str) -> bool:
-        """Return whether a message can be read that a channel gets."""
-        return self.at_once.has(sequence, channel) or self.deferred.has(sequence, channel)
 
     def findings(self) -> list[Finding]:
         """The findings."""
@@ -125,6 +97,8 @@ def check_topic(files: Files, topic: str, directory: str, known_end: int = 0, *,
         log.deferred.update(file.deferred)
         if log.classes is not None and file.classes is not None:
             log.classes.update(file.classes)
+        log.end = file.end
+    log.is_known = not log.unreadable
     return log
 
 
@@ -137,10 +111,10 @@ def _check_file(
     files: Files, log: TopicLog, first: int, below: int, has_index: bool, known_end: int
 ) -> LogFileCheck | None:
     """None, and `unreadable` says why, when the file cannot be told."""
-    path = os.path.join(log.directory, log_name(first))
+    path = os.path.join(log.place, log_name(first))
     index = b""
     if has_index:
-        index = _content(files, os.path.join(log.directory, index_name(first)))
+        index = _content(files, os.path.join(log.place, index_name(first)))
     try:
         checked = check_log_file(files, path, first, below, index, known_end, by_class=log.classes is not None)
     except OSError as failure:

@@ -11,20 +11,25 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Container, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from tempfile import TemporaryDirectory
 
-from attrs import define, field
+from attrs import define, field, frozen
+from zope.interface import implementer
 
+from nsqtw.backends.check import NEWER_CONTENT, BackendCheck, StoredTopic
 from nsqtw.backends.connection import connect_read_only
 from nsqtw.backends.disk.salvage import WRONG_HEADERS
-from nsqtw.backends.disk.topic_check import TopicLog
+from nsqtw.backends.files import Files, unlink_all
 from nsqtw.backends.finding import Finding
+from nsqtw.backends.quarantine import Quarantine
 from nsqtw.backends.sequences import ClassSequences
-from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, salvage
+from nsqtw.backends.spare_space import SUFFIX
+from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, rebuild, salvage
 from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, version_of
 from nsqtw.errors import BackendError
+from nsqtw.interfaces import IBackendFiles
 
 _MAX_PROBLEMS = 10
 _INVALID_VALUE = re.compile(r" value in (segment|topic)\.")
@@ -33,57 +38,97 @@ _PUTS_RIGHT = "puts right what its frames tell; the database is set aside as it 
 _ANEW = "writes all that can be read into a new one and sets the old one aside"
 
 
+@implementer(IBackendFiles)
+@frozen
+class SqliteFiles:
+    """messages.db, for `nsqtw fsck`."""
+
+    argument: str
+
+    def has_files(self, directory: str) -> bool:
+        """IBackendFiles API"""
+        return not {FILE, FILE + FRESH}.isdisjoint(os.listdir(directory))
+
+    def check(self, directory: str, ends: Mapping[str, int], by_class: Container[str]) -> MessagesCheck:
+        """IBackendFiles API"""
+        check = check_messages(directory, by_class)
+        names = sorted(os.listdir(directory))
+        if FILE in names:
+            why = "nothing: messages.db was being set aside"
+            check.leftovers = [(os.path.join(directory, name), why) for name in names if name.startswith(FILE + FRESH)]
+        return check
+
+
 @define
-class MessagesCheck:
-    """The state of messages.db."""
+class MessagesCheck(BackendCheck):
+    """The state of messages.db. It is unreadable when it is no database, or one of a newer version."""
 
-    path: str
-    logs: dict[str, TopicLog] = field(factory=dict)
-    """The contents of each topic."""
-    findings: list[Finding] = field(factory=list)
-    records: int = 0
-    """Good rows."""
-    has_headers: bool = False
-    """Its version says that there are messages with headers."""
-    is_foreign: bool = False
-    """It is no database, or one of a newer version: nothing can be read of it."""
+    topics: dict[str, StoredTopic] = field(factory=dict)
 
-    @property
-    def can_be_repaired(self) -> bool:
-        return any(finding.remedy is not None for finding in self.findings)
+    def repairs(self, files: Files, quarantine: Quarantine) -> Iterator[tuple[str, Callable[[], object]]]:
+        """BackendCheck API"""
+        if any(finding.remedy is not None for finding in self.findings):
+            yield "repair of messages.db", lambda: self._repair(files, quarantine)
+
+    def set_aside(self, files: Files, quarantine: Quarantine) -> None:
+        """BackendCheck API"""
+        self._move(quarantine)
+        with suppress(FileNotFoundError):
+            files.unlink(self.place + SUFFIX)
+
+    def _repair(self, files: Files, quarantine: Quarantine) -> None:
+        """Put a damaged messages.db away, and one with all that can be read of it in its place."""
+        fresh = self.place + FRESH
+        unlink_all(files, [fresh + suffix for suffix in ("-wal", "-shm", "")])
+        if not self.is_unreadable:
+            try:
+                rebuild(self.place, fresh, lambda *damage: None)
+            except sqlite3.Error as error:
+                raise BackendError(str(error)) from error
+        self._move(quarantine)
+        if not self.is_unreadable:
+            files.rename(fresh, self.place)
+            files.sync_directory(os.path.dirname(self.place))
+
+    def _move(self, quarantine: Quarantine) -> None:
+        # The database goes first: without its log of changes it would lack what is in there.
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                quarantine.move(self.place + suffix)
 
 
-def check_messages(directory: str, by_class: Container[str] = ()) -> MessagesCheck | None:
+def check_messages(directory: str, by_class: Container[str] = ()) -> MessagesCheck:
     """
-    Look into the messages.db of a data path; None when there is none. `by_class`: the topics with messages whose
+    Look into the messages.db of a data path, if there is one. `by_class`: the topics with messages whose
     priorities are looked at. BackendError when that cannot be done.
     """
     check = MessagesCheck(os.path.join(directory, FILE))
-    path = check.path
+    path = check.place
     if not os.path.exists(path):
         path += FRESH  # setting aside was interrupted, and the next start goes on with it
     if not os.path.exists(path):
-        return None
+        return check
     with _read_only(path) as connection:
         try:
             version = version_of(connection)
             if not version:
                 return check
-            check.has_headers = version == HEADERS_VERSION
+            if version == HEADERS_VERSION:
+                check.newer.append(f"{check.place} has version {HEADERS_VERSION}, which has {NEWER_CONTENT}")
             problems = _problems(connection)
             _check_rows(check, salvage(connection), by_class)
         except BackendError as refusal:
-            check.is_foreign = True
-            check.findings.append(Finding("newer format", check.path, f"{refusal}: a start fails"))
+            check.is_unreadable = True
+            check.findings.append(Finding("newer format", check.place, f"{refusal}: a start fails"))
             return check
         except sqlite3.DatabaseError as error:
-            check.is_foreign = True
+            check.is_unreadable = True
             costs = f"{error}; a start fails, and all messages in it are lost"
-            check.findings.append(Finding("unreadable messages", check.path, costs, "sets it aside"))
+            check.findings.append(Finding("unreadable messages", check.place, costs, "sets it aside"))
             return check
     if problems:
         costs = f"{'; '.join(problems)}; what of it costs messages is named here too"
-        check.findings.insert(0, Finding("damaged database", check.path, costs, _ANEW))
+        check.findings.insert(0, Finding("damaged database", check.place, costs, _ANEW))
     return check
 
 
@@ -92,13 +137,13 @@ def _check_rows(check: MessagesCheck, content: Salvage, by_class: Container[str]
         name = content.topics.get(topic_id, (None, 0))[0]
         costs = f"topic {topic_id}: {why}"
         costs += "; all its messages" if name is None else "; nothing"
-        check.findings.append(Finding("damaged topic", check.path, costs, _ANEW, name))
+        check.findings.append(Finding("damaged topic", check.place, costs, _ANEW, name))
     for topic_id in sorted(content.nameless):
         costs = f"nothing: topic {topic_id} was being deleted; the next start goes on with it"
-        check.findings.append(Finding("leftover", check.path, costs))
+        check.findings.append(Finding("leftover", check.place, costs))
     for name, end in content.topics.values():
         classes = ClassSequences() if name in by_class else None
-        check.logs[name] = TopicLog(name, check.path, database_end=end, classes=classes)
+        check.topics[name] = StoredTopic(name, check.place, end=end, classes=classes)
     for row in content.rows():
         _take(check, content, row)
 
@@ -107,11 +152,7 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
     name = content.topics[row.topic_id][0] if row.topic_id is not None else None
     segment = row.segment
     if segment is not None and name is not None:
-        log = check.logs[name]
-        (log.deferred if segment.delay_ms else log.at_once).add(segment.first, segment.end, segment.channel)
-        if log.classes is not None:
-            log.classes.add(segment)
-        log.database_end = max(log.database_end, segment.end)
+        check.topics[name].add(segment)
         check.records += 1
     if row.why:
         costs = f"row {row.row_id}: {row.why}"
@@ -124,7 +165,7 @@ def _take(check: MessagesCheck, content: Salvage, row: SalvagedRow) -> None:
         messages = row.messages if segment is None else (segment.first, segment.end - 1)
         remedy = _TAKES_OUT if segment is None else _PUTS_RIGHT
         only = (row.channel if segment is None else segment.channel) or None
-        check.findings.append(Finding("damaged record", check.path, costs, remedy, name, only, messages=messages))
+        check.findings.append(Finding("damaged record", check.place, costs, remedy, name, only, messages=messages))
 
 
 def _problems(connection: sqlite3.Connection) -> list[str]:

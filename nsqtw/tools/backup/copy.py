@@ -26,6 +26,7 @@ from typing import TextIO
 
 from nsqtw.backends.connection import connect, connect_read_only
 from nsqtw.backends.disk.format import first_of_index, first_of_log, index_name
+from nsqtw.backends.disk.topic_check import TopicLog
 from nsqtw.backends.files import DIRECTORY_MODE, FILE_MODE, Files, backend_error
 from nsqtw.backends.manifest import MANIFEST_FILE
 from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
@@ -212,11 +213,13 @@ def cut_torn_ends(check: DataPathCheck) -> set[str]:
     changed = set()
     try:
         for log in check.logs.values():
+            if not isinstance(log, TopicLog):
+                continue
             for file in log.without_records:
                 changed.add(file.path)
                 os.unlink(file.path)
                 with suppress(FileNotFoundError):
-                    os.unlink(os.path.join(log.directory, index_name(file.first)))
+                    os.unlink(os.path.join(log.place, index_name(file.first)))
             for file in log.log_files[-1:]:
                 if file.tail is not None:
                     _cut(file.path, file.good_end)

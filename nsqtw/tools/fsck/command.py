@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from nsqtw.backends.disk.format import HEADERS_VERSION
 from nsqtw.backends.finding import Finding
-from nsqtw.backends.sqlite.schema import HEADERS_VERSION as DATABASE_VERSION
 from nsqtw.core.checkpoint import SavedState
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
 from nsqtw.printing import complain, write_line
+from nsqtw.tools.backend_files import load_backends
 from nsqtw.tools.fsck.data_path import DataPathCheck, check_data_path, is_data_path
 from nsqtw.tools.fsck.repair import repair
 from nsqtw.tools.owner import Owner
@@ -32,6 +31,7 @@ def run(directory: str, must_repair: bool) -> int:
         complain(f"nsqtw fsck: {directory} is no nsqtw data path: it is no directory")
         return NO_DATA_PATH
     try:
+        load_backends()
         Owner.of(directory).become()
         if os.access(directory, os.R_OK) and not is_data_path(directory):
             complain(f"nsqtw fsck: {directory} is no nsqtw data path: no broker has stored anything there")
@@ -51,7 +51,7 @@ def _run(directory: str, must_repair: bool) -> int:
     findings = check.findings()
     _print(findings)
     if not (must_repair and findings):
-        _print_newer(check)
+        _print_notes(check)
         write_line(f"{_counts(check)}; {_number(len(findings), 'finding')}")
         return FINDINGS if findings else CLEAN
     quarantine, failures = repair(check)
@@ -64,7 +64,7 @@ def _run(directory: str, must_repair: bool) -> int:
     if remaining:
         write_line("left:")
         _print(remaining)
-    _print_newer(second_check)
+    _print_notes(second_check)
     write_line(f"{_counts(second_check)}; {_number(len(findings), 'finding')}, {len(remaining)} left")
     return FINDINGS if remaining else REPAIRED
 
@@ -74,18 +74,21 @@ def _print(findings: Sequence[Finding]) -> None:
         write_line(str(finding))
 
 
-def _print_newer(check: DataPathCheck) -> None:
-    """Say what an nsqtw that knows no headers, no messages for one channel, or no policies refuses to open."""
-    content = "headers or messages for one channel"
-    topics = [log.topic for log in check.logs.values() if log.has_headers]
-    if topics:
-        write_line(f"log files of format version {HEADERS_VERSION}, which has {content}: {', '.join(topics)}")
-    if check.messages is not None and check.messages.has_headers:
-        write_line(f"{check.messages.path} has version {DATABASE_VERSION}, which has {content}")
-    for log in check.every_log:
-        if log.directed:
-            counts = ", ".join(f"{count} for {channel}" for channel, count in log.directed.items())
-            write_line(f"topic {log.topic} has messages for one channel only: {counts}")
+def _print_notes(check: DataPathCheck) -> None:
+    """
+    Say what was not checked, and what an nsqtw that knows no headers, no messages for one channel, or no policies
+    refuses to open.
+    """
+    for backend, why in check.unknown.items():
+        write_line(f"the messages of the backend {backend!r} are not checked: {why}")
+    for content in check.backends.values():
+        for line in content.newer:
+            write_line(line)
+    for content in check.backends.values():
+        for topic in content.topics.values():
+            if topic.directed:
+                counts = ", ".join(f"{count} for {channel}" for channel, count in topic.directed.items())
+                write_line(f"topic {topic.topic} has messages for one channel only: {counts}")
     saved = check.positions.saved
     owners = list(_owners_of_policies(saved)) if saved is not None else []
     if owners:
@@ -102,17 +105,13 @@ def _owners_of_policies(saved: SavedState) -> Iterator[str]:
 
 def _counts(check: DataPathCheck) -> str:
     """Return how much was looked at."""
-    log_files = [file for log in check.logs.values() for file in log.every_file]
-    rows, in_database, stored = 0, set[str](), 0
-    if check.messages is not None:
-        rows, in_database = check.messages.records, set(check.messages.logs)
-        stored = sum(len(log.at_once) + len(log.deferred) for log in check.messages.logs.values())
+    contents = check.backends.values()
     numbers = (
-        _number(len(in_database.union(check.logs)), "topic"),
-        _number(len(log_files), "log file"),
-        _number(sum(file.records for file in log_files) + rows, "good record"),
-        _number(sum(len(file.at_once) + len(file.deferred) for file in log_files) + stored, "message"),
-        _number(sum(file.size for file in log_files), "byte"),
+        _number(len(check.logs), "topic"),
+        _number(sum(content.file_count for content in contents), "log file"),
+        _number(sum(content.records for content in contents), "good record"),
+        _number(sum(topic.count for content in contents for topic in content.topics.values()), "message"),
+        _number(sum(content.size for content in contents), "byte"),
     )
     return ", ".join(numbers)
 

@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 
 from attrs import define, evolve, field
 
+from nsqtw.backends.check import StoredTopic
 from nsqtw.backends.connection import connect
-from nsqtw.backends.disk.topic_check import TopicLog
 from nsqtw.backends.finding import Finding
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import CursorState, SavedState, TopicState
@@ -103,15 +103,15 @@ def check_positions(directory: str) -> PositionsCheck:
     return check
 
 
-def compare(path: str, saved: SavedState, logs: dict[str, TopicLog]) -> Iterator[Finding]:
+def compare(path: str, saved: SavedState, logs: Mapping[str, StoredTopic]) -> Iterator[Finding]:
     """The differences between the positions, at `path`, and the logs."""
     topic_names = {topic.name for topic in saved.topics}
     costs = "nothing: the next start makes the topic, and its channels start at the oldest message kept"
     for name, log in logs.items():
         if name not in topic_names and log.is_known and log.end:
-            yield Finding("unknown topic", log.directory, costs, None, name)
+            yield Finding("unknown topic", log.place, costs, None, name)
     for topic in saved.topics:
-        log = logs.get(topic.name, TopicLog(topic.name, ""))
+        log = logs.get(topic.name, StoredTopic(topic.name, ""))
         if log.is_known:
             yield from _compare_topic(path, topic, log)
 
@@ -122,7 +122,7 @@ def topics_with_class_depths(saved: SavedState | None) -> set[str]:
     return {topic.name for topic in topics if any(cursor.class_depths for cursor in topic.cursors)}
 
 
-def miscounted(saved: SavedState, logs: Mapping[str, TopicLog]) -> list[TopicState]:
+def miscounted(saved: SavedState, logs: Mapping[str, StoredTopic]) -> list[TopicState]:
     """Return the topics with channels that wait for other numbers of each class than are saved; those channels only."""
     found = []
     for topic in saved.topics:
@@ -152,7 +152,7 @@ def _read_publisher_ids(positions: Positions, saved: SavedState) -> Iterator[str
         topic.dedupe_window_ms = 1  # remove none that is younger; the broker knows the window
 
 
-def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Finding]:
+def _compare_topic(path: str, topic: TopicState, log: StoredTopic) -> Iterator[Finding]:
     """The expectations of a topic's positions about its log."""
     lost_count = topic.put_total - topic.released_total - _count(log, topic.released, topic.end)
     if lost_count > 0:
@@ -168,7 +168,7 @@ def _compare_topic(path: str, topic: TopicState, log: TopicLog) -> Iterator[Find
     yield from of_channels
 
 
-def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: TopicLog) -> Iterator[Finding]:
+def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: StoredTopic) -> Iterator[Finding]:
     lost_count = topic.released_total - cursor.taken_total - _unread(topic, cursor, log)
     if cursor.counted_to is not None:
         place = max(cursor.next, cursor.counted_to), cursor.replays
@@ -190,14 +190,14 @@ def _compare_channel(path: str, topic: TopicState, cursor: CursorState, log: Top
         yield Finding("wrong class depths", path, costs, remedy, topic.name, cursor.name)
 
 
-def _is_miscounted(topic: TopicState, cursor: CursorState, log: TopicLog) -> bool:
+def _is_miscounted(topic: TopicState, cursor: CursorState, log: StoredTopic) -> bool:
     """Return whether other numbers of messages of each class wait than are saved, as far as both are known."""
     if not cursor.class_depths or log.classes is None or not log.is_known:
         return False
     return cursor.class_depths[:-1] != _class_depths(topic, cursor, log)
 
 
-def _class_depths(topic: TopicState, cursor: CursorState, log: TopicLog) -> list[int]:
+def _class_depths(topic: TopicState, cursor: CursorState, log: StoredTopic) -> list[int]:
     """Return how many messages of each class wait in the log, up to the sequence to which they are counted."""
     assert log.classes is not None
     of_class, end = log.classes.of, min(cursor.class_depths[-1], topic.released)
@@ -225,11 +225,11 @@ def _shown(counts: Sequence[int]) -> str:
     return ", ".join(f"{count} {name}" for count, name in zip(counts, CLASSES, strict=True))
 
 
-def _count(log: TopicLog, low: int, high: int) -> int:
+def _count(log: StoredTopic, low: int, high: int) -> int:
     return log.at_once.count(low, high) + log.deferred.count(low, high)
 
 
-def _unread(topic: TopicState, cursor: CursorState, log: TopicLog) -> int:
+def _unread(topic: TopicState, cursor: CursorState, log: StoredTopic) -> int:
     """
     Released messages a cursor has not come to: dropped ones count as taken, as do those for other channels, and
     deferred ones but in a replay. With priorities these are too many, by those that were delivered ahead of others.
@@ -239,7 +239,7 @@ def _unread(topic: TopicState, cursor: CursorState, log: TopicLog) -> int:
     )
 
 
-def _between(log: TopicLog, topic: TopicState, cursor: CursorState, low: int, high: int) -> int:
+def _between(log: StoredTopic, topic: TopicState, cursor: CursorState, low: int, high: int) -> int:
     """Return how many messages between two places a cursor reads from the log."""
     return log.at_once.count_for(cursor.name, low, min(high, topic.released)) + log.deferred.count_for(
         cursor.name, low, min(high, cursor.replays)
