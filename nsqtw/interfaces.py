@@ -12,7 +12,7 @@ Time is always an argument: `now` is seconds of a monotonic clock, as a float.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from zope.interface import Attribute, Interface
 
@@ -62,6 +62,18 @@ class Failed(NamedTuple):
 
     error: ClientError
     ranges: Sequence[Range]
+
+
+class CopiedFile(NamedTuple):
+    """A file of a backup."""
+
+    name: str
+    """NAME or DIRECTORY/NAME, below the data path."""
+    kind: Literal["database", "growing", "finished"]
+    """
+    A database of SQLite; a file of which the bytes are copied that it has then (`BackendCheck.cut_torn_ends`); or one
+    that never changes again, and may be linked.
+    """
 
 
 class OperatorLog(Protocol):
@@ -381,19 +393,29 @@ class IBackendQueueFactory(Interface):
 
 class IBackendFiles(Interface):
     """
-    An optional part of a backend: its files in a data path, for `nsqtw fsck`. The descriptor of the
-    plugin names a class for it (`nsqtw.plugins.BackendPlugin.files`), which is called with ARGUMENT. The backend is not
-    open. Every method may raise OSError and BackendError.
+    An optional part of a backend: its files in a data path, for `nsqtw fsck`, `nsqtw backup` and `nsqtw restore`. The
+    descriptor of the plugin names a class for it (`nsqtw.plugins.BackendPlugin.files`), which is called with ARGUMENT.
+    It is asked about every data path, also of other backends, and knows its own files by their names. Every method but
+    `owns` may raise OSError and BackendError.
     """
-
-    def has_files(directory: str) -> bool:
-        """Return whether files of this backend are in a data path."""
 
     def check(directory: str, ends: Mapping[str, int], by_class: Container[str]) -> BackendCheck:
         """
         Look at everything in a data path, which is locked, and change nothing. `ends`: for each topic, one past the
         highest sequence that was ever saved as stored. `by_class`: the topics with messages whose priorities are
         looked at.
+        """
+
+    def copied_files(directory: str) -> Iterable[CopiedFile]:
+        """
+        Return the files of a backup, in the order in which they are copied, perhaps while a broker writes to them but
+        deletes nothing. Files that are gone when they are copied are left out.
+        """
+
+    def owns(name: str) -> bool:
+        """
+        Return whether a file of this name, as in `CopiedFile`, is one of this backend: it makes a directory a data
+        path, and may be in a backup.
         """
 
 

@@ -54,7 +54,7 @@ _PROTOCOL = "protocol"
 class BackendPlugin:
     """
     Describes a kind of storage. `dotted` names a class that, called without arguments, is the factory. `files` names
-    one that, called with the argument, is an `IBackendFiles`; without it the tools do not know the files.
+    one that, called with the argument, provides `IBackendFiles`; without it fsck and backup do not know the files.
     """
 
     name: str

@@ -94,6 +94,9 @@ class BackendCheck:
         """
         return ()
 
+    def cut_torn_ends(self) -> None:
+        """In a copy that was made while a broker wrote: remove what was not whole yet. OSError."""
+
     def set_aside(self, files: Files, quarantine: Quarantine) -> None:
         """Move all messages into `quarantine`: no broker delivers them. NsqtwError, OSError."""
         raise BackendError(f"the backend of {self.place} does not set messages aside")

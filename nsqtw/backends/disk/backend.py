@@ -12,6 +12,7 @@ Whatever else is in the data path is left alone. No topic's directory has a dot 
 The parts: `log` is what is shared; `recovery` opens it, `writer` appends, `reader` reads,
 `trim` frees, `damage`, `salvage` and `repair` keep what can be kept of damaged files, `free_space`
 keeps a reserve, `sync` remembers what is not on stable storage, `filesystem` is the file system below.
+`data_files`, `topic_check` and `file_check` are for fsck and backup, which do not open the backend.
 """
 
 # mypyc: compiled

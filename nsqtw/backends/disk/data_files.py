@@ -1,5 +1,6 @@
 """
-The files of the backend `disk` in a data path, for `nsqtw fsck`: which they are, and the repair of logs.
+The files of the backend `disk` in a data path, for `nsqtw fsck` and `nsqtw backup`: which they are, and the repair of
+logs.
 
     torn tail             copied, then truncated
     damaged records       the good ones are copied into another file, byte by byte, and what can be kept of the others
@@ -19,57 +20,71 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 
-from attrs import define, field, frozen
+from attrs import define, field
 from zope.interface import implementer
 
 from nsqtw.backends.check import NEWER_CONTENT, BackendCheck
 from nsqtw.backends.disk.backend import PROBE_FILE
 from nsqtw.backends.disk.file_check import LogFileCheck, ReadOnly
-from nsqtw.backends.disk.format import HEADERS_VERSION, first_of_log, index_name
+from nsqtw.backends.disk.format import HEADERS_VERSION, first_of_index, first_of_log, index_name
 from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.disk.open_files import Descriptor, LogFile
 from nsqtw.backends.disk.repair import write_repaired
 from nsqtw.backends.disk.topic_check import TopicLog, check_topic
 from nsqtw.backends.files import Files
 from nsqtw.backends.quarantine import Quarantine
-from nsqtw.interfaces import IBackendFiles
+from nsqtw.errors import BackendError, OptionError
+from nsqtw.interfaces import CopiedFile, IBackendFiles
 from nsqtw.names import directory_name, is_ephemeral, name_of_directory
 
 _DELETED = re.compile(r"(.+)\.deleted\.[0-9]+")
 
 
 @implementer(IBackendFiles)
-@frozen
 class DiskFiles:
     """The log files of all topics."""
 
-    argument: str
-
-    def has_files(self, directory: str) -> bool:
-        """IBackendFiles API"""
-        return any(
-            name_of_directory(entry) is not None and _has_log(os.path.join(directory, entry))
-            for entry in os.listdir(directory)
-        )
+    def __init__(self, argument: str) -> None:
+        if argument:
+            raise OptionError(f"the backend 'disk' takes no argument, not {argument!r}")
 
     def check(self, directory: str, ends: Mapping[str, int], by_class: Container[str]) -> LogsCheck:
         """IBackendFiles API"""
-        check = LogsCheck(directory)
+        check, files = LogsCheck(directory), ReadOnly()
         for entry in sorted(os.listdir(directory)):
             topic, path = name_of_directory(entry), os.path.join(directory, entry)
             if topic is None:
                 check.leftovers += _leftover(entry, path)
-            elif not (topic in ends or _has_log(path)):
+            elif topic not in ends and all(first_of_log(name) is None for name in files.names(path)):
                 continue
             elif is_ephemeral(topic):
                 why = "nothing: an ephemeral topic ends with its broker; the next start deletes it"
                 check.leftovers.append((path, why))
             else:
-                check.add(check_topic(ReadOnly(), topic, path, ends.get(topic, 0), by_class=topic in by_class))
+                check.add(check_topic(files, topic, path, ends.get(topic, 0), by_class=topic in by_class))
         content = f"format version {HEADERS_VERSION}, which has {NEWER_CONTENT}"
         if topics := [log.topic for log in check.topics.values() if log.has_headers]:
             check.newer.append(f"log files of {content}: {', '.join(topics)}")
         return check
+
+    def copied_files(self, directory: str) -> Iterator[CopiedFile]:
+        """IBackendFiles API. The newest two log files of a topic may still change."""
+        for entry in sorted(os.listdir(directory)):
+            topic, path = name_of_directory(entry), os.path.join(directory, entry)
+            if topic is None or is_ephemeral(topic) or not os.path.isdir(path):
+                continue
+            if os.path.islink(path):
+                raise BackendError(f"{path} is a symlink, and a backup has files only")
+            names = [name for name in sorted(ReadOnly().names(path)) if self.owns(f"{entry}/{name}")]
+            finished = set([name for name in names if first_of_log(name) is not None][:-2])
+            for name in names:
+                yield CopiedFile(f"{entry}/{name}", "finished" if name in finished else "growing")
+
+    def owns(self, name: str) -> bool:
+        """IBackendFiles API"""
+        directory, _, file = name.rpartition("/")
+        is_log = first_of_log(file) is not None or first_of_index(file) is not None
+        return is_log and name_of_directory(directory) is not None
 
 
 @define
@@ -92,6 +107,17 @@ class LogsCheck(BackendCheck):
             if log.is_known:
                 yield f"repair of topic {log.topic}", partial(_repair_log, files, quarantine, log)
 
+    def cut_torn_ends(self) -> None:
+        """BackendCheck API"""
+        files = Files()
+        for log in self.topics.values():
+            for file in log.without_records:
+                files.unlink(file.path)
+                _remove_index(files, file)
+            for file in log.log_files[-1:]:
+                if file.tail is not None:
+                    _cut(files, file)
+
     def set_aside(self, files: Files, quarantine: Quarantine) -> None:
         """BackendCheck API"""
         for topic in self.with_messages:
@@ -99,10 +125,6 @@ class LogsCheck(BackendCheck):
             for name in files.names(directory):
                 quarantine.move(os.path.join(directory, name))
             files.remove_directory(directory)
-
-
-def _has_log(directory: str) -> bool:
-    return any(first_of_log(name) is not None for name in ReadOnly().names(directory))
 
 
 def _leftover(name: str, path: str) -> Iterator[tuple[str, str]]:
@@ -135,6 +157,10 @@ def _repair_log(files: Files, quarantine: Quarantine, log: TopicLog) -> None:
 def _truncate(files: Files, quarantine: Quarantine, file: LogFileCheck) -> None:
     """Cut off what is behind the last good record."""
     quarantine.keep_part(file.path, file.good_end, file.size)
+    _cut(files, file)
+
+
+def _cut(files: Files, file: LogFileCheck) -> None:
     descriptor = Descriptor(files, files.open(file.path))
     descriptor.truncate(file.good_end)
     descriptor.sync()

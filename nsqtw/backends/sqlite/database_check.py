@@ -11,11 +11,11 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from tempfile import TemporaryDirectory
 
-from attrs import define, field, frozen
+from attrs import define, field
 from zope.interface import implementer
 
 from nsqtw.backends.check import NEWER_CONTENT, BackendCheck, StoredTopic
@@ -28,8 +28,8 @@ from nsqtw.backends.sequences import ClassSequences
 from nsqtw.backends.spare_space import SUFFIX
 from nsqtw.backends.sqlite.salvage import FRESH, Salvage, SalvagedRow, rebuild, salvage
 from nsqtw.backends.sqlite.schema import FILE, HEADERS_VERSION, version_of
-from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackendFiles
+from nsqtw.errors import BackendError, OptionError
+from nsqtw.interfaces import CopiedFile, IBackendFiles
 
 _MAX_PROBLEMS = 10
 _INVALID_VALUE = re.compile(r" value in (segment|topic)\.")
@@ -39,15 +39,12 @@ _ANEW = "writes all that can be read into a new one and sets the old one aside"
 
 
 @implementer(IBackendFiles)
-@frozen
 class SqliteFiles:
-    """messages.db, for `nsqtw fsck`."""
+    """messages.db, for `nsqtw fsck` and `nsqtw backup`."""
 
-    argument: str
-
-    def has_files(self, directory: str) -> bool:
-        """IBackendFiles API"""
-        return not {FILE, FILE + FRESH}.isdisjoint(os.listdir(directory))
+    def __init__(self, argument: str) -> None:
+        if argument:
+            raise OptionError(f"the backend 'sqlite' takes no argument, not {argument!r}")
 
     def check(self, directory: str, ends: Mapping[str, int], by_class: Container[str]) -> MessagesCheck:
         """IBackendFiles API"""
@@ -57,6 +54,14 @@ class SqliteFiles:
             why = "nothing: messages.db was being set aside"
             check.leftovers = [(os.path.join(directory, name), why) for name in names if name.startswith(FILE + FRESH)]
         return check
+
+    def copied_files(self, directory: str) -> Iterable[CopiedFile]:
+        """IBackendFiles API"""
+        return [CopiedFile(FILE, "database")]
+
+    def owns(self, name: str) -> bool:
+        """IBackendFiles API"""
+        return name in (FILE, FILE + FRESH)
 
 
 @define

@@ -14,12 +14,13 @@ from nsqtw.backends.manifest import backends_with_messages, read_manifest
 from nsqtw.daemon.data_path import data_path_identity, lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.options.files import read_secret
+from nsqtw.plugins import backend_description
 from nsqtw.printing import complain, write_line
-from nsqtw.tools.backup.contents import BACKENDS, Contents, StoredFile, checksum, write_contents
+from nsqtw.tools.backend_files import backend_files, load_backends
+from nsqtw.tools.backup.contents import DEFAULT_BACKEND, Contents, StoredFile, checksum, write_contents
 from nsqtw.tools.backup.copy import (
     ProgressLine,
     copy_data_path,
-    cut_torn_ends,
     data_path_bytes,
     only_one,
     partial_directory,
@@ -61,6 +62,7 @@ def make_backup(
     there is no backup.
     """
     directory, target = os.path.abspath(directory), os.path.abspath(target)
+    load_backends()
     try:
         owner = Owner.of(directory)
         with owner.rights():
@@ -128,7 +130,11 @@ def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
 
 def _finish(partial: str, target: str) -> tuple[Contents, list[Finding]]:
     """Make a copy a backup. NsqtwError, OSError."""
-    cut_torn_ends(check_data_path(partial))
+    try:
+        for content in check_data_path(partial).backends.values():
+            content.cut_torn_ends()
+    except OSError as failure:
+        raise backend_error(failure, "cut of a torn end") from failure
     findings = check_data_path(partial).findings()
     _remove_shared_memory(partial)
     contents = Contents(
@@ -150,12 +156,15 @@ def _files_of(directory: str) -> dict[str, StoredFile]:
 
 
 def _backend_of(directory: str) -> str:
-    """The backend whose messages were copied. BackendError when it keeps them where a backup does not look."""
+    """The backend whose messages were copied. BackendError when its files are not known."""
     manifest = read_manifest(directory)
     backend = manifest.backend if manifest is not None else "".join(backends_with_messages(directory)[:1])
-    if backend not in (*BACKENDS, ""):
-        raise BackendError(f"the messages are kept by the backend {backend!r}, of which nsqtw can make no backup")
-    return backend or BACKENDS[0]
+    backend = backend_description(backend or DEFAULT_BACKEND)
+    files = backend_files([backend])
+    if backend not in files.known:
+        why = f": {files.unknown[backend]}" if backend in files.unknown else ""
+        raise BackendError(f"the messages are kept by the backend {backend!r}, of which nsqtw can make no backup{why}")
+    return backend
 
 
 def _remove_shared_memory(directory: str) -> None:

@@ -13,30 +13,30 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
 from attrs import asdict, field, frozen
 
-from nsqtw.backends.disk.format import first_of_index, first_of_log
 from nsqtw.backends.files import Files, backend_error, replace_file
 from nsqtw.backends.manifest import MANIFEST_FILE
-from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
 from nsqtw.errors import BackendError
-from nsqtw.names import name_of_directory
+from nsqtw.interfaces import IBackendFiles
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
+from nsqtw.tools.backend_files import backend_files
 from nsqtw.tools.owner import Owner, open_regular
 
 CONTENTS_FILE = "contents.json"
 FORMAT = 1
 CHUNK_BYTES = 4 << 20
-BACKENDS = ("disk", "sqlite")
-"""The backends whose messages a backup has."""
+DEFAULT_BACKEND = "disk"
 _SHA256 = re.compile("[0-9a-f]{64}")
 _VERSION = re.compile("[0-9A-Za-z.+-]{1,64}")
-_FILES = (POSITIONS_FILE, MANIFEST_FILE, METADATA_FILE, SQLITE_FILE)
+_FILES = (POSITIONS_FILE, MANIFEST_FILE, METADATA_FILE)
+_NAME = re.compile(r"(?!\.\.?/)([^/\0]+/)?(?!\.\.?$)[^/\0]+")
+"""NAME or DIRECTORY/NAME."""
 
 Progress = Callable[[int], None]
 """Is told of so many more bytes that were read."""
@@ -129,22 +129,20 @@ def check_file(path: str, found: StoredFile, expected: StoredFile) -> None:
 
 
 def _parsed(document: Any) -> Contents:
-    """The contents: what a backup can have, and nothing else. TypeError, KeyError, ValueError."""
+    """The contents: what a backup can have, and nothing else. TypeError, KeyError, ValueError, DuplicatePlugin."""
+    backend = document["backend"]
+    known = backend_files([backend]).known if isinstance(backend, str) and backend.isprintable() else {}
     files = {}
     for name, stored in document["files"].items():
-        if not _is_file_of_data_path(name) or not _SHA256.fullmatch(stored["sha256"]):
+        if not _is_file_of_data_path(name, known.values()) or not _SHA256.fullmatch(stored["sha256"]):
             raise ValueError(name)
         files[name] = StoredFile(int(stored["size"]), stored["sha256"])
-    created, version, backend = document["created"], document["version"], document["backend"]
+    created, version = document["created"], document["version"]
     datetime.fromisoformat(created)
-    if not _VERSION.fullmatch(version) or backend not in BACKENDS:
+    if not _VERSION.fullmatch(version) or backend not in known:
         raise ValueError(document)
     return Contents(created, version, backend, files)
 
 
-def _is_file_of_data_path(name: str) -> bool:
-    directory, _, file = name.rpartition("/")
-    if not directory:
-        return name in _FILES
-    is_log = first_of_log(file) is not None or first_of_index(file) is not None
-    return is_log and name_of_directory(directory) is not None
+def _is_file_of_data_path(name: str, backends: Iterable[IBackendFiles]) -> bool:
+    return name in _FILES or (_NAME.fullmatch(name) is not None and any(one.owns(name) for one in backends))

@@ -25,17 +25,15 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import TextIO
 
 from nsqtw.backends.connection import connect, connect_read_only
-from nsqtw.backends.disk.format import first_of_index, first_of_log, index_name
-from nsqtw.backends.disk.topic_check import TopicLog
 from nsqtw.backends.files import DIRECTORY_MODE, FILE_MODE, Files, backend_error
 from nsqtw.backends.manifest import MANIFEST_FILE
-from nsqtw.backends.sqlite.schema import FILE as SQLITE_FILE
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.names import is_ephemeral, name_of_directory
+from nsqtw.interfaces import IBackendFiles
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
+from nsqtw.tools.backend_files import backend_files
 from nsqtw.tools.backup.contents import CHUNK_BYTES, Progress, StoredFile
-from nsqtw.tools.fsck.data_path import DataPathCheck
+from nsqtw.tools.fsck.manifest import check_manifest
 from nsqtw.tools.owner import Owner, create, open_regular
 
 FIRST_SECONDS = 1.0
@@ -135,42 +133,27 @@ def _is_locked(descriptor: int, path: str) -> bool:
 
 
 def data_path_bytes(directory: str) -> int:
-    """Return about how many bytes there are to copy. OSError."""
-    paths = [os.path.join(directory, name) for name in (POSITIONS_FILE, SQLITE_FILE)]
-    paths += [path for _, path in log_files(directory)]
-    size = 0
-    for path in paths:
+    """Return about how many bytes there are to copy. NsqtwError, OSError."""
+    backends, size = backend_files().known.values(), 0
+    for name in (POSITIONS_FILE, *(file.name for one in backends for file in one.copied_files(directory))):
         with suppress(FileNotFoundError):
-            size += os.path.getsize(path)
+            size += os.path.getsize(os.path.join(directory, name))
     return size
-
-
-def log_files(directory: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of all durable topics, each as its topic's directory and its path, oldest first. OSError."""
-    for entry in sorted(os.listdir(directory)):
-        topic, path = name_of_directory(entry), os.path.join(directory, entry)
-        if topic is None or is_ephemeral(topic) or not os.path.isdir(path):
-            continue
-        if os.path.islink(path):
-            raise BackendError(f"{path} is a symlink, and a backup has files only")
-        with suppress(FileNotFoundError):  # the topic is deleted
-            for name in sorted(os.listdir(path)):
-                if first_of_log(name) is not None or first_of_index(name) is not None:
-                    yield entry, os.path.join(path, name)
 
 
 def copy_data_path(source: str, target: str, reader: Owner, progress: Progress, *, links: bool) -> None:
     """
     Copy what a broker has stored to `target`, an empty directory, with the rights of `reader` on the data path. With
-    `links`, files that never change again are linked where that is possible. BackendError.
+    `links`, files that never change again are linked where that is possible. NsqtwError.
     """
     try:
         _copy_database(source, target, POSITIONS_FILE, reader, progress)
         for name in (MANIFEST_FILE, METADATA_FILE):
             with suppress(FileNotFoundError):
                 copy_file(os.path.join(source, name), os.path.join(target, name), reader, progress)
-        _copy_database(source, target, SQLITE_FILE, reader, progress)
-        _copy_logs(source, target, reader, progress, links=links)
+        # The manifest of the copy is a regular file.
+        for backend in backend_files(check_manifest(target).recorded).known.values():
+            _copy_messages(source, target, backend, reader, progress, links=links)
         sync_directories(target)
     except OSError as failure:
         raise backend_error(failure, f"copy of {failure.filename or source}") from failure
@@ -206,36 +189,6 @@ def sync_directories(directory: str) -> None:
         if entry.is_dir():
             files.sync_directory(entry.path)
     files.sync_directory(directory)
-
-
-def cut_torn_ends(check: DataPathCheck) -> set[str]:
-    """Cut off what is no whole record at the ends of a copy's logs. Returns the files that changed. BackendError."""
-    changed = set()
-    try:
-        for log in check.logs.values():
-            if not isinstance(log, TopicLog):
-                continue
-            for file in log.without_records:
-                changed.add(file.path)
-                os.unlink(file.path)
-                with suppress(FileNotFoundError):
-                    os.unlink(os.path.join(log.place, index_name(file.first)))
-            for file in log.log_files[-1:]:
-                if file.tail is not None:
-                    _cut(file.path, file.good_end)
-                    changed.add(file.path)
-    except OSError as failure:
-        raise backend_error(failure, "cut of a torn end") from failure
-    return changed
-
-
-def _cut(path: str, size: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.ftruncate(descriptor, size)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copy_database(source: str, target: str, name: str, reader: Owner, progress: Progress) -> None:
@@ -280,20 +233,21 @@ def _has_database(path: str) -> bool:
     return ("", 0) not in sizes and bool(sizes) and sizes[0][0] == ""
 
 
-def _copy_logs(source: str, target: str, reader: Owner, progress: Progress, *, links: bool) -> None:
-    found: dict[str, list[str]] = {}
+def _copy_messages(
+    source: str, target: str, backend: IBackendFiles, reader: Owner, progress: Progress, *, links: bool
+) -> None:
+    """Copy the files of one backend. BackendError, OSError."""
     with reader.rights():
-        for entry, path in log_files(source):
-            found.setdefault(entry, []).append(path)
-    for entry, paths in found.items():
-        os.mkdir(os.path.join(target, entry), DIRECTORY_MODE)
-        logs = [path for path in paths if first_of_log(os.path.basename(path)) is not None]
-        finished = set(logs[:-2]) if links else set()
-        for path in paths:
-            copy = os.path.join(target, entry, os.path.basename(path))
-            with suppress(FileNotFoundError):  # the topic is deleted meanwhile
-                if not (path in finished and _linked(path, copy, reader)):
-                    copy_file(path, copy, reader, progress)
+        found = list(backend.copied_files(source))
+    for file in found:
+        path, copy = os.path.join(source, file.name), os.path.join(target, file.name)
+        os.makedirs(os.path.dirname(copy), DIRECTORY_MODE, exist_ok=True)
+        if file.kind == "database":
+            _copy_database(source, target, file.name, reader, progress)
+            continue
+        with suppress(FileNotFoundError):  # the topic is deleted meanwhile
+            if not (links and file.kind == "finished" and _linked(path, copy, reader)):
+                copy_file(path, copy, reader, progress)
 
 
 def _linked(path: str, copy: str, reader: Owner) -> bool:

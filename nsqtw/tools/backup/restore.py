@@ -24,7 +24,7 @@ from nsqtw.backends.manifest import MANIFEST_FILE, has_interrupted_restore, writ
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.printing import complain, write_line
-from nsqtw.tools.backup.contents import Contents, StoredFile, check_file, check_files, read_contents
+from nsqtw.tools.backup.contents import DEFAULT_BACKEND, Contents, StoredFile, check_file, check_files, read_contents
 from nsqtw.tools.backup.copy import (
     ProgressLine,
     copy_file,
@@ -40,7 +40,6 @@ FAILED = 1
 DAMAGED = 3
 REPLACED = ".replaced"
 _MOUNTS = "/proc/self/mountinfo"
-_DEFAULT_BACKEND = "disk"
 _PROGRAM = "nsqtw restore"
 
 
@@ -59,7 +58,7 @@ def run(backup: str, directory: str, must_replace: bool, must_only_check: bool) 
         write_line(str(finding))
     if old:
         write_line(f"what was there is in {old}")
-    backend = "" if contents.backend == _DEFAULT_BACKEND else f" --backend={contents.backend}"
+    backend = "" if contents.backend == DEFAULT_BACKEND else f" --backend={quote(contents.backend)}"
     flags = f"--data-path={quote(directory)}{backend}"
     write_line(f"{directory}: {len(contents.files)} files of {contents.created}; start nsqd with {flags}")
     return DAMAGED if findings else DONE

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from attrs import define, field
 
 from nsqtw.backends.check import BackendCheck, StoredTopic
-from nsqtw.backends.files import backend_error
+from nsqtw.backends.files import Files, backend_error
 from nsqtw.backends.finding import Finding
 from nsqtw.backends.manifest import MANIFEST_FILE
 from nsqtw.backends.quarantine import DIRECTORY
@@ -114,9 +114,12 @@ class DataPathCheck:
 def is_data_path(directory: str) -> bool:
     """Return whether a directory has anything of a broker, nsqd's `nsqd.dat` included. OSError, NsqtwError."""
     own = {MANIFEST_FILE, nsqd_dat.METADATA_FILE, POSITIONS_FILE, FRESH_FILE, DIRECTORY}
-    return not own.isdisjoint(os.listdir(directory)) or any(
-        files.has_files(directory) for files in backend_files().known.values()
-    )
+    entries = os.listdir(directory)
+    if not own.isdisjoint(entries):
+        return True
+    topics = [entry for entry in entries if name_of_directory(entry) is not None]
+    names = [f"{topic}/{name}" for topic in topics for name in Files().names(os.path.join(directory, topic))]
+    return any(files.owns(name) for files in backend_files().known.values() for name in (*entries, *names))
 
 
 def check_data_path(directory: str) -> DataPathCheck:
