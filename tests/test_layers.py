@@ -133,6 +133,8 @@ def name_of(module: Path) -> str:
 
 
 NAMES = {name_of(module): module for module in MODULES}
+CONCRETE = ("backends.disk", "backends.dummy", "backends.sqlite")
+"""The packages of the backends; the other modules of `backends` are for all of them."""
 
 
 def part_of(name: str) -> str:
@@ -199,6 +201,13 @@ def wrong_imports_of(module: Path) -> set[str]:
 def test_modules_import_only_what_their_layer_may() -> None:
     wrong = {name: wrong_imports_of(module) for name, module in NAMES.items()}
     assert {name: imported for name, imported in wrong.items() if imported} == {}
+
+
+def test_tools_know_no_backend() -> None:
+    """They find the backends as a broker does: those of somebody else are no less checked and copied."""
+    tools = {name: module for name, module in NAMES.items() if name.startswith("tools.")}
+    imported = {(name, one) for name, module in tools.items() for one in own_imports_of(module)}
+    assert {(name, one) for name, one in imported if one.startswith(CONCRETE)} == set()
 
 
 def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:

@@ -47,7 +47,8 @@ def nsqd(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
     try:
         process.start()
         yield process
-        process.stop()
+        if process.runs:
+            process.stop()
     finally:
         process.close()
 
@@ -87,6 +88,65 @@ def test_a_broker_keeps_its_promises_with_it(nsqd: NsqdProcess) -> None:
     assert {message.attempts for message in received if message.id in {one.id for one in in_flight}} == {2}
     assert nsqd.counts("t", "c") == Counts(0, 0, 1)
     assert (nsqd.data_path / "paper2").is_dir()
+
+
+def nsqtw(*words: object) -> tuple[int, str]:
+    """The exit code and the output of a command that finds what the environment says."""
+    words = (Path(sys.executable).with_name("nsqtw"), *words)
+    done = subprocess.run(
+        list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def test_fsck_and_backup_know_its_files(nsqd: NsqdProcess, tmp_path: Path) -> None:
+    nsqd.create("t", "c")
+    nsqd.publish("t", BODIES)
+    backup, restored = tmp_path / "backup", tmp_path / "restored"
+    code, said = nsqtw("backup", nsqd.data_path, backup, f"--nsqd-http-address={HOST}:{nsqd.http_port}")
+    assert code == 0 and said.endswith(" MB, backend paper:2\n")
+    nsqd.kill()
+    code, said = nsqtw("restore", backup, restored)
+    assert code == 0 and said.endswith(" --backend=paper:2\n")
+    for path in (nsqd.data_path, restored):
+        code, said = nsqtw("fsck", path)
+        assert code == 0 and re.fullmatch(
+            r"1 topic, 0 log files, \d+ good records?, 100 messages, 0 bytes; 0 findings\n", said
+        )
+    file = restored / "paper2" / b"t".hex()
+    (restored / "paper2").rename(restored / "paper")
+    (restored / "manifest.json").write_text('{"backend":"disk"}')
+    code, said = nsqtw("fsck", restored)
+    assert code == 1 and "100 stored messages of 1 topics of the backend 'paper', which a broker with" in said
+    nsqtw("fsck", restored, "--repair")
+    assert (restored / "damaged.d/1/paper" / file.name).exists()
+    (nsqd.data_path / "paper2" / file.name).write_bytes(b"")
+    assert f"damaged topic: topic t, {nsqd.data_path}/paper2/{file.name}: all" in nsqtw("fsck", nsqd.data_path)[1]
+
+
+def test_what_does_not_tell_its_files_is_named(
+    nsqd: NsqdProcess, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nsqd.publish("t", BODIES)
+    nsqd.kill()
+    assert nsqtw("backup", nsqd.data_path, tmp_path / "first")[0] == 0
+    plugin = project / "twisted/plugins/nsq_paper_plugin.py"
+    plugin.write_text(plugin.read_text().replace('    files="nsq_paper.files.PaperFiles",\n', ""))
+    why = "the plugin of the backend 'paper' has no IBackendFiles, see docs/how-to/plugin-backend.md\n"
+    code, said = nsqtw("fsck", nsqd.data_path)
+    assert (code, said.splitlines(keepends=True)[0]) == (
+        0,
+        f"the messages of the backend 'paper:2' are not checked: {why}",
+    )
+    refused = "the messages are kept by the backend 'paper:2', of which nsqtw can make no backup"
+    assert nsqtw("backup", nsqd.data_path, tmp_path / "backup") == (1, f"nsqtw backup: {refused}: {why}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    why = "the backend 'paper' is not installed\n"
+    assert nsqtw("fsck", nsqd.data_path)[1].startswith(f"the messages of the backend 'paper:2' are not checked: {why}")
+    assert nsqtw("restore", tmp_path / "first", tmp_path / "new") == (
+        1,
+        f"nsqtw restore: {tmp_path}/first/contents.json is damaged\n",
+    )
 
 
 def test_the_setup_py_of_the_page_builds_the_plugin(project: Path, tmp_path: Path) -> None:
