@@ -60,6 +60,8 @@ MAX_NAME_BYTES: Final = 128
 NO_HEADERS: Final = b""
 
 PRIORITIES: Final = ("high", "normal", "low")
+HIGH, NORMAL, LOW = range(3)
+"""The classes of messages by their priority: numbers of PRIORITIES."""
 MAX_ID_BYTES: Final = 255
 
 _MAX_REMEMBERED: Final = 512
@@ -140,6 +142,12 @@ def _header(encoded: bytes, name: str) -> str | None:
 
 _known_header = lru_cache(maxsize=4096)(_header)
 """Many messages have equal headers. Large ones are mostly not equal, and would fill the memory."""
+
+
+def class_of(encoded: bytes) -> int:
+    """Return the class of a message that has these headers."""
+    priority = header(encoded, PRIORITY)
+    return PRIORITIES.index(priority) if priority in PRIORITIES else NORMAL
 
 
 def header_bytes(encoded: bytes, name: bytes) -> bytes | None:

@@ -11,8 +11,8 @@ from itertools import groupby
 
 from attrs import define, field
 
-from nsqtw.core.policy.priority import HIGH, LOW, class_of
 from nsqtw.core.segment import Segment
+from nsqtw.message_headers import HIGH, LOW, class_of
 
 
 class Sequences:

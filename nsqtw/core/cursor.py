@@ -41,12 +41,13 @@ from nsqtw.core.for_others import ForOthers
 from nsqtw.core.in_flight import Delivery, delivered_sequence
 from nsqtw.core.pending import Pages, PendingStore
 from nsqtw.core.place import Place
-from nsqtw.core.policy.priority import NORMAL, PriorityReader
+from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.position import Redelivery
 from nsqtw.core.redelivery_queue import RedeliveryQueue
 from nsqtw.core.segment import Segment, Span
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError
+from nsqtw.message_headers import NORMAL
 
 RETRY_READ_SECONDS = 1.0
 _MAX_PASSED_AT_ONCE = 1000

@@ -36,13 +36,13 @@ from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from nsqtw.core.cursor import RETRY_READ_SECONDS, Cursor
-from nsqtw.core.policy.priority import HIGH, LOW, NORMAL
 from nsqtw.core.policy.sizes import Scan, Sizes
 from nsqtw.core.segment import BODY_AT, Segment, Span, timestamp_ns_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, LargerThanBound, Overflow
 from nsqtw.interfaces import Waiter
+from nsqtw.message_headers import HIGH, LOW, NORMAL
 from nsqtw.options.policies import NO_CHANNEL_POLICY
 from nsqtw.options.settings import DROP_OLDEST, ChannelPolicy
 

@@ -34,10 +34,8 @@ from typing import Final
 from nsqtw.core.policy.priority_depths import PriorityDepths
 from nsqtw.core.segment import SEGMENT_BYTES, Segment, Span
 from nsqtw.core.topic_log import TopicLog
-from nsqtw.message_headers import PRIORITY, header
+from nsqtw.message_headers import HIGH, LOW, NORMAL, class_of
 
-HIGH, NORMAL, LOW = range(3)
-CLASSES: Final = {"high": HIGH, "normal": NORMAL, "low": LOW}
 SHARES: Final = (12, 3, 1)
 """Deliveries of each class in a round."""
 LOOK_BYTES: Final = SEGMENT_BYTES
@@ -50,11 +48,6 @@ HoldsDeferred = Callable[[Segment, int, float], bool]
 Takes a segment that was deferred by its publisher, the sequence from which on it is read, and `now`. Returns whether it
 is delivered now; if not, what must be held is held.
 """
-
-
-def class_of(encoded: bytes) -> int:
-    """Return the class of a message that has these headers, encoded as in `message_headers`."""
-    return CLASSES.get(header(encoded, PRIORITY) or "", NORMAL)
 
 
 class PriorityReader:

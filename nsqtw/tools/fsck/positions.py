@@ -27,8 +27,8 @@ from nsqtw.backends.finding import Finding
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import CursorState, SavedState, TopicState
 from nsqtw.core.pending import all_rows
-from nsqtw.core.policy.priority import CLASSES
 from nsqtw.errors import BackendError, BackendFull
+from nsqtw.message_headers import PRIORITIES
 from nsqtw.nsqd.build import POSITIONS_FILE
 
 FRESH_FILE = f"{POSITIONS_FILE}.new"
@@ -222,7 +222,7 @@ def _kept(topic: TopicState, low: int, high: int) -> Iterator[tuple[int, int]]:
 
 def _shown(counts: Sequence[int]) -> str:
     """Return the numbers of messages of each class in words."""
-    return ", ".join(f"{count} {name}" for count, name in zip(counts, CLASSES, strict=True))
+    return ", ".join(f"{count} {name}" for count, name in zip(counts, PRIORITIES, strict=True))
 
 
 def _count(log: StoredTopic, low: int, high: int) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nsqtw.core.policy.priority import LOW
 from nsqtw.core.policy.priority_depths import LOOKS
 from nsqtw.core.segment import SEGMENT_BYTES, Segment
 from nsqtw.errors import BackendError
-from nsqtw.message_headers import encode_headers
+from nsqtw.message_headers import LOW, encode_headers
 from tests.core.harness import BrokerHarness
 from tests.core.policy.test_priority import NAMES, by_priority, order_of, put
 

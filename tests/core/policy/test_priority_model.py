@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
 
 from nsqtw.core.peek import READY, peek_channel
-from nsqtw.core.policy.priority import HIGH, LOW, NORMAL
-from nsqtw.message_headers import encode_headers
+from nsqtw.message_headers import HIGH, LOW, NORMAL, encode_headers
 from tests.core.policy.channel_histories import DELAYS, ChannelHistories, ModelMessage
 
 PRIORITIES = ["high", "low", "normal", "urgent", None]

@@ -31,7 +31,7 @@ from nsqtw.core.policy.deduplication import Deduplication
 from nsqtw.core.policy.letter import DISCONNECTED, REDRIVES, TIMED_OUT
 from nsqtw.core.policy.moves import Moves
 from nsqtw.core.policy.order import OrderedPosition
-from nsqtw.core.policy.priority import HIGH, NORMAL, PriorityReader
+from nsqtw.core.policy.priority import PriorityReader
 from nsqtw.core.policy.rate_limit import RateLimit
 from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.core.policy.sizes import Sizes
@@ -40,6 +40,7 @@ from nsqtw.core.topic import Topic
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer
 from nsqtw.interfaces import Assigned, Waiter
+from nsqtw.message_headers import HIGH, NORMAL
 from nsqtw.names import dead_letter_name
 from nsqtw.options.settings import ChannelPolicy
 from nsqtw.protocols.v3.session import V3Session
