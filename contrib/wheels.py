@@ -43,7 +43,9 @@ def compiler() -> str:
     if found is None or found.origin is None:
         raise BuildFailed("the package ziglang is not installed: pip install '.[wheels]'")
     major, minor = GLIBC
-    return f"{Path(found.origin).with_name('zig')} cc -target {platform.machine()}-linux-gnu.{major}.{minor}"
+    target = f"{platform.machine()}-linux-gnu.{major}.{minor}"
+    # Debian's headers of Python include one by its path from there; all others are found before.
+    return f"{Path(found.origin).with_name('zig')} cc -target {target} -idirafter /usr/include"
 
 
 def source(out: Path) -> Path:
