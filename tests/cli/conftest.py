@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from nsqtw.testing import Broker, broker
-from tests.cli.forked import Ran, run_forked
+from tests.forked import run_forked
+
+
+class Ran(NamedTuple):
+    """What a call wrote, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Return stdout as JSON."""
+        return json.loads(self.out)
+
 
 Nsqtw = Callable[..., Ran]
 """Runs `nsqtw` with words."""
@@ -35,7 +51,10 @@ def nsqtw(tmp_path: Path, own_config: Path) -> Nsqtw:
     """Run `nsqtw` with words, in a process of its own."""
 
     def run(*words: str, stdin: bytes = b"", **environment: str) -> Ran:
-        return run_forked(tmp_path, *words, stdin=stdin, **environment)
+        done = run_forked(tmp_path, "nsqtw", *words, stdin=stdin, **environment)
+        ran = Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert "Traceback" not in ran.err, ran.err
+        return ran
 
     return run
 

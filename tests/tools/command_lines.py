@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-from pathlib import Path
 from typing import Any
 
-from tests.tools.nsq_tool import END_SECONDS
+from tests.tools.nsq_tool import Programs
 from tests.tools.scenarios import outcome_of
 
 _NSQD = "-nsqd-tcp-address=127.0.0.1:1"
@@ -132,8 +130,6 @@ COMMAND_LINES = [*dict.fromkeys(_LINES)]
 """As they are typed into a shell."""
 
 
-def played(tools: Path, line: str) -> dict[str, Any]:
-    """Run a command line with the tools of a directory. Returns its outcome."""
-    tool, *flags = shlex.split(line)
-    done = subprocess.run([tools / tool, *flags], stdin=subprocess.DEVNULL, capture_output=True, timeout=END_SECONDS)
-    return outcome_of(done)
+def played(tools: Programs, line: str) -> dict[str, Any]:
+    """Run a command line. Returns its outcome."""
+    return outcome_of(tools.run(*shlex.split(line)))

@@ -11,9 +11,40 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nsqtw.testing import Broker
+from tests.forked import Forked, run_forked
 from tests.process import wait_until
 
 END_SECONDS = 60.0
+Running = subprocess.Popen[bytes] | Forked
+Done = subprocess.CompletedProcess[bytes]
+
+
+class Programs:
+    """The tools in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def run(self, tool: str, *flags: str, stdin: bytes = b"", cwd: Path | None = None) -> Done:
+        """Run a tool to its end."""
+        command = [str(self._directory / tool), *flags]
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=END_SECONDS, cwd=cwd)
+
+    def start(self, tool: str, *flags: str, output: Path) -> Running:
+        """Start a tool. What it writes goes to the end of a file."""
+        command = [str(self._directory / tool), *flags]
+        with output.open("ab") as file:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+
+
+class Ours(Programs):
+    """Our tools, without the time to start Python. `directory` gets their standard streams."""
+
+    def run(self, tool: str, *flags: str, stdin: bytes = b"", cwd: Path | None = None) -> Done:
+        return run_forked(self._directory, tool, *flags, stdin=stdin, cwd=cwd)
+
+    def start(self, tool: str, *flags: str, output: Path) -> Running:
+        return Forked(tool, *flags, stdout=output, stderr=output)
 
 
 class ToolProcess:

@@ -13,12 +13,13 @@ from typing import Any
 
 from nsqtw.testing import broker
 from tests.tools.command_lines import COMMAND_LINES, played
+from tests.tools.nsq_tool import Programs
 from tests.tools.scenarios import SCENARIOS, Stage
 
 RECORDED = Path(__file__).with_name("recorded")
 
 
-def play(tools: Path, names: list[str]) -> dict[str, Any]:
+def play(tools: Programs, names: list[str]) -> dict[str, Any]:
     """Return the outcome of each scenario, by name."""
     outcomes: dict[str, Any] = {}
     with broker() as nsqd, tempfile.TemporaryDirectory() as directory:
@@ -31,7 +32,7 @@ def play(tools: Path, names: list[str]) -> dict[str, Any]:
 
 def main(words: list[str]) -> None:
     """Write the files in `recorded`."""
-    tools = Path(words[0]).resolve()
+    tools = Programs(Path(words[0]).resolve())
     lines = {line: played(tools, line) for line in COMMAND_LINES}
     for name, found in (("scenarios", play(tools, [*SCENARIOS])), ("command_lines", lines)):
         rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(outcome)}" for key, outcome in found.items())

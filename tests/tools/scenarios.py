@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import threading
 import urllib.request
 import zlib
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 
 from nsqtw.testing import Broker, broker
 from tests.process import wait_until
-from tests.tools.nsq_tool import END_SECONDS, publish, topic_stats, wait_drained
+from tests.tools.nsq_tool import END_SECONDS, Done, Programs, Running, publish, topic_stats, wait_drained
 
 Scenario = Callable[["Stage"], Any]
 SCENARIOS: dict[str, Scenario] = {}
@@ -41,7 +40,7 @@ def without_times(text: str) -> str:
     return _TIME.sub("", _LIBRARY.sub("", _LOG_LINE.sub("", text)))
 
 
-def outcome_of(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+def outcome_of(done: Done) -> dict[str, Any]:
     """Return the exit code of a tool, and what it wrote, of a usage text only the reason."""
     stderr = done.stderr.decode("utf-8", "replace")
     if done.returncode == 2 or stderr.startswith("Usage of "):
@@ -56,9 +55,9 @@ def scenario(play: Scenario) -> Scenario:
 
 
 class Stage:
-    """A broker, a directory of its own for each scenario, and the tools in `tools`."""
+    """A broker, a directory of its own for each scenario, and the tools."""
 
-    def __init__(self, tools: Path, nsqd: Broker, directory: Path, name: str) -> None:
+    def __init__(self, tools: Programs, nsqd: Broker, directory: Path, name: str) -> None:
         self.tools = tools
         self.nsqd = nsqd
         self.directory = directory
@@ -67,10 +66,7 @@ class Stage:
 
     def run(self, tool: str, *flags: str, stdin: bytes = b"") -> dict[str, Any]:
         """Run a tool to its end. Returns the exit code and what it wrote."""
-        done = subprocess.run(
-            [str(self.tools / tool), *flags], input=stdin, capture_output=True, timeout=END_SECONDS, cwd=self.directory
-        )
-        return self.named(outcome_of(done))
+        return self.named(outcome_of(self.tools.run(tool, *flags, stdin=stdin, cwd=self.directory)))
 
     def named(self, outcome: dict[str, Any]) -> dict[str, Any]:
         """Return an outcome with names instead of the broker's addresses."""
@@ -81,12 +77,9 @@ class Stage:
         return text.replace(self.nsqd.tcp_address, "NSQD").replace(self.nsqd.http_address, "HTTP")
 
     @contextmanager
-    def running(self, tool: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a tool while the context lasts, then end it with SIGTERM. Its stderr is the file `stderr`."""
-        with (self.directory / "stderr").open("ab") as stderr:
-            process = subprocess.Popen(
-                [str(self.tools / tool), *flags], stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
-            )
+    def running(self, tool: str, *flags: str) -> Iterator[Running]:
+        """Run a tool while the context lasts, then end it with SIGTERM. What it writes is in the file `stderr`."""
+        process = self.tools.start(tool, *flags, output=self.directory / "stderr")
         try:
             yield process
             process.send_signal(signal.SIGTERM)
@@ -179,7 +172,7 @@ def _archive(
     *flags: str,
     bodies: Sequence[bytes] = (b"one", b"two", b"three"),
     before: dict[str, bytes] | None = None,
-    during: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
+    during: Callable[[Running], None] = lambda process: None,
 ) -> dict[str, Any]:
     """Let nsq_to_file write `bodies` beside files from `before`, and do `during` when all are written."""
     out, work = stage.directory / "out", stage.directory / "work"
@@ -247,7 +240,7 @@ _file_scenario("snappy", "-consumer-opt=snappy,true")
 
 @scenario
 def file_hang_up(stage: Stage) -> Any:
-    def hang_up(process: subprocess.Popen[bytes]) -> None:
+    def hang_up(process: Running) -> None:
         (stage.directory / "out/x.log").rename(stage.directory / "out/moved.log")
         process.send_signal(signal.SIGHUP)
         # The file is closed once the tool has nothing open below the directory.
@@ -270,7 +263,7 @@ def _link(path: Path) -> str:
 
 @scenario
 def file_empty(stage: Stage) -> Any:
-    def wait(process: subprocess.Popen[bytes]) -> None:
+    def wait(process: Running) -> None:
         wait_until(lambda: (stage.directory / "out").exists() and _files(stage.directory / "out"), "a file")
 
     return _archive(stage, bodies=(), during=wait)
@@ -278,7 +271,7 @@ def file_empty(stage: Stage) -> Any:
 
 @scenario
 def file_empty_gzip(stage: Stage) -> Any:
-    def wait(process: subprocess.Popen[bytes]) -> None:
+    def wait(process: Running) -> None:
         wait_until(lambda: any(stage.directory.rglob("*.gz")), "a file")
 
     outcome = _archive(stage, "-gzip", bodies=(), during=wait)

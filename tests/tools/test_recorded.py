@@ -14,10 +14,11 @@ import pytest
 from nsqtw.foreign_text import printable
 from nsqtw.testing import Broker
 from tests.tools.command_lines import COMMAND_LINES, played
+from tests.tools.nsq_tool import Ours, Programs
 from tests.tools.record import RECORDED
 from tests.tools.scenarios import SCENARIOS, Stage
 
-OURS = Path(sys.executable).parent
+INSTALLED = Programs(Path(sys.executable).parent)
 _HINT = re.compile(r"(; must be |, did you mean )[^\n]*")
 """What our error for a wrong flag says beyond the original's."""
 
@@ -116,18 +117,35 @@ def test_everything_is_recorded() -> None:
     assert [*recorded("scenarios")] == [*SCENARIOS]
 
 
-@pytest.mark.parametrize("line", COMMAND_LINES)
-def test_a_command_line(line: str) -> None:
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """Our tools."""
+    return Ours(tmp_path_factory.mktemp("streams"))
+
+
+def check_command_line(tools: Programs, line: str) -> None:
+    """Fail the test when the outcome is not the one that was recorded."""
     wanted = recorded("command_lines")[line]
     if line in LINES:
         wanted = wanted | LINES[line][1]
-    found = played(OURS, line)
+    found = played(tools, line)
     assert found | {"stderr": _HINT.sub("", found["stderr"])} == wanted
 
 
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_a_command_line(ours: Programs, line: str) -> None:
+    check_command_line(ours, line)
+
+
+@pytest.mark.parametrize("line", {line.split()[0]: line for line in COMMAND_LINES}.values())
+def test_a_command_line_of_an_installed_script(line: str) -> None:
+    """The last one of each tool, as users start it."""
+    check_command_line(INSTALLED, line)
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario(nsqd: Broker, tmp_path: Path, name: str) -> None:
+def test_a_scenario(ours: Programs, nsqd: Broker, tmp_path: Path, name: str) -> None:
     wanted = recorded("scenarios")[name]
     if name in SCENARIO_ROWS:
         wanted = wanted | SCENARIO_ROWS[name][1](wanted)
-    assert SCENARIOS[name](Stage(OURS, nsqd, tmp_path, name)) == wanted
+    assert SCENARIOS[name](Stage(ours, nsqd, tmp_path, name)) == wanted
