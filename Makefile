@@ -4,7 +4,7 @@
 #
 # Test
 # make test-fast          the core, protocols, options and backends, in less than a minute, without Spark and Java
-# make test               everything that checks this code; JOBS=4 runs four test files at the same time, not two
+# make test               all that checks this code, but for long forms; JOBS=4 runs four test files at the same time, not two
 # make test-browser       nsqadmin's pages in Chromium (Debian: apt-get install chromium); ONLY='live actions' for some
 # make test-compiled      the tests on modules that mypyc compiled, with a C compiler; ONLY='tests/core' for some
 # make test-spark         all tests of the connector on the lowest and the newest supported Spark, and Spark Connect;
@@ -92,7 +92,7 @@ test: $(CLASSES)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	@$(PYTEST) --numprocesses=$(JOBS) --dist=loadfile || $(AGAIN)
+	@$(PYTEST) --numprocesses=$(JOBS) --dist=loadfile -m 'not long' || $(AGAIN)
 
 test-browser: export PYTEST_ADDOPTS = --numprocesses=$(JOBS) --dist=loadfile
 test-browser: $(EVERYTHING)

@@ -43,7 +43,7 @@ def origin(directory: Path) -> str:
 def run_tests(directory: Path, words: list[str]) -> int:
     """Run pytest on what is installed there. Its exit status."""
     paths = f"pythonpath={directory} . contrib/spark"
-    run = [sys.executable, "-m", "pytest", "-m", "not plain", "-o", paths, *words]
+    run = [sys.executable, "-m", "pytest", "-m", "not plain and not long", "-o", paths, *words]
     return subprocess.run(run, cwd=ROOT, env=_first(directory), check=False).returncode
 
 

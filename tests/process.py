@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.forked import Forked
 from tests.wire import ANSWER_SECONDS, HOST, MAGIC, Client, Message
 
 EXECUTABLE = Path(sys.executable).with_name("nsqd")
@@ -100,7 +101,7 @@ class DaemonProcess:
         self._ports = [ReservedPort(), ReservedPort()]
         self.tcp_port, self.http_port = (port.number for port in self._ports)
         self._stderr = directory / "stderr"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self._open_files = 0
         self._command = [
             *self.program(),
@@ -119,10 +120,7 @@ class DaemonProcess:
         """Start it, and wait until it says that it listens."""
         assert self._process is None, "it runs already"
         said = len(self.said())
-        with self._stderr.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                self._limited(self._command), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
-            )
+        self._process = self._started()
         wait_until(lambda: self._listens(self.said()[said:]), "it listens")
 
     def kill(self) -> None:
@@ -231,6 +229,12 @@ class DaemonProcess:
 
     # -- inside
 
+    def _started(self) -> subprocess.Popen[bytes] | Forked:
+        with self._stderr.open("ab") as stderr:
+            return subprocess.Popen(
+                self._limited(self._command), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
+            )
+
     def _limited(self, command: list[str]) -> list[str]:
         if not self._open_files:
             return command
@@ -323,6 +327,21 @@ class NsqdProcess(DaemonProcess):
         return messages
 
 
+class ForkedNsqd(NsqdProcess):
+    """
+    `nsqd` as a fork of a process that has imported it, for tests of what talks to a broker: it starts in a fifth of the
+    time.
+    """
+
+    def program(self) -> list[str]:
+        return ["nsqd"]
+
+    def _started(self) -> Forked:
+        assert not self._open_files, "a fork has the limits of the process that it is made of"
+        script, *flags = self._command
+        return Forked(script, *flags, stdout=self._stderr, stderr=self._stderr)
+
+
 class LookupdProcess(DaemonProcess):
     """`nsqlookupd`, which stores nothing unless `flags` say so."""
 
@@ -348,12 +367,12 @@ Start = Callable[..., NsqdProcess]
 
 
 @contextmanager
-def starting(directory: Path) -> Iterator[Start]:
+def starting(directory: Path, make: type[NsqdProcess] = NsqdProcess) -> Iterator[Start]:
     """Starts brokers, each on a data path of its own; none outlives this, or dies of its own failure in it."""
     started: list[NsqdProcess] = []
 
     def start_one(*flags: str) -> NsqdProcess:
-        process = NsqdProcess(directory / str(len(started)), *flags)
+        process = make(directory / str(len(started)), *flags)
         started.append(process)
         process.start()
         return process

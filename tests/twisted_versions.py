@@ -49,7 +49,7 @@ def install(requirement: str, directory: Path) -> str:
 
 def run_tests(directory: Path, words: list[str]) -> int:
     """Run pytest with the Twisted that is installed there. Returns its exit status."""
-    run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "not long", *words]
     return subprocess.run(run, cwd=ROOT, env=_first(directory), check=False).returncode
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark_nsq.session import local_session
 
-from tests.process import NsqdProcess
+from tests.process import ForkedNsqd, NsqdProcess
 from tests.spark import fast_java
 from tests.spark.fake_nsqd import FakeNsqd
 
@@ -35,7 +35,7 @@ def dead_address() -> str:
 @pytest.fixture
 def real_nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
     """A broker of ours as a process, without a topic."""
-    process = NsqdProcess(tmp_path / "broker")
+    process = ForkedNsqd(tmp_path / "broker")
     try:
         process.start()
         yield process

@@ -22,7 +22,7 @@ from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.log import LogOptions
 from twisted.internet.threads import blockingCallFromThread
 
-from tests.process import LookupdProcess, NsqdProcess, Start, starting, wait_until
+from tests.process import ForkedNsqd, LookupdProcess, NsqdProcess, Start, starting, wait_until
 from tests.spark.http_thread import Answer, GetThread
 from tests.spark.spans import bodies_of
 from tests.wire import HOST
@@ -57,7 +57,7 @@ def lookupd() -> Iterator[FakeLookupd]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    with starting(tmp_path) as start_one:
+    with starting(tmp_path, ForkedNsqd) as start_one:
         yield start_one
 
 

@@ -14,7 +14,7 @@ from pyspark_nsq.channel.stream import ChannelStreamReader
 from pyspark_nsq.errors import OptionError, SpoolError
 from pyspark_nsq.options.channel import ChannelOptions
 
-from tests.process import NOTHING, NsqdProcess, starting, wait_until
+from tests.process import NOTHING, ForkedNsqd, NsqdProcess, starting, wait_until
 from tests.wire import HOST
 
 Offset = dict[str, Any]
@@ -22,7 +22,7 @@ Offset = dict[str, Any]
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[NsqdProcess]:
-    with starting(tmp_path) as start:
+    with starting(tmp_path, ForkedNsqd) as start:
         one = start()
         one.create("t", "c")
         yield one

@@ -14,14 +14,14 @@ from pyspark_nsq.channel.intake import Intake
 from pyspark_nsq.errors import ReadError
 from pyspark_nsq.options.channel import ChannelOptions
 
-from tests.process import NOTHING, Counts, NsqdProcess, Start, starting, wait_until
+from tests.process import NOTHING, Counts, ForkedNsqd, NsqdProcess, Start, starting, wait_until
 from tests.wire import ANSWER_SECONDS
 
 
 @pytest.fixture
 def nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
     """A broker with one message for the channel."""
-    with starting(tmp_path) as start:
+    with starting(tmp_path, ForkedNsqd) as start:
         yield _with_a_message(start)
 
 

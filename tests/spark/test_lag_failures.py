@@ -24,7 +24,7 @@ from pyspark_nsq.monitoring.figures import KEY
 from pyspark_nsq.options.channel import ChannelOptions
 from pyspark_nsq.options.log import LogOptions
 
-from tests.process import NsqdProcess, starting, wait_until
+from tests.process import ForkedNsqd, NsqdProcess, starting, wait_until
 from tests.spark.http_thread import HttpThread
 from tests.wire import HOST
 
@@ -109,7 +109,7 @@ def test_a_mistake_is_logged_and_fails_nothing(caplog: pytest.LogCaptureFixture)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[NsqdProcess]:
-    with starting(tmp_path) as start:
+    with starting(tmp_path, ForkedNsqd) as start:
         one = start()
         one.create("t", "c")
         yield one

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.process import NsqdProcess
+from tests.process import ForkedNsqd, NsqdProcess
 from tests.wire import HOST
 
 LONG = 180
@@ -148,7 +148,7 @@ def test_micro_batches_of_bytes(spark: SparkSession, broker: NsqdProcess, tmp_pa
 
 
 def test_several_brokers_and_two_queries_on_one_log(spark: SparkSession, broker: NsqdProcess, tmp_path: Path) -> None:
-    second = NsqdProcess(tmp_path / "second")
+    second = ForkedNsqd(tmp_path / "second")
     try:
         second.start()
         stream = Stream(spark, tmp_path, broker, second, maxRowsPerTrigger="30")

@@ -16,14 +16,14 @@ from pyspark_nsq.log.positions import Log
 from pyspark_nsq.log.survey import ends
 from pyspark_nsq.options.log import LogOptions
 
-from tests.process import LookupdProcess, NsqdProcess, Start, starting, wait_until
+from tests.process import ForkedNsqd, LookupdProcess, NsqdProcess, Start, starting, wait_until
 from tests.spark.log_stream import LogStream, Rows, address, delete, keep, options, url
 from tests.wire import HOST
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Any:
-    with starting(tmp_path) as start_one:
+    with starting(tmp_path, ForkedNsqd) as start_one:
         yield start_one
 
 

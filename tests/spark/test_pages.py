@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.process import Counts, LookupdProcess, NsqdProcess, wait_until
+from tests.process import Counts, ForkedNsqd, LookupdProcess, NsqdProcess, wait_until
 from tests.spark.log_stream import keep
 from tests.wire import HOST
 
@@ -84,7 +84,7 @@ def lookupd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LookupdProcess
 @pytest.fixture(scope="module")
 def broker(lookupd: LookupdProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NsqdProcess]:
     flags = f"--broadcast-address={HOST}", f"--lookupd-tcp-address={HOST}:{lookupd.tcp_port}"
-    with closing(NsqdProcess(tmp_path_factory.mktemp("broker"), *flags)) as process:
+    with closing(ForkedNsqd(tmp_path_factory.mktemp("broker"), *flags)) as process:
         process.start()
         yield process
         process.assert_no_traceback()

@@ -18,7 +18,7 @@ from pyspark_nsq.options.security import Security
 from pyspark_nsq.sink.publisher import Publisher
 
 from nsqtw.auth.secret_hash import Recipe
-from tests.process import NsqdProcess, starting
+from tests.process import ForkedNsqd, NsqdProcess, starting
 from tests.spark import secret_job
 from tests.spark.fake_nsqd import FakeNsqd
 from tests.spark.test_publisher import batch, options
@@ -106,7 +106,7 @@ def guarded(tmp_path: Path) -> Iterator[NsqdProcess]:
     grants = tmp_path / "grants.toml"
     hashed = [CHEAP.line(secret.encode()) for secret in (secret_job.SECRET, secret_job.FROM_FILE, secret_job.FROM_ENV)]
     grants.write_text("".join(GRANT.format(number=number, secret=secret) for number, secret in enumerate(hashed)))
-    with starting(tmp_path / "broker") as start:
+    with starting(tmp_path / "broker", ForkedNsqd) as start:
         broker = start(f"--auth=static:{grants}")
         with closing(http.client.HTTPConnection(HOST, broker.http_port, timeout=ANSWER_SECONDS)) as connection:
             for order in (

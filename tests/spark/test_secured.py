@@ -23,7 +23,7 @@ from pyspark_nsq.sink.publisher import Publisher
 
 from nsqtw.auth.secret_hash import Recipe
 from tests.certificates import Certificates
-from tests.process import NsqdProcess, ReservedPort, starting
+from tests.process import ForkedNsqd, NsqdProcess, ReservedPort, starting
 from tests.spark.spans import bodies_of
 from tests.wire import ANSWER_SECONDS, HOST
 
@@ -77,7 +77,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
     grants.write_text(GRANTS.format(secret=CHEAP.line(SECRET.encode())))
     port = ReservedPort()
     flags = [*certificates.server.flags(), "--tls-required=true", f"--https-address={HOST}:{port.number}"]
-    with starting(directory) as start:
+    with starting(directory, ForkedNsqd) as start:
         yield Secured(start(*flags, f"--auth=static:{grants}"), port.number, certificates)
     port.release()
 

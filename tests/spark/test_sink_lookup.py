@@ -17,7 +17,7 @@ from pyspark_nsq.http.lookup import Lookup
 from pyspark_nsq.options.sink import SinkOptions
 from pyspark_nsq.sink.publisher import Publisher
 
-from tests.process import LookupdProcess, starting, wait_until
+from tests.process import ForkedNsqd, LookupdProcess, starting, wait_until
 from tests.spark.fake_nsqd import FakeNsqd
 from tests.spark.http_thread import Answer, GetThread
 from tests.spark.test_publisher import batch
@@ -160,7 +160,7 @@ def test_two_brokers_one_of_which_is_killed(tmp_path: Path) -> None:
     with ExitStack() as stack:
         lookupd = stack.enter_context(closing(LookupdProcess(tmp_path / "lookupd")))
         lookupd.start()
-        start = stack.enter_context(starting(tmp_path))
+        start = stack.enter_context(starting(tmp_path, ForkedNsqd))
         flags = [f"--broadcast-address={HOST}", f"--lookupd-tcp-address={HOST}:{lookupd.tcp_port}"]
         brokers = [start(*flags), start(*flags)]
         wait_until(lambda: len(lookupd.ask("/nodes")["producers"]) == len(brokers), "both are registered")

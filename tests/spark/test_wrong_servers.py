@@ -23,7 +23,7 @@ from twisted.web._newclient import ParseError
 
 from tests.admin.process import AdminProcess
 from tests.certificates import Certificates
-from tests.process import LookupdProcess, NsqdProcess, ReservedPort
+from tests.process import ForkedNsqd, LookupdProcess, ReservedPort
 from tests.spark.http_thread import HttpThread
 from tests.wire import HOST
 
@@ -53,7 +53,7 @@ def places(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates)
     """The addresses of an nsqd, its other ports, and other servers."""
     directory = tmp_path_factory.mktemp("servers")
     https, nobody = ReservedPort(), ReservedPort()
-    nsqd = NsqdProcess(directory / "nsqd", *certificates.server.flags(), f"--https-address={HOST}:{https.number}")
+    nsqd = ForkedNsqd(directory / "nsqd", *certificates.server.flags(), f"--https-address={HOST}:{https.number}")
     lookupd = LookupdProcess(directory / "lookupd")
     admin = AdminProcess(directory / "admin", f"--lookupd-http-address={HOST}:{lookupd.http_port}")
     with ExitStack() as stack:

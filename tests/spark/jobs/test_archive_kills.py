@@ -1,7 +1,7 @@
 """An archive on a standalone cluster, under SIGKILL of its driver, of executors and of the broker at random moments.
 
-`make crash-spark MINUTES=60` goes on for so long; without it each is killed once. The number that starts the random
-moments is in the output, and CRASH_SEED sets it.
+`make crash-spark MINUTES=60` goes on for so long; in `make test-spark` each is killed once. The number that starts the
+random moments is in the output, and CRASH_SEED sets it. The short form, for `make test`, is in test_archive_process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.wire import HOST
 
 MINUTES = float(os.environ.get("CRASH_SPARK_MINUTES", "0"))
 SEED = int(os.environ.get("CRASH_SEED") or random.SystemRandom().randrange(1 << 32))
-pytestmark = pytest.mark.timeout(1800 + 120 * MINUTES)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800 + 120 * MINUTES)]
 KILLS = ("driver", "executor", "broker")
 EACH = 200
 #: A pause of the publisher, and the longest one before a kill.

@@ -13,10 +13,11 @@ import pytest
 from pyspark_nsq.jobs.etl.pipeline import DEAD_LETTERS, ROWS
 
 from tests.process import NsqdProcess, wait_until
+from tests.spark.jobs.conftest import Job
 from tests.spark.jobs.etl_files import address, base, publish, topic, write
 
 LONG = 400
-#: Two drivers have to start, each with a Java of its own.
+#: A driver has to start, with a Java of its own; the one after it is the session of all tests.
 pytestmark = pytest.mark.timeout(1200)
 EACH = 1_500
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,10 +36,6 @@ def bodies(first: int) -> list[bytes]:
     ]
 
 
-def command(config: Path, *flags: str) -> list[str]:
-    return [sys.executable, "-m", "pyspark_nsq.jobs", "etl", str(config), *flags]
-
-
 def committed(folder: Path, query: str) -> int:
     commits = folder / "checkpoint" / query / "commits"
     return len([one for one in commits.glob("*") if one.name.isdigit()])
@@ -47,7 +44,8 @@ def committed(folder: Path, query: str) -> int:
 def kill_after(folder: Path, config: Path, batches: int) -> None:
     """Run the pipeline until each query has committed so many micro-batches, and kill it with its Java."""
     with (folder / "driver.log").open("ab") as log:
-        driver = subprocess.Popen(command(config), stdout=log, stderr=log, start_new_session=True)
+        command = [sys.executable, "-m", "pyspark_nsq.jobs", "etl", str(config)]
+        driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def done() -> bool:
         assert driver.poll() is None, (folder / "driver.log").read_text()[-3000:]
@@ -60,7 +58,7 @@ def kill_after(folder: Path, config: Path, batches: int) -> None:
         driver.wait()
 
 
-def test_windows_and_dead_letters_are_there_once(real_nsqd: NsqdProcess, tmp_path: Path) -> None:
+def test_windows_and_dead_letters_are_there_once(job: Job, real_nsqd: NsqdProcess, tmp_path: Path) -> None:
     topic(real_nsqd, "t")
     config = write(
         tmp_path,
@@ -86,8 +84,8 @@ def test_windows_and_dead_letters_are_there_once(real_nsqd: NsqdProcess, tmp_pat
     real_nsqd.kill()
     real_nsqd.start()
     publish(real_nsqd, "t", *bodies(EACH))
-    done = subprocess.run(command(config, "--once"), capture_output=True, text=True, timeout=LONG)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = job("etl", str(config), "--once")
+    assert done.code == 0, done
 
     broken = [number for number in range(2 * EACH) if number % BROKEN_ONE_IN == 0]
     found = ds.dataset(tmp_path / "dead", format="parquet").to_table().column("value").to_pylist()

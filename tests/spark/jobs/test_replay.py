@@ -16,7 +16,7 @@ import pytest
 from pyspark_nsq.errors import PublishError
 from pyspark_nsq.jobs.replay import publish as publishing
 
-from tests.process import NsqdProcess, starting, wait_until
+from tests.process import ForkedNsqd, NsqdProcess, starting, wait_until
 from tests.spark.jobs.conftest import Job, Outcome, at, publish
 from tests.spark.jobs.replay_job import SECTION
 from tests.wire import HOST
@@ -302,7 +302,7 @@ def test_a_mistake_is_one_line(job: Job, broker: NsqdProcess, words: list[str], 
 
 
 def test_messages_that_only_a_larger_max_msg_size_allows(job: Job, tmp_path: Path) -> None:
-    with starting(tmp_path) as start:
+    with starting(tmp_path, ForkedNsqd) as start:
         broker = start("--max-msg-size=3000000")
         broker.create("t")
         broker.order("/v2/topic/retention?topic=t&time=1h")
