@@ -333,13 +333,9 @@ class ForkedNsqd(NsqdProcess):
     time.
     """
 
-    def program(self) -> list[str]:
-        return ["nsqd"]
-
     def _started(self) -> Forked:
         assert not self._open_files, "a fork has the limits of the process that it is made of"
-        script, *flags = self._command
-        return Forked(script, *flags, stdout=self._stderr, stderr=self._stderr)
+        return Forked(EXECUTABLE.name, *self._command[1:], stdout=self._stderr, stderr=self._stderr)
 
 
 class LookupdProcess(DaemonProcess):

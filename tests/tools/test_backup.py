@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,10 +23,10 @@ from nsqtw.tools.backup.hold import Hold
 from nsqtw.tools.backup.restore import check_backup, put_in_place
 from nsqtw.tools.fsck.data_path import check_data_path
 from tests.cli.serving import serving
-from tests.process import EXECUTABLE, Counts, NsqdProcess, wait_until
+from tests.forked import run_forked
+from tests.process import EXECUTABLE, Counts, ForkedNsqd, NsqdProcess, wait_until
 from tests.wire import HOST, Client, Closed
 
-NSQTW = Path(sys.executable).with_name("nsqtw")
 BACKENDS = ("disk", "sqlite")
 Start = Callable[..., NsqdProcess]
 
@@ -36,7 +37,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[NsqdProcess] = []
 
     def start_one(name: str, *flags: str) -> NsqdProcess:
-        process = NsqdProcess(tmp_path / name, *flags)
+        process = ForkedNsqd(tmp_path / name, *flags)
         started.append(process)
         process.start()
         return process
@@ -48,7 +49,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def nsqtw(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(NSQTW), *map(str, words)], capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as streams:
+        done = run_forked(Path(streams), "nsqtw", *map(str, words))
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def back_up(broker: NsqdProcess, target: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -137,7 +140,7 @@ def test_under_load_nothing_that_was_acknowledged_before_is_missing(
         broker.kill()
     finally:
         load.stop()
-    second = NsqdProcess(tmp_path / "second", *flags)
+    second = ForkedNsqd(tmp_path / "second", *flags)
     try:
         done = nsqtw("restore", target, second.data_path)
         assert (done.returncode, done.stderr) == (0, ""), done
@@ -185,7 +188,7 @@ def test_a_stopped_broker(start: Start, tmp_path: Path) -> None:
     done = back_up(broker, tmp_path / "backup")
     assert (done.returncode, done.stderr) == (0, "")
     assert ", backend disk\n" in done.stdout
-    second = NsqdProcess(tmp_path / "second")
+    second = ForkedNsqd(tmp_path / "second")
     try:
         done = nsqtw("restore", tmp_path / "backup", second.data_path)
         assert (done.returncode, done.stderr) == (0, "")
@@ -245,7 +248,7 @@ def test_a_restore_keeps_what_is_unfinished_in_whatever_state(backend: str, star
         assert (done.returncode, done.stderr) == (0, "")
         assert states(broker) == before, "a backup changes nothing"
         broker.kill()
-    second = NsqdProcess(tmp_path / "second", f"--backend={backend}")
+    second = ForkedNsqd(tmp_path / "second", f"--backend={backend}")
     try:
         done = nsqtw("restore", tmp_path / "backup", second.data_path)
         assert (done.returncode, done.stderr) == (0, "")

@@ -21,7 +21,7 @@ from nsqtw.interfaces import IBackend
 from nsqtw.testing.contracts import headers, make_segment, make_segment_with_headers, messages, read_all
 from nsqtw.tools import migrate_backend as module
 from nsqtw.tools.migrate_backend import migrate_backend
-from tests.process import Counts, NsqdProcess, Start, starting
+from tests.process import Counts, ForkedNsqd, NsqdProcess, Start, starting
 
 OPEN: dict[str, Callable[[str], IBackend]] = {
     "disk": lambda directory: DiskBackend(directory, 2000, lambda *damage: None),
@@ -240,13 +240,13 @@ def test_a_data_path_without_messages(tmp_path: Path) -> None:
 
 @pytest.fixture
 def start(tmp_path: Path):
-    with starting(tmp_path) as one:
+    with starting(tmp_path, ForkedNsqd) as one:
         yield one
 
 
 def other(broker: NsqdProcess, backend: str) -> NsqdProcess:
     """The same data path with another backend."""
-    again = NsqdProcess(broker.data_path.parent, f"--backend={backend}")
+    again = ForkedNsqd(broker.data_path.parent, f"--backend={backend}")
     again.start()
     return again
 

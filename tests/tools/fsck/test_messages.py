@@ -21,7 +21,7 @@ from nsqtw.backends.sqlite.backend import SqliteBackend
 from nsqtw.cli.main import run_nsqtw
 from nsqtw.errors import BackendError
 from nsqtw.testing.contracts import make_segment, messages, read_all
-from tests.process import NsqdProcess
+from tests.process import ForkedNsqd, NsqdProcess
 from tests.tools.fsck.data_path import findings, repair_path, whats
 
 FLAGS = ("--backend=sqlite",)
@@ -108,7 +108,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data path of a killed broker with a topic for each case, of which the channel `c` has read nothing."""
-    nsqd = NsqdProcess(tmp_path_factory.mktemp("whole"), *FLAGS)
+    nsqd = ForkedNsqd(tmp_path_factory.mktemp("whole"), *FLAGS)
     try:
         nsqd.start()
         for name in CASES:
@@ -126,7 +126,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nsqd(tmp_path: Path, whole: Path) -> Iterator[NsqdProcess]:
     """One that was not started yet, on a copy of it."""
-    nsqd = NsqdProcess(tmp_path, *FLAGS)
+    nsqd = ForkedNsqd(tmp_path, *FLAGS)
     shutil.copytree(whole, nsqd.data_path, dirs_exist_ok=True)
     yield nsqd
     nsqd.close()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nsqtw.backends.disk.format import BLOCK_BYTES, HEADER_BYTES
-from tests.process import NsqdProcess
+from tests.process import ForkedNsqd, NsqdProcess
 from tests.tools.fsck.data_path import findings, whats
 
 BODIES = [b"%04d" % number + b"x" * 200 for number in range(500)]
@@ -24,7 +24,7 @@ PAGE = 4096
 @pytest.fixture
 def nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
     """A broker with two batches in its only file: `c` has read nothing, `d` has finished the first one."""
-    nsqd = NsqdProcess(tmp_path, "--durability=fsync", "--mem-queue-size=0")
+    nsqd = ForkedNsqd(tmp_path, "--durability=fsync", "--mem-queue-size=0")
     nsqd.start()
     nsqd.create("t", "c", "d")
     nsqd.http("POST", "/mpub?topic=t", b"\n".join(BODIES[:250]))

@@ -21,7 +21,7 @@ from nsqtw.backends.disk.format import HEADER_BYTES, RECORD_BYTES
 from nsqtw.cli.main import run_nsqtw
 from nsqtw.core.segment import BODY_AT
 from tests.backends.data_path import spoil
-from tests.process import NsqdProcess, wait_until
+from tests.process import ForkedNsqd, NsqdProcess, wait_until
 from tests.tools.fsck.data_path import content, findings, repair_path, whats
 
 FLAGS = ("--max-bytes-per-file=2000",)
@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     The data path of a killed broker with three log files: for `c` everything is new, `read` has finished everything.
     """
-    nsqd = NsqdProcess(tmp_path_factory.mktemp("whole"), *FLAGS)
+    nsqd = ForkedNsqd(tmp_path_factory.mktemp("whole"), *FLAGS)
     try:
         nsqd.start()
         nsqd.create("t", "c", "read")
@@ -66,7 +66,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nsqd(tmp_path: Path) -> Iterator[NsqdProcess]:
     """One that was not started yet."""
-    nsqd = NsqdProcess(tmp_path, *FLAGS)
+    nsqd = ForkedNsqd(tmp_path, *FLAGS)
     yield nsqd
     nsqd.close()
     assert "Traceback" not in nsqd.said()
