@@ -179,24 +179,28 @@ def test_the_history_has_all_that_can_happen(life: Life) -> None:
     assert any(path.endswith(".log.tmp") for path in renamed)
 
 
+@pytest.mark.histories
 def test_a_kill_at_any_step_loses_nothing(life: Life, tmp_path: Path) -> None:
     """All that was committed and is wanted is there, whole; nothing is reported as damaged."""
     for step, torn in life.crashes():
         life.check(tmp_path / "after", step, torn, power_loss=False)
 
 
+@pytest.mark.histories
 def test_a_power_loss_at_any_step_loses_nothing_durable(life: Life, tmp_path: Path) -> None:
     """All that was committed as durable, or before something that was, is there."""
     for step in range(len(life.files.trace) + 1):
         life.check(tmp_path / "after", step, None, power_loss=True)
 
 
+@pytest.mark.histories
 def test_a_power_loss_that_left_some_of_what_was_not_synced(life: Life, tmp_path: Path) -> None:
     """Blocks of a file in any order, so with holes, and names without content: nothing durable is lost by it."""
     for step in range(len(life.files.trace) + 1):
         life.check(tmp_path / "after", step, power_loss=True, chance=Random(step))
 
 
+@pytest.mark.histories
 @pytest.mark.parametrize("power_loss", [False, True], ids=["killed", "power loss"])
 def test_a_recovery_may_be_interrupted_at_any_step(life: Life, tmp_path: Path, power_loss: bool) -> None:
     """What the first crash had to leave, the second one leaves."""
@@ -216,6 +220,7 @@ def test_a_recovery_may_be_interrupted_at_any_step(life: Life, tmp_path: Path, p
     assert interrupted
 
 
+@pytest.mark.histories
 @pytest.mark.parametrize("how", ["killed", "power loss", "power loss by chance"])
 def test_a_last_file_that_is_freed_takes_nothing_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
