@@ -132,7 +132,7 @@ clients: $(EVERYTHING)
 	@$(BIN)/python -m tests.suites $(ONLY)
 
 crash: $(EVERYTHING)
-	@CRASH_SEED=1 $(BIN)/python -m pytest --quiet --numprocesses=$(JOBS) -m long tests/crash
+	@$(BIN)/python -m pytest --quiet --numprocesses=$(JOBS) -m long tests/crash
 	@$(BIN)/python -m tests.crash $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
 
 model: $(EVERYTHING)
