@@ -15,6 +15,8 @@ from setuptools.command.build_py import build_py
 
 CONNECTOR = "pyspark_nsq"
 IS_COMPILED = os.environ.get("NSQTW_COMPILE") == "1"
+OPTIMIZATION = os.environ.get("NSQTW_COMPILE_LEVEL", "3")
+"""Of the C compiler; 0 takes half the time, and is for tests."""
 MARK = "# mypyc: compiled"
 """The line of a module that is compiled. A module with classes of attrs has none: mypyc does not know them."""
 
@@ -48,7 +50,7 @@ def extensions():
 
     modules = [str(path) for path in Path("nsqtw").rglob("*.py") if MARK in path.read_text("utf-8").splitlines()]
     # One group: within it calls are C calls.
-    return mypycify(sorted(modules), opt_level="3", group_name="nsqtw")
+    return mypycify(sorted(modules), opt_level=OPTIMIZATION, group_name="nsqtw")
 
 
 setup(
