@@ -51,8 +51,9 @@ def test_after_sigkill_of_it_and_of_the_broker_each_message_is_there_once(
     said = tmp_path / "said"
     bodies = publish(broker, 0, 1000)
     with said.open("wb") as file:
-        command = [PROGRAM, *words, "--trigger=0.1", "--max-rows=100"]
-        process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+        process = subprocess.Popen(
+            [PROGRAM, *words, "--trigger=0.1", "--max-rows=100"], stdout=file, stderr=file, start_new_session=True
+        )
 
     def await_batch(number: int) -> None:
         wait_until(
