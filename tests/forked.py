@@ -40,6 +40,8 @@ class Forked:
     ) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([*(place.partition(":")[0] for place in SCRIPTS.values()), *_LATER, __name__])
+        for output in (stdout, stderr):
+            output.touch()  # it is there when this returns, as with Popen
         streams = tuple(map(str, (stdin, stdout, stderr)))
         given = (script, words, streams, dict(environment or os.environ), str(cwd or Path.cwd()))
         self._process = context.Process(target=_child, args=given)

@@ -1,11 +1,11 @@
-"""NSQ's tools as processes."""
+"""NSQ's tools as processes: forks of one that has imported them (`tests.forked`)."""
 
 from __future__ import annotations
 
 import json
 import signal
 import subprocess
-import sys
+import tempfile
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -53,9 +53,7 @@ class ToolProcess:
     def __init__(self, directory: Path, tool: str, *flags: str) -> None:
         self._stderr = directory / f"{tool}.stderr"
         self._stdout = directory / f"{tool}.stdout"
-        command = [str(Path(sys.executable).with_name(tool)), *flags]
-        with self._stderr.open("ab") as stderr, self._stdout.open("ab") as stdout:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+        self._process = Forked(tool, *flags, stdout=self._stdout, stderr=self._stderr)
 
     @property
     def log(self) -> str:
@@ -98,10 +96,10 @@ Start = Callable[..., ToolProcess]
 """Starts a tool with flags."""
 
 
-def run_tool(tool: str, *flags: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def run_tool(tool: str, *flags: str, stdin: bytes = b"") -> Done:
     """Run a tool to its end."""
-    command = [str(Path(sys.executable).with_name(tool)), *flags]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=END_SECONDS)
+    with tempfile.TemporaryDirectory() as streams:
+        return run_forked(Path(streams), tool, *flags, stdin=stdin)
 
 
 def publish(nsqd: Broker, topic: str, bodies: list[bytes]) -> None:
