@@ -222,7 +222,8 @@ _file_scenario("rotate_size_exact", "-rotate-size=4", bodies=(b"one", b"two", b"
 _file_scenario("rotate_interval_long", "-rotate-interval=1h")
 _file_scenario("work_dir", "-work-dir=WORK")
 _file_scenario("work_dir_gzip", "-work-dir=WORK", "-gzip")
-_file_scenario("work_dir_rotate_size", "-work-dir=WORK", "-rotate-size=5")
+# Without a tick of the interval, at which the file that is full gives way to an empty one.
+_file_scenario("work_dir_rotate_size", "-work-dir=WORK", "-rotate-size=5", "-sync-interval=1h")
 _file_scenario("work_dir_directories", "-work-dir=WORK", "-filename-format=<TOPIC>/<DATETIME><REV>.log")
 _file_scenario("work_dir_taken", "-work-dir=WORK", "-filename-format=x<REV>.log", before={"out/x-000000.log": b"old\n"})
 _file_scenario("appended", "-filename-format=x.log", before={"out/x.log": b"old\n"})
