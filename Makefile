@@ -4,7 +4,7 @@
 #
 # Test
 # make test-fast          the core, protocols, options and backends, in less than a minute, without Spark and Java
-# make test               all that checks this code, but for long forms; JOBS=4 runs four test files at the same time, not two
+# make test               all that checks this code, but for long forms; JOBS=4 runs four test files at a time, not two
 # make test-browser       nsqadmin's pages in Chromium (Debian: apt-get install chromium); ONLY='live actions' for some
 # make test-compiled      the tests on modules that mypyc compiled, with a C compiler; ONLY='tests/core' for some
 # make test-spark         all tests of the connector on the lowest and the newest supported Spark, and Spark Connect;
