@@ -36,11 +36,10 @@ from nsqtw.errors import AuthError, AuthRefused
 from nsqtw.http.client import HttpClient, make_client, read_body
 from nsqtw.http.failures import reason_of
 from nsqtw.interfaces import IAuthorizer, IAuthorizerFactory, OperatorLog
-from nsqtw.net.certificates import certificates_in
+from nsqtw.net.tls_client import authorities_in, tls_to
 from nsqtw.options.addresses import MAX_PORT, join_host_port
 from nsqtw.options.broker import Options
 from nsqtw.options.redaction import without_password
-from nsqtw.options.types import TLS_VERSIONS
 from nsqtw.rights import Answer, Credentials
 from nsqtw.runtime.reactor import Reactor
 
@@ -291,22 +290,10 @@ class TrustedServers:
     def __init__(self, authorities: str, lowest: int) -> None:
         self._authorities = authorities
         self._lowest = lowest
-        self._roots: Any = None
+        self._roots: list[Any] | None = None
 
     def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
         """IPolicyForHTTPS API."""
-        # Who asks over HTTP does not wait for OpenSSL.
-        from twisted.internet.ssl import TLSVersion, optionsForClientTLS, platformTrust
-
         if self._roots is None:
-            self._roots = _roots_in(self._authorities) if self._authorities else platformTrust()  # type: ignore[no-untyped-call]
-        lowest = TLSVersion.TLSv1_3 if self._lowest >= TLS_VERSIONS["tls1.3"] else TLSVersion.TLSv1_2
-        return optionsForClientTLS(
-            hostname.decode("ascii"), self._roots, extraCertificateOptions={"raiseMinimumTo": lowest}
-        )
-
-
-def _roots_in(path: str) -> Any:
-    from twisted.internet.ssl import Certificate, trustRootFromCertificates
-
-    return trustRootFromCertificates([Certificate.loadPEM(pem) for pem in certificates_in(path)])  # type: ignore[no-untyped-call]
+            self._roots = authorities_in(self._authorities) if self._authorities else []
+        return tls_to(hostname.decode("ascii"), self._roots, lowest=self._lowest)

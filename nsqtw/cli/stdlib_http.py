@@ -12,6 +12,7 @@ from nsqtw.cli.failures import readable
 from nsqtw.client.blocking_http import ask
 from nsqtw.client.http import Answer
 from nsqtw.client.lookup import ACCEPT, base_url, host_and_port
+from nsqtw.client.tls import context_of
 from nsqtw.cluster.answers import document_in
 from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.trust import Trust
@@ -72,14 +73,8 @@ def may_have_secret(access: ClusterAccess, address: str) -> bool:
 
 def tls_context_of(access: ClusterAccess) -> ssl.SSLContext:
     """Return the settings of TLS of a client. OptionError when a file cannot be used."""
+    files = (access.tls_ca_file, access.tls_cert_file, access.tls_key_file)
     try:
-        context = ssl.create_default_context(cafile=access.tls_ca_file or None)
-        if access.tls_cert_file:
-            context.load_cert_chain(access.tls_cert_file, access.tls_key_file or None)
-    except (OSError, ssl.SSLError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OptionError(f"the TLS files of the context cannot be used: {reason}") from error
-    if access.tls_insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+        return context_of(*files, is_verification_skipped=access.tls_insecure)
+    except OSError as error:
+        raise OptionError(f"the TLS files of the context cannot be used: {error.strerror or error}") from error

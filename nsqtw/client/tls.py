@@ -20,17 +20,29 @@ _VERSIONS = {
 _READ_BYTES = 256 * 1024
 
 
-def tls_context(options: ClientOptions) -> ssl.SSLContext:
-    """The settings of TLS. OptionError when a file cannot be read."""
-    try:
-        context = ssl.create_default_context(cafile=options.tls_root_ca_file or None)
-        if options.tls_cert:
-            context.load_cert_chain(options.tls_cert, options.tls_key or None)
-    except (OSError, ssl.SSLError) as error:
-        raise OptionError(f"TLS files of the client cannot be used: {error}") from error
-    if options.tls_insecure_skip_verify:
+def context_of(
+    root_ca_file: str, cert: str = "", key: str = "", *, is_verification_skipped: bool = False
+) -> ssl.SSLContext:
+    """
+    Return the TLS of a client: whom it trusts, without `root_ca_file` the authorities of the system, and its
+    certificate. OSError when a file cannot be used.
+    """
+    context = ssl.create_default_context(cafile=root_ca_file or None)
+    if cert:
+        context.load_cert_chain(cert, key or None)
+    if is_verification_skipped:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def tls_context(options: ClientOptions) -> ssl.SSLContext:
+    """The settings of TLS. OptionError when a file cannot be read."""
+    files = (options.tls_root_ca_file, options.tls_cert, options.tls_key)
+    try:
+        context = context_of(*files, is_verification_skipped=options.tls_insecure_skip_verify)
+    except OSError as error:
+        raise OptionError(f"TLS files of the client cannot be used: {error}") from error
     if options.tls_min_version:
         context.minimum_version = _VERSIONS[options.tls_min_version]
     return context

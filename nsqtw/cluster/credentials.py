@@ -10,7 +10,7 @@ has it only when the server has asked for it with 401.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -21,8 +21,8 @@ from zope.interface import implementer
 
 from nsqtw.cluster.trust import Trust
 from nsqtw.errors import OptionError
-from nsqtw.net.certificates import certificates_in
-from nsqtw.options.files import exposures, read_file, read_secret
+from nsqtw.net.tls_client import NO_PAIR, authorities_in, pair_in, tls_to
+from nsqtw.options.files import exposures, read_secret
 
 
 @attrs.frozen(kw_only=True)
@@ -64,26 +64,18 @@ class TlsPolicy:
 
     def __init__(self, credentials: ClusterCredentials) -> None:
         self._is_verification_skipped = credentials.is_verification_skipped
-        self._pair = _pair(credentials) if credentials.cert else {}
+        self._pair = _pair(credentials) if credentials.cert else NO_PAIR
         self._authorities = _authorities(credentials.root_ca_file) if credentials.root_ca_file else []
 
     def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
         """IPolicyForHTTPS API."""
-        # Who asks over plain HTTP does not wait for OpenSSL.
-        from twisted.internet.ssl import (
-            CertificateOptions,
-            TLSVersion,
-            optionsForClientTLS,
-            platformTrust,
-            trustRootFromCertificates,
-        )
-
         name = hostname.decode("ascii")
-        extra: dict[str, Any] = {**self._pair, "raiseMinimumTo": TLSVersion.TLSv1_2}
-        if self._is_verification_skipped:
-            return _Unverified(name, CertificateOptions(**extra).getContext())
-        roots: Any = trustRootFromCertificates(self._authorities) if self._authorities else platformTrust()  # type: ignore[no-untyped-call]
-        return optionsForClientTLS(name, roots, extraCertificateOptions=extra)
+        if not self._is_verification_skipped:
+            return tls_to(name, self._authorities, self._pair)
+        from twisted.internet.ssl import CertificateOptions, TLSVersion
+
+        context = CertificateOptions(**self._pair, raiseMinimumTo=TLSVersion.TLSv1_2).getContext()
+        return _Unverified(name, context)
 
 
 @implementer(IOpenSSLClientConnectionCreator)
@@ -104,17 +96,13 @@ class _Unverified:
         return connection
 
 
-def _pair(credentials: ClusterCredentials) -> dict[str, Any]:
+def _pair(credentials: ClusterCredentials) -> Mapping[str, Any]:
     """Return a client certificate and its key, as Twisted's options for connections. OptionError."""
     from OpenSSL import SSL, crypto
     from twisted.internet.ssl import CertificateOptions
 
     try:
-        first, *others = [
-            crypto.load_certificate(crypto.FILETYPE_PEM, block) for block in certificates_in(credentials.cert)
-        ]
-        key = crypto.load_privatekey(crypto.FILETYPE_PEM, read_file(credentials.key), b"")
-        pair: dict[str, Any] = {"certificate": first, "privateKey": key, "extraCertChain": others}
+        pair = pair_in(credentials.cert, credentials.key)
         CertificateOptions(**pair).getContext()
     except OptionError as error:
         raise OptionError(_unusable_pair(credentials, str(error))) from error
@@ -126,10 +114,9 @@ def _pair(credentials: ClusterCredentials) -> dict[str, Any]:
 
 def _authorities(path: str) -> list[Any]:
     from OpenSSL import crypto
-    from twisted.internet.ssl import Certificate
 
     try:
-        found = [Certificate.loadPEM(block) for block in certificates_in(path)]
+        found = authorities_in(path)
     except OptionError as error:
         raise OptionError(f"failed to read TLS root CA file {path} - {error}") from error
     except crypto.Error:

@@ -12,10 +12,10 @@ from typing import Any
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 
 from nsqtw.discovery.addresses import LookupdAddress
-from nsqtw.net.certificates import certificates_in, check_lookupd_certificates
+from nsqtw.net.certificates import check_lookupd_certificates
+from nsqtw.net.tls_client import NO_PAIR, authorities_in, pair_in, tls_to
 from nsqtw.options.broker import Options
-from nsqtw.options.files import exposures, read_file, read_secret
-from nsqtw.options.types import TLS_VERSIONS
+from nsqtw.options.files import exposures, read_secret
 from nsqtw.runtime.reactor import Reactor
 
 SECRET_FLAG = "--lookupd-secret-file"
@@ -52,26 +52,11 @@ def endpoint_to(reactor: Reactor, options: Options, lookupd: LookupdAddress, tim
 
 
 def _tls_to(name: str, options: Options) -> Any:
-    # Who connects plainly does not wait for OpenSSL.
-    from OpenSSL import crypto
-    from twisted.internet.ssl import (
-        Certificate,
-        TLSVersion,
-        optionsForClientTLS,
-        platformTrust,
-        trustRootFromCertificates,
-    )
-
     authorities = options.lookupd_tls_root_ca_file
-    if authorities:
-        roots = trustRootFromCertificates([Certificate.loadPEM(block) for block in certificates_in(authorities)])  # type: ignore[no-untyped-call]
-    else:
-        roots = platformTrust()  # type: ignore[no-untyped-call]
-    is_highest = options.tls_min_version >= TLS_VERSIONS["tls1.3"]
-    extra: dict[str, Any] = {"raiseMinimumTo": TLSVersion.TLSv1_3 if is_highest else TLSVersion.TLSv1_2}
-    if options.lookupd_tls_cert:
-        pem = crypto.FILETYPE_PEM
-        first, *others = [crypto.load_certificate(pem, block) for block in certificates_in(options.lookupd_tls_cert)]
-        key = crypto.load_privatekey(pem, read_file(options.lookupd_tls_key), b"")
-        extra |= {"certificate": first, "privateKey": key, "extraCertChain": others}
-    return optionsForClientTLS(name, roots, extraCertificateOptions=extra)
+    cert, key = options.lookupd_tls_cert, options.lookupd_tls_key
+    return tls_to(
+        name,
+        authorities_in(authorities) if authorities else (),
+        pair_in(cert, key) if cert else NO_PAIR,
+        options.tls_min_version,
+    )

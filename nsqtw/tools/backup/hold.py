@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from nsqtw.client.blocking_http import ask
 from nsqtw.client.lookup import base_url
+from nsqtw.client.tls import context_of
 from nsqtw.errors import BackendError, LookupFailed, OptionError
 
 HOLD_SECONDS = 120.0
@@ -33,7 +34,7 @@ class Hold:
         self._context: ssl.SSLContext | None = None
         if url.scheme == "https":
             try:
-                self._context = ssl.create_default_context(cafile=root_ca_file or None)
+                self._context = context_of(root_ca_file)
             except OSError as failure:
                 raise OptionError(f"--root-ca-file={root_ca_file} cannot be used: {failure}") from failure
         self._secret = secret
