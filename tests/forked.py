@@ -101,8 +101,8 @@ def _child(
 def run_forked(
     directory: Path, script: str, *words: str, stdin: bytes = b"", cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a script to its end. `directory` gets its standard streams."""
-    given, out, err = (directory / name for name in ("stdin", "stdout", "stderr"))
+    """Run a script to its end. `directory` gets its standard streams, beside those of the daemons there."""
+    given, out, err = (directory / f"{script}.{name}" for name in ("stdin", "stdout", "stderr"))
     given.write_bytes(stdin)
     for stream in (out, err):
         stream.write_bytes(b"")

@@ -175,7 +175,7 @@ def test_tls_without_the_file_of_the_authority(
         done = nsqtw("--nsqd-http-address", f"{HOST}:{nsqd.http_port}", *words)
     finally:
         nsqd.close()
-    assert (done.out, done.err.count("\n")) == ("", 1)
+    assert (done.out, done.err.count("\n")) == ("", 1), done.err
     assert done.code
     assert remedy in done.err
 
