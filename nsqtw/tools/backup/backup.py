@@ -16,7 +16,7 @@ from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.options.files import read_secret
 from nsqtw.plugins import backend_description
 from nsqtw.printing import complain, write_line
-from nsqtw.tools.backend_files import backend_files, load_backends
+from nsqtw.tools.backend_files import known_backends, load_backends
 from nsqtw.tools.backup.contents import DEFAULT_BACKEND, Contents, StoredFile, checksum, write_contents
 from nsqtw.tools.backup.copy import (
     ProgressLine,
@@ -130,11 +130,11 @@ def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
 
 def _finish(partial: str, target: str) -> tuple[Contents, list[Finding]]:
     """Make a copy a backup. NsqtwError, OSError."""
-    try:
-        for content in check_data_path(partial).backends.values():
+    for content in check_data_path(partial).backends.values():
+        try:
             content.cut_torn_ends()
-    except OSError as failure:
-        raise backend_error(failure, "cut of a torn end") from failure
+        except OSError as failure:
+            raise backend_error(failure, "cut of a torn end") from failure
     findings = check_data_path(partial).findings()
     _remove_shared_memory(partial)
     contents = Contents(
@@ -160,7 +160,7 @@ def _backend_of(directory: str) -> str:
     manifest = read_manifest(directory)
     backend = manifest.backend if manifest is not None else "".join(backends_with_messages(directory)[:1])
     backend = backend_description(backend or DEFAULT_BACKEND)
-    files = backend_files([backend])
+    files = known_backends([backend])
     if backend not in files.known:
         why = f": {files.unknown[backend]}" if backend in files.unknown else ""
         raise BackendError(f"the messages are kept by the backend {backend!r}, of which nsqtw can make no backup{why}")

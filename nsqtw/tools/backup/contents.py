@@ -25,7 +25,7 @@ from nsqtw.errors import BackendError
 from nsqtw.interfaces import IBackendFiles
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
-from nsqtw.tools.backend_files import backend_files
+from nsqtw.tools.backend_files import known_backends
 from nsqtw.tools.owner import Owner, open_regular
 
 CONTENTS_FILE = "contents.json"
@@ -34,6 +34,7 @@ CHUNK_BYTES = 4 << 20
 DEFAULT_BACKEND = "disk"
 _SHA256 = re.compile("[0-9a-f]{64}")
 _VERSION = re.compile("[0-9A-Za-z.+-]{1,64}")
+_BACKEND = re.compile(r"[0-9A-Za-z_.-]{1,64}(:[0-9A-Za-z_./-]*)?")
 _FILES = (POSITIONS_FILE, MANIFEST_FILE, METADATA_FILE)
 _NAME = re.compile(r"(?!\.\.?/)([^/\0]+/)?(?!\.\.?$)[^/\0]+")
 """NAME or DIRECTORY/NAME."""
@@ -129,20 +130,28 @@ def check_file(path: str, found: StoredFile, expected: StoredFile) -> None:
 
 
 def _parsed(document: Any) -> Contents:
-    """The contents: what a backup can have, and nothing else. TypeError, KeyError, ValueError, DuplicatePlugin."""
+    """
+    The contents: what a backup can have, and nothing else. BackendError for a backend whose files are not known;
+    TypeError, KeyError, ValueError.
+    """
     backend = document["backend"]
-    known = backend_files([backend]).known if isinstance(backend, str) and backend.isprintable() else {}
+    if not _BACKEND.fullmatch(backend):
+        raise ValueError(backend)
+    backends = known_backends([backend])
+    if backend not in backends.known:
+        raise BackendError(f"a backup of the backend {backend!r} cannot be used: {backends.unknown.get(backend, '')}")
     files = {}
     for name, stored in document["files"].items():
-        if not _is_file_of_data_path(name, known.values()) or not _SHA256.fullmatch(stored["sha256"]):
+        if not is_file_of_data_path(name, backends.known.values()) or not _SHA256.fullmatch(stored["sha256"]):
             raise ValueError(name)
         files[name] = StoredFile(int(stored["size"]), stored["sha256"])
     created, version = document["created"], document["version"]
     datetime.fromisoformat(created)
-    if not _VERSION.fullmatch(version) or backend not in known:
+    if not _VERSION.fullmatch(version):
         raise ValueError(document)
     return Contents(created, version, backend, files)
 
 
-def _is_file_of_data_path(name: str, backends: Iterable[IBackendFiles]) -> bool:
+def is_file_of_data_path(name: str, backends: Iterable[IBackendFiles]) -> bool:
+    """Return whether a backup may have a file of this name."""
     return name in _FILES or (_NAME.fullmatch(name) is not None and any(one.owns(name) for one in backends))

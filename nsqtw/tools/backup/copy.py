@@ -3,8 +3,7 @@ Copies of the files of a data path, in the order of `nsqtw.tools.backup`, each o
 
 Databases are copied by SQLite's online backup from one read transaction, so a database that changes meanwhile does not
 begin the copy again. A log file may grow meanwhile: as many bytes are copied as it had when it was opened, and what is
-not a whole record at its end is cut off afterwards. Log files are never changed when they are finished, so all of a
-topic but the newest two may be linked instead of copied.
+not a whole record at its end is cut off afterwards. Files that never change again may be linked instead of copied.
 
 A directory is made beside its place under another name, `NAME.partial`, and renamed when it is complete. Another
 process that makes the same one is kept away by a lock on `NAME.partial.lock`, which a process that is killed leaves
@@ -22,17 +21,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
+from itertools import chain
 from typing import TextIO
 
 from nsqtw.backends.connection import connect, connect_read_only
 from nsqtw.backends.files import DIRECTORY_MODE, FILE_MODE, Files, backend_error
 from nsqtw.backends.manifest import MANIFEST_FILE
 from nsqtw.errors import BackendError, OptionError
-from nsqtw.interfaces import IBackendFiles
+from nsqtw.interfaces import CopiedFile
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
-from nsqtw.tools.backend_files import backend_files
-from nsqtw.tools.backup.contents import CHUNK_BYTES, Progress, StoredFile
+from nsqtw.plugins import backend_description
+from nsqtw.tools.backend_files import known_backends
+from nsqtw.tools.backup.contents import CHUNK_BYTES, Progress, StoredFile, is_file_of_data_path
 from nsqtw.tools.fsck.manifest import check_manifest
 from nsqtw.tools.owner import Owner, create, open_regular
 
@@ -134,8 +135,9 @@ def _is_locked(descriptor: int, path: str) -> bool:
 
 def data_path_bytes(directory: str) -> int:
     """Return about how many bytes there are to copy. NsqtwError, OSError."""
-    backends, size = backend_files().known.values(), 0
-    for name in (POSITIONS_FILE, *(file.name for one in backends for file in one.copied_files(directory))):
+    copied = known_backends().ask(lambda one: [file.name for file in one.copied_files(directory)]).values()
+    size = 0
+    for name in (POSITIONS_FILE, *chain.from_iterable(copied)):
         with suppress(FileNotFoundError):
             size += os.path.getsize(os.path.join(directory, name))
     return size
@@ -152,8 +154,15 @@ def copy_data_path(source: str, target: str, reader: Owner, progress: Progress, 
             with suppress(FileNotFoundError):
                 copy_file(os.path.join(source, name), os.path.join(target, name), reader, progress)
         # The manifest of the copy is a regular file.
-        for backend in backend_files(check_manifest(target).recorded).known.values():
-            _copy_messages(source, target, backend, reader, progress, links=links)
+        recorded = [backend_description(name) for name in check_manifest(target).recorded if name]
+        backends = known_backends(recorded)
+        with reader.rights():
+            copied = backends.ask(lambda one: [*one.copied_files(source)], recorded or backends.known)
+        for description, files in copied.items():
+            for file in files:
+                if not is_file_of_data_path(file.name, [backends.known[description]]):
+                    raise BackendError(f"the backend {description!r} names a file that is none of it: {file.name!r}")
+                _copy(source, target, file, reader, progress, links=links)
         sync_directories(target)
     except OSError as failure:
         raise backend_error(failure, f"copy of {failure.filename or source}") from failure
@@ -233,21 +242,16 @@ def _has_database(path: str) -> bool:
     return ("", 0) not in sizes and bool(sizes) and sizes[0][0] == ""
 
 
-def _copy_messages(
-    source: str, target: str, backend: IBackendFiles, reader: Owner, progress: Progress, *, links: bool
-) -> None:
-    """Copy the files of one backend. BackendError, OSError."""
-    with reader.rights():
-        found = list(backend.copied_files(source))
-    for file in found:
-        path, copy = os.path.join(source, file.name), os.path.join(target, file.name)
-        os.makedirs(os.path.dirname(copy), DIRECTORY_MODE, exist_ok=True)
-        if file.kind == "database":
-            _copy_database(source, target, file.name, reader, progress)
-            continue
-        with suppress(FileNotFoundError):  # the topic is deleted meanwhile
-            if not (links and file.kind == "finished" and _linked(path, copy, reader)):
-                copy_file(path, copy, reader, progress)
+def _copy(source: str, target: str, file: CopiedFile, reader: Owner, progress: Progress, *, links: bool) -> None:
+    """Copy a file of a backend. BackendError, OSError."""
+    path, copy = os.path.join(source, file.name), os.path.join(target, file.name)
+    os.makedirs(os.path.dirname(copy), DIRECTORY_MODE, exist_ok=True)
+    if file.kind == "database":
+        _copy_database(source, target, file.name, reader, progress)
+        return
+    with suppress(FileNotFoundError):  # the topic is deleted meanwhile
+        if not (links and file.kind == "finished" and _linked(path, copy, reader)):
+            copy_file(path, copy, reader, progress)
 
 
 def _linked(path: str, copy: str, reader: Owner) -> bool:

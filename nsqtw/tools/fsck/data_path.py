@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from attrs import define, field
 
@@ -18,12 +19,12 @@ from nsqtw.backends.finding import Finding
 from nsqtw.backends.manifest import MANIFEST_FILE
 from nsqtw.backends.quarantine import DIRECTORY
 from nsqtw.core.checkpoint import NamedTopic
-from nsqtw.errors import MetadataError
+from nsqtw.errors import MetadataError, NsqtwError
 from nsqtw.names import name_of_directory
 from nsqtw.nsqd import nsqd_dat
 from nsqtw.nsqd.build import POSITIONS_FILE
 from nsqtw.plugins import backend_description
-from nsqtw.tools.backend_files import backend_files
+from nsqtw.tools.backend_files import known_backends
 from nsqtw.tools.fsck.manifest import ManifestCheck, check_manifest
 from nsqtw.tools.fsck.positions import (
     FRESH_FILE,
@@ -117,9 +118,11 @@ def is_data_path(directory: str) -> bool:
     entries = os.listdir(directory)
     if not own.isdisjoint(entries):
         return True
-    topics = [entry for entry in entries if name_of_directory(entry) is not None]
-    names = [f"{topic}/{name}" for topic in topics for name in Files().names(os.path.join(directory, topic))]
-    return any(files.owns(name) for files in backend_files().known.values() for name in (*entries, *names))
+    names = [*entries]
+    for entry in entries:
+        with suppress(NsqtwError, OSError):  # a directory of something else
+            names += [f"{entry}/{name}" for name in Files().names(os.path.join(directory, entry))]
+    return any(known_backends().ask(lambda files: any(map(files.owns, names))).values())
 
 
 def check_data_path(directory: str) -> DataPathCheck:
@@ -132,8 +135,9 @@ def check_data_path(directory: str) -> DataPathCheck:
     saved_ends = {topic.name: topic.end for topic in positions.saved.topics} if positions.saved is not None else {}
     by_class = topics_with_class_depths(positions.saved)
     manifest = check_manifest(directory)
-    files = backend_files(manifest.recorded)
-    checks = {name: one.check(directory, saved_ends, by_class) for name, one in files.known.items()}
+    recorded = [backend_description(name) for name in manifest.recorded if name]
+    files = known_backends(recorded)
+    checks = files.ask(lambda one: one.check(directory, saved_ends, by_class), recorded or files.known)
     leftovers = [*_leftovers(directory, entries), *(one for check in checks.values() for one in check.leftovers)]
     leftovers.sort(key=_place_of_leftover)
     names = _check_names(directory)
