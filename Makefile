@@ -15,7 +15,7 @@
 # make conformance        dialogues recorded from nsqd 1.3.0, against this broker; ONLY='pub/* rdy/*' for some
 # make clients            the test suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some
 # make crash              brokers crash, and what they promised is checked; MINUTES=60, SEED=1 repeats an earlier run;
-#                         before that, brokers that break a promise have to be caught
+#                         without SEED, brokers that break a promise have to be caught after that
 # make model              histories of all pairs of policies, administration and faults; MINUTES=60, SEED=1 repeats one
 # make crash-spark        an archive on a Spark cluster, under SIGKILL of driver, executors and broker, for MINUTES=10
 #
@@ -132,8 +132,8 @@ clients: $(EVERYTHING)
 	@$(BIN)/python -m tests.suites $(ONLY)
 
 crash: $(EVERYTHING)
-	@$(BIN)/python -m pytest --quiet --numprocesses=$(JOBS) -m long tests/crash
 	@$(BIN)/python -m tests.crash $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
+	$(if $(SEED),,@$(BIN)/python -m pytest --quiet --numprocesses=$(JOBS) -m long tests/crash)
 
 model: $(EVERYTHING)
 	@$(BIN)/python -m tests.core.model --minutes $(MINUTES) $(if $(SEED),--seed '$(SEED)')

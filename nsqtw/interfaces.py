@@ -69,10 +69,10 @@ class CopiedFile(NamedTuple):
 
     name: str
     """NAME or DIRECTORY/NAME, below the data path."""
-    kind: Literal["database", "growing", "finished"]
+    kind: Literal["database", "changing", "finished"]
     """
-    A database of SQLite; a file of which the bytes are copied that it has then (`BackendCheck.cut_torn_ends`); or one
-    that never changes again, and may be linked.
+    database: of SQLite, copied in one transaction. changing: copied up to its size at the time of the copy, and cut by
+    `BackendCheck.cut_torn_ends`. finished: never changes again, and may be linked.
     """
 
 
@@ -377,7 +377,10 @@ class IChannel(Interface):
 
 
 class IBackendQueueFactory(Interface):
-    """Opens a kind of storage. A plugin, chosen by `--backend=NAME` or `--backend=NAME:ARGUMENT`."""
+    """
+    Opens a kind of storage. A plugin, chosen by `--backend=NAME` or `--backend=NAME:ARGUMENT`. It may have an attribute
+    `files`, the dotted name of a class that provides `IBackendFiles`.
+    """
 
     name = Attribute("what --backend calls it: 'disk'")
     summary = Attribute("one line for --help-backend")
@@ -415,7 +418,7 @@ class IBackendFiles(Interface):
     def owns(name: str) -> bool:
         """
         Return whether a file of this name, as in `CopiedFile`, is one of this backend: it makes a directory a data
-        path, and may be in a backup.
+        path, and may be in a backup. Of the names in `copied_files` all are.
         """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.message_headers import encode_headers
-from nsqtw.options.refused import contradiction
+from nsqtw.options.refusals import contradiction
 from nsqtw.options.settings import ChannelPolicy, read_policy
 from nsqtw.stats.document import document
 from tests.core.harness import BrokerHarness

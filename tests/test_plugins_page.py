@@ -186,7 +186,7 @@ def test_a_backup_has_only_files_that_a_restore_takes(nsqd: NsqdProcess, project
     nsqd.publish("t", BODIES)
     nsqd.kill()
     files = project / "nsq_paper/files.py"
-    files.write_text(files.read_text().replace("if self.owns(name)]", "] + [CopiedFile('paper2/a/b', 'growing')]"))
+    files.write_text(files.read_text().replace("if self.owns(name)]", "] + [CopiedFile('paper2/a/b', 'changing')]"))
     refused = "nsqtw backup: the backend 'paper:2' names a file that is none of it: 'paper2/a/b'\n"
     assert nsqtw("backup", nsqd.data_path, tmp_path / "backup") == (1, refused)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.options.command_line import read_command_line, resolve
-from nsqtw.options.refused import REFUSED
+from nsqtw.options.refusals import REFUSED
 from nsqtw.options.settings import ChannelPolicy, PolicyClass, TopicPolicy, changed_settings, settings_of
 from tests.http.broker_fixture import Web
 from tests.pages import Page, reading

@@ -55,7 +55,7 @@ from nsqtw.http.query import parameters, truth
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import Answer, Refused, document, failure
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import DEFAULT, NOTHING_GIVEN, Resolution, resolve_what_fits
+from nsqtw.options.resolution import DEFAULT, NOTHING_GIVEN, Resolution, resolve_what_fits
 from nsqtw.options.settings import (
     ChannelPolicy,
     PolicyClass,

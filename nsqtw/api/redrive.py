@@ -43,7 +43,7 @@ from nsqtw.http.names import Parameters, channel_named, message_id
 from nsqtw.http.query import parameters, truth, whole_number
 from nsqtw.http.request import HttpRequest
 from nsqtw.http.responses import EXITING, INTERNAL_ERROR, Answer, Refused, document, failure
-from nsqtw.options.refused import dead_letter_topic
+from nsqtw.options.refusals import dead_letter_topic
 from nsqtw.rights import ADMIN
 
 _PATH = "/v2/channel/redrive"

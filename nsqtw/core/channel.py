@@ -32,7 +32,7 @@ from nsqtw.core.policy.letter import REQUEUED, TIMED_OUT
 from nsqtw.core.segment import Segment, sequence_of
 from nsqtw.core.unread import UnreadMessages
 from nsqtw.errors import BackendError, ChannelFull, Exiting
-from nsqtw.options.policies import NOTHING_GIVEN
+from nsqtw.options.resolution import NOTHING_GIVEN
 
 NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNED = "client does not own message"

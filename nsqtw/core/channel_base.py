@@ -34,7 +34,7 @@ from nsqtw.core.segment import sequence_of
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.names import is_ephemeral
-from nsqtw.options.policies import (
+from nsqtw.options.resolution import (
     NO_CHANNEL_POLICY,
     NO_CHANNEL_RESOLUTION,
     NO_TOPIC_POLICY,

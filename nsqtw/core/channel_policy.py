@@ -22,8 +22,8 @@ from nsqtw.core.policy.requeue_delay import RequeueDelay
 from nsqtw.errors import InvalidPolicy
 from nsqtw.options.broker import Options
 from nsqtw.options.message_keys import read_key_place
-from nsqtw.options.policies import Resolution, resolve_what_fits
-from nsqtw.options.refused import contradiction_of, dead_letter_topic, misfit
+from nsqtw.options.refusals import contradiction_of, dead_letter_topic, misfit
+from nsqtw.options.resolution import Resolution, resolve_what_fits
 from nsqtw.options.settings import DROP_OLDEST, ChannelPolicy
 from nsqtw.options.texts import whole_nanoseconds
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from nsqtw.core.channel_base import ChannelOwner
 from nsqtw.core.policy.deduplication import Deduplication
-from nsqtw.options.policies import Resolution, resolve_what_fits
+from nsqtw.options.resolution import Resolution, resolve_what_fits
 from nsqtw.options.settings import TopicPolicy
 from nsqtw.options.texts import whole_nanoseconds
 

@@ -29,7 +29,7 @@ from twisted.python.failure import Failure
 
 from nsqtw.discovery.protocol import PING_SECONDS, Lookupd, LookupdProtocol, Name
 from nsqtw.runtime.reactor import Reactor
-from nsqtw.runtime.transport import Transport, send_promptly
+from nsqtw.runtime.transport import Transport, set_socket_options
 from nsqtw.runtime.waiting import ReadyEvent, RetryDelays, in_time
 
 CONNECT_SECONDS = 1.0
@@ -247,7 +247,7 @@ class _Connection(Protocol):
         self._peer = peer
 
     def connectionMade(self) -> None:
-        send_promptly(self.transport)  # a REGISTER does not wait for the acknowledgement of the one before
+        set_socket_options(self.transport)  # a REGISTER does not wait for the acknowledgement of the one before
         self._peer.connected(self.transport)
 
     def dataReceived(self, data: bytes) -> None:

@@ -45,11 +45,11 @@ from nsqtw.net.addresses import address_text
 from nsqtw.net.partial_input import SMALL_BYTES
 from nsqtw.rights import Credentials
 from nsqtw.runtime.read_size import READ_BYTES
-from nsqtw.runtime.transport import SocketTransport, send_promptly
+from nsqtw.runtime.transport import SocketTransport, set_socket_options
 
 if TYPE_CHECKING:
+    from nsqtw.http.owner import ConnectionOwner
     from nsqtw.http.request import HttpRequest, Streamer, Upgraded
-    from nsqtw.http.server import HttpServer
     from nsqtw.upgrades import Secured
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -100,7 +100,7 @@ class Pause(Enum):
 class HttpConnection(Protocol):
     """One accepted connection, made by `factory`."""
 
-    factory: HttpServer
+    factory: ConnectionOwner
     transport: SocketTransport
     persistent = True
     """Whether another request may follow the current one."""
@@ -131,7 +131,7 @@ class HttpConnection(Protocol):
     # -- from the transport
 
     def connectionMade(self) -> None:
-        send_promptly(self.transport)
+        set_socket_options(self.transport)
         self.transport.bufferSize = READ_BYTES
         self.transport.registerProducer(self, True)
         socket = getattr(self.transport, "socket", None)

@@ -7,12 +7,12 @@ from typing import Any
 from twisted.internet.protocol import Factory
 
 from nsqtw.http.connection import HttpConnection
+from nsqtw.http.owner import ConnectionOwner
 from nsqtw.http.responses import TOO_MANY_CONNECTIONS
-from nsqtw.http.server import HttpServer
 from nsqtw.net.descriptors import HTTP_RESERVE
 
 
-class HttpFactory(HttpServer, Factory):
+class HttpFactory(ConnectionOwner, Factory):
     """Accepts HTTP connections."""
 
     noisy = False

@@ -31,7 +31,7 @@ from nsqtw.http.responses import MALFORMED, Answer, Refused, failure
 from nsqtw.http.routes import BODY_IGNORED, Route
 
 if TYPE_CHECKING:
-    from nsqtw.http.server import HttpServer
+    from nsqtw.http.owner import ConnectionOwner
 
 _ONLY_LOOKING = (b"GET", b"HEAD", b"OPTIONS")
 _CROSS_ORIGIN, _HOST_NOT_ALLOWED = failure(403, CROSS_ORIGIN), failure(403, HOST_NOT_ALLOWED)
@@ -41,7 +41,7 @@ class ReceivingConnection(RequestConnection, Protocol):
     """The connection that a request is received on."""
 
     @property
-    def factory(self) -> HttpServer: ...
+    def factory(self) -> ConnectionOwner: ...
 
     @property
     def is_tls(self) -> bool: ...

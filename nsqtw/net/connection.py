@@ -25,7 +25,7 @@ from nsqtw.net.limits import Limits
 from nsqtw.net.stalls import StallDetector
 from nsqtw.runtime.flushable import Flushable
 from nsqtw.runtime.reactor import Reactor
-from nsqtw.runtime.transport import SocketTransport, Transport, send_promptly
+from nsqtw.runtime.transport import SocketTransport, Transport, set_socket_options
 
 MAGIC_BYTES: Final = 4
 END_SECONDS: Final = 5.0
@@ -73,7 +73,7 @@ class MagicConnection(Flushable):
     def makeConnection(self, transport: SocketTransport) -> None:
         self.transport = transport
         self._remote = address_text(transport.getPeer())
-        send_promptly(transport)
+        set_socket_options(transport)
         transport.registerProducer(self, True)
         self._connections.add(self)
         self._limits.sweeper.join(self)

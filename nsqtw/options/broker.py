@@ -37,7 +37,7 @@ from nsqtw.options.fields import (
     while_set,
 )
 from nsqtw.options.matching import Tables
-from nsqtw.options.policies import NOTHING_GIVEN, Resolution
+from nsqtw.options.resolution import NOTHING_GIVEN, Resolution
 from nsqtw.options.settings import ChannelPolicy, TopicPolicy
 from nsqtw.options.topics import DURABILITIES, LATEST, STARTS, Retention, TopicRule, chosen, topic_tables
 from nsqtw.options.types import (

@@ -20,8 +20,8 @@ import attrs
 
 from nsqtw.errors import OptionError
 from nsqtw.options.matching import Tables
-from nsqtw.options.policies import PolicyTable
-from nsqtw.options.refused import LETTER_SETTINGS, misfit
+from nsqtw.options.refusals import LETTER_SETTINGS, misfit
+from nsqtw.options.resolution import PolicyTable
 from nsqtw.options.settings import ChannelPolicy
 from nsqtw.options.tables import CHANNEL_KEY, check_pattern, head_of, policy_lines, read_table, table_text
 

@@ -15,7 +15,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
-from nsqtw.options.policies import Policy, PolicyTable, Resolution, resolve
+from nsqtw.options.resolution import Policy, PolicyTable, Resolution, resolve
 
 _REMEMBERED = 1024
 """Names, and combinations of tables, whose result is kept."""
@@ -95,5 +95,5 @@ class Tables(Generic[Rule, Policy]):
         return tuple(rule for number, rule in enumerate(self.rules) if bits >> number & 1)
 
     def _resolve(self, bits: int, given: Mapping[str, Any] | None = None) -> Resolution[Policy]:
-        sources = [rule.table for rule in self._matching(bits) if rule.policy]
-        return resolve(self._policy, sources, given or {})
+        tables = [rule.table for rule in self._matching(bits) if rule.policy]
+        return resolve(self._policy, tables, given or {})

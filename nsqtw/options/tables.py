@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nsqtw.errors import InvalidPolicy, OptionError
-from nsqtw.options.refused import check_together
+from nsqtw.options.refusals import check_together
 from nsqtw.options.settings import PolicyClass, is_setting, read_setting, settings_of
 from nsqtw.options.types import did_you_mean, toml_value
 

@@ -22,7 +22,7 @@ import attrs
 
 from nsqtw.errors import OptionError
 from nsqtw.options.matching import Tables
-from nsqtw.options.policies import PolicyTable
+from nsqtw.options.resolution import PolicyTable
 from nsqtw.options.settings import TopicPolicy
 from nsqtw.options.tables import TOPIC_KEY, check_pattern, head_of, policy_lines, read_table, table_text
 from nsqtw.options.types import DURATION, SIZE

@@ -50,8 +50,8 @@ class SocketTransport(Transport, Protocol):
     def loseWriteConnection(self) -> None: ...
 
 
-def send_promptly(transport: object) -> None:
-    """Have TCP send small writes at once, and notice a lost peer. Unix sockets do both without being asked."""
+def set_socket_options(transport: object) -> None:
+    """Have TCP send small writes at once, and notice a lost peer. Other transports have no such options."""
     for option in ("setTcpNoDelay", "setTcpKeepAlive"):
         if hasattr(transport, option):
             getattr(transport, option)(True)

@@ -16,7 +16,7 @@ from nsqtw.core.client import Client
 from nsqtw.core.latency import Measure, Sketch
 from nsqtw.core.oldest import Ages
 from nsqtw.core.topic import Topic
-from nsqtw.options.policies import NO_CHANNEL_POLICY, NO_TOPIC_POLICY
+from nsqtw.options.resolution import NO_CHANNEL_POLICY, NO_TOPIC_POLICY
 from nsqtw.options.settings import ChannelPolicy, TopicPolicy, changed_settings
 from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS
 

@@ -503,14 +503,14 @@ def in_an_ephemeral_channel(core: StoredHarness) -> Iterator[None]:
     assert (read(core, channel="e#ephemeral"), read(core)) == ([], [(b"1", 1)])
 
 
-LONG = pytest.mark.histories
+HISTORIES = pytest.mark.histories
 """Of the 256 cases `make test-fast` has 64."""
 
 
 @pytest.mark.parametrize(
-    "restart", ["stop", "kill", *(pytest.param(one, marks=LONG) for one in ("migrate", "restore"))]
+    "restart", ["stop", "kill", *(pytest.param(one, marks=HISTORIES) for one in ("migrate", "restore"))]
 )
-@pytest.mark.parametrize("backend", ["disk", pytest.param("sqlite", marks=LONG)])
+@pytest.mark.parametrize("backend", ["disk", pytest.param("sqlite", marks=HISTORIES)])
 @pytest.mark.parametrize("name", [*PLACES])
 def test_a_place_keeps_its_meaning(tmp_path: Path, name: str, backend: str, restart: str) -> None:
     core = StoredHarness(tmp_path, backend, PAGE_ROWS, retention_time=3600.0)

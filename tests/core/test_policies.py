@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nsqtw.core.checkpoint import NamedTopic
 from nsqtw.errors import InvalidPolicy
 from nsqtw.options.channels import ChannelRule
-from nsqtw.options.policies import NO_CHANNEL_POLICY, NO_TOPIC_POLICY, PolicyTable, resolve
+from nsqtw.options.resolution import NO_CHANNEL_POLICY, NO_TOPIC_POLICY, PolicyTable, resolve
 from nsqtw.options.settings import ChannelPolicy
 from nsqtw.options.topics import TopicRule
 from tests.core.harness import BrokerHarness

@@ -10,7 +10,7 @@ from twisted.logger import LogEvent
 
 from nsqtw.core.broker import Broker
 from nsqtw.http.parser import RequestHead
-from nsqtw.http.request import HttpRequest
+from nsqtw.http.received_request import ReceivedRequest
 from tests.http.broker_fixture import DONE, LIMITS, OK, Browser, Log, Web, chunked, request
 
 pytestmark = pytest.mark.usefixtures("heads")
@@ -114,14 +114,14 @@ def test_a_chunked_body_is_refused_as_soon_as_it_is_too_large() -> None:
 
 
 def test_what_is_read_over_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests: list[HttpRequest] = []
-    begin = HttpRequest.begin
+    requests: list[ReceivedRequest] = []
+    begin = ReceivedRequest.begin
 
-    def watched(self: HttpRequest, head: RequestHead) -> object:
+    def watched(self: ReceivedRequest, head: RequestHead) -> object:
         requests.append(self)
         return begin(self, head)
 
-    monkeypatch.setattr(HttpRequest, "begin", watched)
+    monkeypatch.setattr(ReceivedRequest, "begin", watched)
     browser = Web(**LIMITS).connect()
     browser.send(chunked("POST", "/pub?topic=t", *[b"x" * 8] * 100))
     browser.send(request("POST", "/topic/create?topic=t", b"x" * 1000))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nsqtw.http.head_cache import MAX_HEADS, CachedHead, KnownHeads
 from nsqtw.http.parser import RequestHead
-from nsqtw.http.request import HttpRequest
+from nsqtw.http.received_request import ReceivedRequest
 from nsqtw.http.responses import OK as TAKEN
 from nsqtw.http.routes import Route
 from tests.http.broker_fixture import LIMITS, OK, Browser, Web, chunked, request, teach
@@ -39,13 +39,13 @@ def knowing(*known: bytes) -> KnownHeads:
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The targets of the requests whose heads were read."""
     targets: list[bytes] = []
-    begin = HttpRequest.begin
+    begin = ReceivedRequest.begin
 
-    def watched(self: HttpRequest, head: RequestHead) -> object:
+    def watched(self: ReceivedRequest, head: RequestHead) -> object:
         targets.append(head.target)
         return begin(self, head)
 
-    monkeypatch.setattr(HttpRequest, "begin", watched)
+    monkeypatch.setattr(ReceivedRequest, "begin", watched)
     return targets
 
 

@@ -10,7 +10,7 @@ from nsqtw.errors import OptionError
 from nsqtw.options.broker import Options
 from nsqtw.options.channels import ChannelRule
 from nsqtw.options.files import config_text
-from nsqtw.options.policies import NO_CHANNEL_POLICY
+from nsqtw.options.resolution import NO_CHANNEL_POLICY
 from nsqtw.options.settings import changed_settings
 from nsqtw.options.topics import TopicRule
 from tests.options.test_topics import options_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqtw.options.channels import ChannelRule, channel_tables
-from nsqtw.options.policies import NOTHING_GIVEN, resolve
+from nsqtw.options.resolution import NOTHING_GIVEN, resolve
 from nsqtw.options.settings import ChannelPolicy
 from nsqtw.options.topics import TopicRule, topic_tables
 

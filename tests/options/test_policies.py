@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from nsqtw.errors import InvalidPolicy
 from nsqtw.options import settings as policy_settings
-from nsqtw.options.policies import NO_CHANNEL_POLICY, PolicyTable, resolve
-from nsqtw.options.refused import Refused, check_together
+from nsqtw.options.refusals import Refused, check_together
+from nsqtw.options.resolution import NO_CHANNEL_POLICY, PolicyTable, resolve
 from nsqtw.options.settings import (
     DROP_OLDEST,
     ChannelPolicy,
@@ -121,7 +121,7 @@ def test_only_the_table_is_named_that_contradicts_what_is_given(monkeypatch: pyt
     def of_three(policy: ChannelPolicy, topic: str, channel: str) -> str | None:
         return "no" if policy.priority and policy.max_depth and policy.overflow == DROP_OLDEST else None
 
-    monkeypatch.setattr("nsqtw.options.refused.REFUSED", [Refused(("overflow",), "", of_three)])
+    monkeypatch.setattr("nsqtw.options.refusals.REFUSED", [Refused(("overflow",), "", of_three)])
     with pytest.raises(InvalidPolicy, match=r"^no \(with the settings of one, two, three\)$"):
         resolve(ChannelPolicy, tables, {"overflow": "drop_oldest"})
 

@@ -434,7 +434,7 @@ def test_a_data_path_is_not_overwritten(backup: Path, tmp_path: Path) -> None:
     findings, old = put_in_place(str(backup), check_backup(str(backup)), str(data_path), must_replace=True)
     assert (findings, old) == ([], f"{data_path}.replaced.1")
     assert {path.name for path in Path(old).iterdir()} == before
-    assert check_data_path(str(data_path)).logs["t"].end
+    assert check_data_path(str(data_path)).topics["t"].end
 
 
 def test_a_symlink_to_a_data_path_stays(backup: Path, tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ def test_a_symlink_to_a_data_path_stays(backup: Path, tmp_path: Path) -> None:
     done = nsqtw("restore", backup, link, "--replace")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"what was there is in {data_path}.replaced.1\n" in done.stdout
-    assert link.is_symlink() and check_data_path(str(data_path)).logs["t"].end
+    assert link.is_symlink() and check_data_path(str(data_path)).topics["t"].end
 
 
 INTERRUPTED = """
@@ -581,7 +581,7 @@ def test_a_torn_end_is_cut_off(start: Start, tmp_path: Path) -> None:
     broker.kill()
     (log,) = broker.data_path.glob("t/*.log")
     with log.open("ab") as file:
-        file.truncate(check_data_path(str(broker.data_path)).logs["t"].log_files[-1].good_end)
+        file.truncate(check_data_path(str(broker.data_path)).topics["t"].log_files[-1].good_end)
     with log.open("ab") as file:
         file.write(b"\x01\x02\x03" * 40)
     _, findings = make_backup(str(broker.data_path), str(tmp_path / "backup"), None)

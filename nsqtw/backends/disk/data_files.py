@@ -30,7 +30,7 @@ from nsqtw.backends.disk.format import HEADERS_VERSION, first_of_index, first_of
 from nsqtw.backends.disk.log import TEMPORARY
 from nsqtw.backends.disk.open_files import Descriptor, LogFile
 from nsqtw.backends.disk.repair import write_repaired
-from nsqtw.backends.disk.topic_check import TopicLog, check_topic
+from nsqtw.backends.disk.topic_check import LogCheck, check_topic
 from nsqtw.backends.files import Files
 from nsqtw.backends.quarantine import Quarantine
 from nsqtw.errors import BackendError, OptionError
@@ -78,7 +78,7 @@ class DiskFiles:
             names = [name for name in sorted(ReadOnly().names(path)) if self.owns(f"{entry}/{name}")]
             finished = set([name for name in names if first_of_log(name) is not None][:-2])
             for name in names:
-                yield CopiedFile(f"{entry}/{name}", "finished" if name in finished else "growing")
+                yield CopiedFile(f"{entry}/{name}", "finished" if name in finished else "changing")
 
     def owns(self, name: str) -> bool:
         """IBackendFiles API"""
@@ -91,9 +91,9 @@ class DiskFiles:
 class LogsCheck(BackendCheck):
     """The state of all logs."""
 
-    topics: dict[str, TopicLog] = field(factory=dict)
+    topics: dict[str, LogCheck] = field(factory=dict)
 
-    def add(self, log: TopicLog) -> None:
+    def add(self, log: LogCheck) -> None:
         """Add the log of another topic."""
         self.topics[log.topic] = log
         self.findings += log.findings()
@@ -135,7 +135,7 @@ def _leftover(name: str, path: str) -> Iterator[tuple[str, str]]:
         yield path, "nothing: a full disk was being tried"
 
 
-def _repair_log(files: Files, quarantine: Quarantine, log: TopicLog) -> None:
+def _repair_log(files: Files, quarantine: Quarantine, log: LogCheck) -> None:
     for path in log.strays:
         files.unlink(path)
     for file in log.without_records:

@@ -29,7 +29,7 @@ from nsqtw.backends.sequences import ClassSequences
 
 
 @define
-class TopicLog(StoredTopic):
+class LogCheck(StoredTopic):
     """The contents of the directory of a topic."""
 
     log_files: list[LogFileCheck] = field(factory=list)
@@ -71,12 +71,12 @@ class TopicLog(StoredTopic):
             yield Finding("stray file", path, "nothing", "removes it", self.topic)
 
 
-def check_topic(files: Files, topic: str, directory: str, known_end: int = 0, *, by_class: bool = False) -> TopicLog:
+def check_topic(files: Files, topic: str, directory: str, known_end: int = 0, *, by_class: bool = False) -> LogCheck:
     """
     Read all of a topic's log, which positions.db knows up to `known_end`. `by_class`: look at the priorities of its
     messages.
     """
-    log = TopicLog(topic, directory, classes=ClassSequences() if by_class else None)
+    log = LogCheck(topic, directory, classes=ClassSequences() if by_class else None)
     try:
         names = sorted(files.names(directory))
         firsts = sorted({first for first in map(first_of_log, names) if first is not None})
@@ -108,7 +108,7 @@ def _is_stray(name: str, firsts: list[int]) -> bool:
 
 
 def _check_file(
-    files: Files, log: TopicLog, first: int, below: int, has_index: bool, known_end: int
+    files: Files, log: LogCheck, first: int, below: int, has_index: bool, known_end: int
 ) -> LogFileCheck | None:
     """None, and `unreadable` says why, when the file cannot be told."""
     path = os.path.join(log.place, log_name(first))

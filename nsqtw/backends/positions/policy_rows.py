@@ -18,7 +18,7 @@ from typing import Any
 
 from nsqtw.core.checkpoint import SavedState, TopicState
 from nsqtw.errors import InvalidPolicy
-from nsqtw.options.refused import check_together
+from nsqtw.options.refusals import check_together
 from nsqtw.options.settings import ChannelPolicy, PolicyClass, TopicPolicy, policy_json, read_setting
 
 _TABLE = """

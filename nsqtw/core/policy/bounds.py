@@ -43,7 +43,7 @@ from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, LargerThanBound, Overflow
 from nsqtw.interfaces import Waiter
 from nsqtw.message_headers import HIGH, LOW, NORMAL
-from nsqtw.options.policies import NO_CHANNEL_POLICY
+from nsqtw.options.resolution import NO_CHANNEL_POLICY
 from nsqtw.options.settings import DROP_OLDEST, ChannelPolicy
 
 MAX_DEPTH, MAX_BYTES, MAX_AGE = "max_depth", "max_bytes", "max_age"

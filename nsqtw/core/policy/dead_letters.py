@@ -41,7 +41,7 @@ from nsqtw.core.segment import BODY_AT, Segment
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic_log import TopicLog
 from nsqtw.errors import BackendError, Exiting, NsqtwError, Overflow
-from nsqtw.options.refused import dead_letter_topic, misfit, uses_dead_letters
+from nsqtw.options.refusals import dead_letter_topic, misfit, uses_dead_letters
 from nsqtw.options.settings import DEAD_LETTER, ChannelPolicy
 
 RETRY_SECONDS = 1.0

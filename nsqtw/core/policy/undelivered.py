@@ -20,7 +20,7 @@ from nsqtw.core.policy.letter import EXPIRED, TOO_MANY_ATTEMPTS, is_letter
 from nsqtw.core.position import Position, Redelivery
 from nsqtw.core.segment import SEGMENT_BYTES, Segment
 from nsqtw.core.topic_log import TopicLog
-from nsqtw.options.refused import uses_dead_letters
+from nsqtw.options.refusals import uses_dead_letters
 from nsqtw.options.settings import ChannelPolicy
 
 RUN_COST = 8 * 1024

@@ -107,7 +107,7 @@ def _counts(check: DataPathCheck) -> str:
     """Return how much was looked at."""
     contents = check.backends.values()
     numbers = (
-        _number(len(check.logs), "topic"),
+        _number(len(check.topics), "topic"),
         _number(sum(content.file_count for content in contents), "log file"),
         _number(sum(content.records for content in contents), "good record"),
         _number(sum(topic.count for content in contents for topic in content.topics.values()), "message"),

@@ -77,7 +77,7 @@ class DataPathCheck:
     manifest: ManifestCheck
 
     @property
-    def logs(self) -> dict[str, StoredTopic]:
+    def topics(self) -> dict[str, StoredTopic]:
         """The topics of all backends, by name."""
         found: dict[str, StoredTopic] = {}
         for content in reversed(self.backends.values()):
@@ -85,10 +85,10 @@ class DataPathCheck:
         return found
 
     @property
-    def served_logs(self) -> Mapping[str, StoredTopic] | None:
+    def served_topics(self) -> Mapping[str, StoredTopic] | None:
         """The topics that a broker serves; None: those of a backend that is not known here."""
         if self.manifest.manifest is None:
-            return self.logs
+            return self.topics
         served = self.backends.get(backend_description(self.manifest.manifest.backend))
         return served.topics if served is not None else None
 
@@ -101,12 +101,12 @@ class DataPathCheck:
         """Everything that is wrong, backend by backend, then the rest."""
         findings_ = [finding for content in self.backends.values() for finding in content.findings]
         findings_ += self.manifest.findings(self.backends)
-        logs = self.served_logs
-        if logs is not None:
-            findings_ += self.positions.findings(any(log.end for log in logs.values()))
+        topics = self.served_topics
+        if topics is not None:
+            findings_ += self.positions.findings(any(topic.end for topic in topics.values()))
             is_comparable = not any(content.is_unreadable for content in self.backends.values())
             if self.positions.saved is not None and is_comparable:
-                findings_ += compare(self.positions.path, self.positions.saved, logs)
+                findings_ += compare(self.positions.path, self.positions.saved, topics)
         findings_ += self.names.findings(self.positions)
         findings_ += [Finding("leftover", path, why, "removes it") for path, why in self.leftovers]
         return findings_

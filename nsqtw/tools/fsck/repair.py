@@ -86,7 +86,7 @@ def _repair_positions(files: Files, quarantine: Quarantine, check: DataPathCheck
 
 def _forget_class_depths(check: DataPathCheck) -> None:
     """Remove wrong counts of the messages of each class from positions.db. BackendError."""
-    saved, logs = check.positions.saved, check.served_logs
+    saved, logs = check.positions.saved, check.served_topics
     if saved is None or logs is None or not (topics := miscounted(saved, logs)):
         return
     counted_anew = [

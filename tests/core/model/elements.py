@@ -12,7 +12,7 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
-from nsqtw.options.refused import contradiction
+from nsqtw.options.refusals import contradiction
 from nsqtw.options.settings import ChannelPolicy
 
 CHANNEL_POLICIES: dict[str, list[dict[str, Any]]] = {
@@ -64,7 +64,7 @@ EXCLUDED = {
     for one, other in combinations(CHANNEL_POLICIES, 2)
     if contradiction(ChannelPolicy(**CHANNEL_POLICIES[one][0] | CHANNEL_POLICIES[other][0]))
 }
-"""Policies that are refused together (`options.refused.REFUSED`)."""
+"""Policies that are refused together (`options.refusals.REFUSED`)."""
 PAIRS = [pair for pair in map(frozenset, combinations(ELEMENTS, 2)) if pair not in EXCLUDED]
 SIZE = 7
 """Elements of a history: so many that a history has many pairs, and so few that each of them happens several times."""

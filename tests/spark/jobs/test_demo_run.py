@@ -50,6 +50,7 @@ def test_the_demo_loses_nothing(job: Job, events: Path, tmp_path: Path, monkeypa
     assert [outcome.reader for outcome in outcomes] == [*READERS]
     assert {(outcome.published, outcome.delivered, outcome.lost) for outcome in outcomes} == {(LINES, LINES, 0)}
     assert verdict(outcomes) == "lost = 0"
+    assert (folder / "killed").exists()
     assert [(kind.kind, kind.records) for kind in show.kinds] == [("line", LINES)]
 
 

@@ -106,7 +106,7 @@ def test_what_is_replaced_is_kept_as_it_was(data_path: Path) -> None:
         repair_path(data_path)
         assert (data_path / "damaged.d" / str(number) / "t" / log.name).read_bytes() == before
     assert sequences(data_path) == [1, 3, 4, 5]
-    assert check_data_path(str(data_path)).logs.keys() == {"t"}
+    assert check_data_path(str(data_path)).topics.keys() == {"t"}
 
 
 def test_a_file_system_without_links(data_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_what_positions_and_log_do_not_agree_on(data_path: Path) -> None:
 
 def test_a_log_whose_finished_end_was_freed_lacks_nothing(data_path: Path) -> None:
     """Trim rewrites the last file with the messages that are still wanted."""
-    end = check_data_path(str(data_path)).logs["t"].end
+    end = check_data_path(str(data_path)).topics["t"].end
     state = topic(next=end + 20, taken_total=29, pending=[PendingRow(end - 1, 1, 5)])
     state.end = state.released = end + 20
     state.put_total = state.released_total = 29

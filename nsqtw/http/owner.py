@@ -14,7 +14,7 @@ from nsqtw.runtime.read_size import keep_reads_on_the_heap
 from nsqtw.runtime.turns import Turns
 
 
-class HttpServer:
+class ConnectionOwner:
     """The state that all connections of a server share."""
 
     def __init__(

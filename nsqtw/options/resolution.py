@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 
 from nsqtw.errors import InvalidPolicy
-from nsqtw.options.refused import check_together
+from nsqtw.options.refusals import check_together
 from nsqtw.options.settings import ChannelPolicy, PolicyClass, TopicPolicy
 
 Policy = TypeVar("Policy", TopicPolicy, ChannelPolicy)
