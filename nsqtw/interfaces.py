@@ -379,7 +379,7 @@ class IChannel(Interface):
 class IBackendQueueFactory(Interface):
     """
     Opens a kind of storage. A plugin, chosen by `--backend=NAME` or `--backend=NAME:ARGUMENT`. It may have an attribute
-    `files`, the dotted name of a class that provides `IBackendFiles`.
+    files, the dotted name of a class that provides `IBackendFiles`.
     """
 
     name = Attribute("what --backend calls it: 'disk'")
