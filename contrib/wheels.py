@@ -67,7 +67,8 @@ def compiled(archive: Path, python: str, out: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         _run(what, python, "-m", "venv", place / "venv")
-        environment = {"NSQTW_COMPILE": "1", "CC": compiler()}
+        # zig does not know all the flags with which Debian's Python links.
+        environment = {"NSQTW_COMPILE": "1", "CC": compiler(), "LDSHARED": f"{compiler()} -shared"}
         _run(what, place / "venv/bin/python", *_pip_wheel(archive, place / "made"), **environment)
         [made] = (place / "made").glob("*.whl")
         tag = f"manylinux_{major}_{minor}_{platform.machine()}"
