@@ -158,7 +158,8 @@ class ExpiredLetters(DeadLetters):
     def broken(self) -> Iterator[str]:
         yield from super().broken()
         for _, event in self.notes.all(Delivered):
-            if event.channel == self.letters and self._is_lasting(event.body):
+            is_lasting = self._is_lasting(event.body) and event.body not in self.notes.damaged
+            if event.channel == self.letters and is_lasting:
                 yield f"dead letters: {shown(event.body)} expired long before its time"
 
     def _is_lasting(self, body: bytes) -> bool:

@@ -133,6 +133,8 @@ class Notes:
         self._answered: dict[str, dict[bytes, Answered]] = defaultdict(dict)
         self.excused: set[bytes] = set()
         """Bodies that may be missing, or may be there twice: their files were damaged, or not on stable storage."""
+        self.damaged: set[bytes] = set()
+        """Those of them in files that were damaged: what can be kept of such a message may be the body alone."""
         self.past: set[bytes] = set()
         """Bodies of messages that were finished everywhere."""
 

@@ -90,6 +90,7 @@ class Rows:
         """These messages were in files that were damaged."""
         for row in self._all:
             row.notes.excused.update(bodies)
+            row.notes.damaged.update(bodies)
 
     def lose_power(self) -> None:
         """What is not on stable storage is gone."""

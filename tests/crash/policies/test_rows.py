@@ -71,12 +71,15 @@ def consumed(topic: str, body: bytes, at: float = 9.0, channel: str = "work", **
     return [delivered(topic, body, at, channel=channel)._replace(headers=headers), finished(topic, body, channel)]
 
 
-def wrongs(topic: str, events: Sequence[Event], excused: Sequence[bytes] = ()) -> list[str]:
+def wrongs(
+    topic: str, events: Sequence[Event], excused: Sequence[bytes] = (), damaged: Sequence[bytes] = ()
+) -> list[str]:
     """What is wrong, without what it is wrong with."""
     row = ROWS[topic](None, "seed", "os")  # type: ignore[arg-type]  # a history needs no broker
     for event in events:
         row.notes.note(event)
-    row.notes.excused.update(excused)
+    row.notes.excused.update((*excused, *damaged))
+    row.notes.damaged.update(damaged)
     return [wrong.split(":")[0] for wrong in row.wrongs()]
 
 
@@ -138,6 +141,20 @@ def test_a_history(topic: str, events: list[Event], wrong: list[str]) -> None:
 
 def test_damage_excuses() -> None:
     assert wrongs("urgent", stored("urgent", A), excused=[A]) == []
+
+
+def test_damage_takes_all_headers_of_a_message_or_none() -> None:
+    """And with them its own time to live."""
+    sent = stored("headers", A, n="1")
+    found = [event for channel in BOTH for event in consumed("headers", A, channel=channel)]
+    assert wrongs("headers", [*sent, *found], excused=[A]) == ["headers", "headers"]
+    assert wrongs("headers", [*sent, *found], damaged=[A]) == []
+    other = [event for channel in BOTH for event in consumed("headers", A, channel=channel, n="2")]
+    assert wrongs("headers", [*sent, *other], damaged=[A]) == ["headers", "headers"]
+    letter = delivered("stale.letters", A)
+    lasting = [*stored("stale", A, ttl="86400000000"), Draining(1)]
+    assert "dead letters" in wrongs("stale", [*lasting, letter], excused=[A])
+    assert wrongs("stale", [*lasting, letter], damaged=[A]) == []
 
 
 def test_dead_letters() -> None:
