@@ -207,9 +207,9 @@ class HttpPublisher:
         return {_OK: STORED, _TOO_MANY: OVER_BOUND}.get(status, REFUSED), answer
 
     def order(self, path: str, allowed: Container[int], method: str = "POST", body: bytes = b"") -> tuple[int, bytes]:
-        """The status, which must be one of these, and what the broker answered."""
+        """The status, one of these or that of a broker which stops, and what the broker answered."""
         status, answer = self._ask(method, path, body, {})
-        expect(status in allowed, f"{method} {path}", (status, answer))
+        expect(status in allowed or status == _UNAVAILABLE, f"{method} {path}", (status, answer))
         return status, answer
 
     def _ask(self, method: str, path: str, body: bytes, fields: Mapping[str, bytes]) -> tuple[int, bytes]:
