@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tests.crash.checks import name as shown
 from tests.crash.history import Channel
+from tests.crash.policies.aside import tables
 from tests.crash.policies.clients import HttpPublisher, Publisher
 from tests.crash.policies.notes import Delivered, Draining, Published, Requeued, Saved
 from tests.crash.policies.row import Row
@@ -40,6 +41,12 @@ class DeadLetters(Row):
     @property
     def all_channels(self) -> tuple[Channel, ...]:
         return (*self.channels, self.letters)
+
+    def config(self) -> str:
+        """Strangers are published to the topic of the dead letters, which gets its class from a letter otherwise."""
+        text = super().config()
+        own = tables(self.letters, {"durability": self.durability}, {})
+        return text if own.partition("\n")[0] in text else text + own
 
     def create(self) -> None:
         super().create()
