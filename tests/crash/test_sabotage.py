@@ -1,6 +1,6 @@
 """
-A checker that finds nothing proves nothing: each of these brokers breaks a promise, and has to be caught. `make crash`
-begins with all of them; the short form, for `make test`, has one for each policy.
+A checker that finds nothing proves nothing: each of these brokers breaks a promise, and has to be caught. The short
+form, for `make test`, has most without a policy, and one for each policy; `make crash` ends with the others.
 """
 
 from __future__ import annotations
