@@ -17,7 +17,12 @@ All errors that nsqtw raises deliberately, in one tree.
     │   └── LargerThanBound  the publish has more than it allows, so it would always be refused
     ├── BackendError         storage failed: text is what follows "PUB failed "
     │   ├── BackendFull      ... because there is no space left
-    │   └── HeadersRefused   ... because it does not store headers
+    │   ├── HeadersRefused   ... because it does not store headers
+    │   └── ReplicaError     ... of the copy in a replica store
+    │       ├── NotOwner     ... another broker owns the data set
+    │       ├── StoreLost    ... the store has lost what it committed
+    │       ├── NoDataSet    ... there is no data set of that name
+    │       └── DataSetExists  ... there is one already
     ├── MetadataError        nsqd.dat exists and is invalid
     ├── SnapshotError        a snapshot of registrations is invalid
     ├── AuthError            the permissions of a secret cannot be determined
@@ -185,6 +190,26 @@ class HeadersRefused(BackendError):
 
     def __init__(self) -> None:
         super().__init__("the storage backend does not store headers")
+
+
+class ReplicaError(BackendError):
+    """The replica store refused, did not answer in time, or has something else than it should. One line."""
+
+
+class NotOwner(ReplicaError):
+    """Another broker owns the data set now: this one must serve nobody. The text names the other one."""
+
+
+class StoreLost(ReplicaError):
+    """The replica store has lost transactions that it had committed. The text says how many."""
+
+
+class NoDataSet(ReplicaError):
+    """The replica store has no such data set, or an earlier one of its name was removed."""
+
+
+class DataSetExists(ReplicaError):
+    """The replica store has a data set of this name."""
 
 
 class MetadataError(NsqtwError):
