@@ -29,12 +29,14 @@ from nsqtw.interfaces import (
     IBackendQueueFactory,
     IProtocol,
     IProtocolFactory,
+    IReplicaStoreFactory,
     OperatorLog,
     Report,
 )
 
 if TYPE_CHECKING:
     from nsqtw.options.broker import Options
+    from nsqtw.replication.store import IReplicaStore
 
 MAGIC_BYTES = 4
 BROKER_API = 2
@@ -47,6 +49,7 @@ _V2 = "nsqtw.protocols.v2.V2Factory"
 _AUTHORIZER = "authorizer"
 _BACKEND = "backend"
 _PROTOCOL = "protocol"
+_REPLICA_STORE = "replica store"
 
 
 @implementer(IPlugin, IBackendQueueFactory)
@@ -117,6 +120,25 @@ class AuthorizerPlugin:
         return factory.open(argument, options, log)
 
 
+@implementer(IPlugin, IReplicaStoreFactory)
+@attrs.frozen(kw_only=True)
+class ReplicaStorePlugin:
+    """
+    Describes a kind of replica store. `dotted` names a class that, called without arguments, is the factory
+    (`IReplicaStoreFactory`).
+    """
+
+    name: str
+    summary: str
+    argument_format: str
+    dotted: str
+
+    def open(self, argument: str, timeout: float, log: OperatorLog) -> IReplicaStore:
+        """Like IReplicaStoreFactory; also PluginError, when the code cannot be loaded."""
+        factory: IReplicaStoreFactory = _load(_REPLICA_STORE, self.name, self.dotted)
+        return factory.open(argument, timeout, log)
+
+
 def authorizers(candidates: Iterable[Any] | None = None) -> dict[str, IAuthorizerFactory]:
     """The installed authorizers by name; `candidates` takes the place of what is installed. DuplicatePlugin."""
     return _by("name", _AUTHORIZER, IAuthorizerFactory, candidates)
@@ -184,6 +206,11 @@ def backend_description(description: str) -> str:
 def find_authorizer(description: str, candidates: Iterable[Any] | None = None) -> tuple[IAuthorizerFactory, str]:
     """Like `find_backend`, for `--auth`."""
     return _found(_AUTHORIZER, description, authorizers(candidates))
+
+
+def find_replica_store(description: str, candidates: Iterable[Any] | None = None) -> tuple[IReplicaStoreFactory, str]:
+    """Like `find_backend`, for `--replicate`."""
+    return _found(_REPLICA_STORE, description, _by("name", _REPLICA_STORE, IReplicaStoreFactory, candidates))
 
 
 def help_backend() -> str:
