@@ -92,7 +92,7 @@ class ReplicaApi(Section):
         status = self._replica.status()
         if status.role != OWNER:
             return _NOT_OWNER
-        if not (status.standbys or is_forced):
+        if not (status.running_standbys or is_forced):
             return _NO_STANDBY
         self._replica.release()
         return document(status.document())

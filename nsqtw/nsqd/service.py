@@ -234,8 +234,9 @@ class BrokerService(DaemonService):
         from nsqtw.nsqd.replica import ReplicatedBroker
 
         def serve(ownership: Ownership) -> None:
+            parts = self._load(ownership)
             self._leave_standby()
-            self._parts = self._load(ownership)
+            self._parts = parts
             self._serve(tcp, http, https)
 
         return ReplicatedBroker(

@@ -141,6 +141,7 @@ class Replica:
                     seconds_ago=report.seconds_ago,
                 )
                 for report in self.standbys
+                if report.identity != data_set.owner
             ),
         )
 

@@ -9,6 +9,7 @@ from attrs import evolve
 from nsqtw.core.checkpoint import Checkpoint
 from nsqtw.core.positions import IPositions
 from nsqtw.core.segment import Segment
+from nsqtw.core.sequences import random_block
 from nsqtw.errors import ReplicaError
 from nsqtw.interfaces import IBackend, IBackendQueue
 from nsqtw.names import is_ephemeral
@@ -41,7 +42,9 @@ def seed(store: IReplicaStore, data_set: DataSet, backend: IBackend, positions: 
         for topic in saved.topics:
             for checkpoint in snapshot(positions, topic):
                 writer.save([checkpoint])
-        writer.reserve((saved.next_block or 0) + RESERVED_BLOCKS)
+        next_block = saved.next_block or random_block()
+        positions.reserve(next_block)
+        writer.reserve(next_block + RESERVED_BLOCKS)
         writer.release()
         return evolve(state, epoch=writer.epoch, lsn=writer.lsn, checkpoint_lsn=writer.lsn)
     finally:

@@ -10,6 +10,10 @@ OWNER, STANDBY = "owner", "standby"
 """The roles of a broker."""
 
 
+SILENT_SECONDS = 5.0
+"""A standby that has not reported for longer is taken for one that is down."""
+
+
 @frozen(kw_only=True)
 class StandbyStatus:
     """A standby, as the owner knows it from the store."""
@@ -45,7 +49,12 @@ class ReplicaStatus:
     error: str = ""
     """Why the last call of the store failed; "" if it did not."""
     standbys: tuple[StandbyStatus, ...] = field(factory=tuple)
-    """The standbys, in an owner."""
+    """The standbys of the last minute, in an owner."""
+
+    @property
+    def running_standbys(self) -> list[StandbyStatus]:
+        """The standbys that could take over now."""
+        return [standby for standby in self.standbys if standby.seconds_ago <= SILENT_SECONDS]
 
     def document(self) -> dict[str, Any]:
         """Return it as the JSON document of /v2/replica."""

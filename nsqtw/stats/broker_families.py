@@ -206,8 +206,8 @@ BROKER_FAMILIES: tuple[Family[BrokerTotals], ...] = (
     Family(
         "nsq_replica_standbys",
         GAUGE,
-        "Standbys that have reported to the replica store in the last minute, as an owner sees them.",
-        _of_replica(lambda status: len(status.standbys)),
+        "Standbys that could take over now, as an owner sees them.",
+        _of_replica(lambda status: len(status.running_standbys)),
     ),
     Family(
         "nsq_replica_store_up",

@@ -2,7 +2,7 @@
 
 from twisted.application.service import ServiceMaker
 
-from nsqtw.plugins import AuthorizerPlugin, BackendPlugin, ProtocolPlugin
+from nsqtw.plugins import AuthorizerPlugin, BackendPlugin, ProtocolPlugin, ReplicaStorePlugin
 
 nsq = ServiceMaker("nsqtw", "nsqtw.tap", "An NSQ-compatible message broker", "nsq")
 
@@ -66,4 +66,11 @@ http = AuthorizerPlugin(
     summary="asks auth servers over HTTP, nsqd's way",
     argument_format="host:port or URL of an auth server, several with commas; --auth-http-address adds more",
     dotted="nsqtw.auth.http.HttpFactory",
+)
+
+postgres = ReplicaStorePlugin(
+    name="postgres",
+    summary="keeps the copy in PostgreSQL, which should have a synchronous standby",
+    argument_format="the path of a TOML file with dsn, and perhaps password_file and data_set",
+    dotted="nsqtw.replication.postgres.factory.PostgresFactory",
 )
