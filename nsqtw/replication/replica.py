@@ -283,7 +283,9 @@ class Replica:
         ownership.start_blocks(next_block)
         if claimed is None or not claimed.checkpoint_lsn or state.state.checkpoint_lsn != claimed.checkpoint_lsn:
             directory, names = self._settings.directory, self._settings.names_file
-            rebuild_positions(directory, state, store.checkpoints(), next_block, names)
+            rebuild_positions(
+                directory, state, store.checkpoints(), next_block, names, is_clean=standby.took_over_clean
+            )
         copy.close()
         self._tell(self._events.became_owner, ownership)
 
