@@ -1,5 +1,5 @@
 """
-Installed plugins: storage backends, protocols and authorizers, found by Twisted.
+Installed plugins: storage backends, protocols, authorizers and replica stores, found by Twisted.
 
 A plugin is an object in some `twisted/plugins/*.py` that provides `twisted.plugin.IPlugin` and one of the factory
 interfaces of `nsqtw.interfaces`. Every start of twistd imports those files, whatever it runs, so they contain
@@ -32,6 +32,7 @@ from nsqtw.interfaces import (
     OperatorLog,
     Report,
 )
+from nsqtw.replication.store import IReplicaStore, IReplicaStoreFactory
 
 if TYPE_CHECKING:
     from nsqtw.options.broker import Options
@@ -47,6 +48,7 @@ _V2 = "nsqtw.protocols.v2.V2Factory"
 _AUTHORIZER = "authorizer"
 _BACKEND = "backend"
 _PROTOCOL = "protocol"
+_REPLICA_STORE = "replica store"
 
 
 @implementer(IPlugin, IBackendQueueFactory)
@@ -117,6 +119,22 @@ class AuthorizerPlugin:
         return factory.open(argument, options, log)
 
 
+@implementer(IPlugin, IReplicaStoreFactory)
+@attrs.frozen(kw_only=True)
+class ReplicaStorePlugin:
+    """Describes a kind of replica store. `dotted` names a class that, called without arguments, is the factory."""
+
+    name: str
+    summary: str
+    argument_format: str
+    dotted: str
+
+    def open(self, argument: str, timeout: float, log: OperatorLog) -> IReplicaStore:
+        """Like IReplicaStoreFactory; also PluginError, when the code cannot be loaded."""
+        factory: IReplicaStoreFactory = _load(_REPLICA_STORE, self.name, self.dotted)
+        return factory.open(argument, timeout, log)
+
+
 def authorizers(candidates: Iterable[Any] | None = None) -> dict[str, IAuthorizerFactory]:
     """The installed authorizers by name; `candidates` takes the place of what is installed. DuplicatePlugin."""
     return _by("name", _AUTHORIZER, IAuthorizerFactory, candidates)
@@ -130,6 +148,11 @@ def backends(candidates: Iterable[Any] | None = None) -> dict[str, IBackendQueue
 def protocols(candidates: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
     """The installed protocols by magic; `candidates` takes the place of what is installed. DuplicatePlugin."""
     return _by("magic", _PROTOCOL, IProtocolFactory, candidates)
+
+
+def replica_stores(candidates: Iterable[Any] | None = None) -> dict[str, IReplicaStoreFactory]:
+    """The installed replica stores by name; `candidates` takes the place of what is installed. DuplicatePlugin."""
+    return _by("name", _REPLICA_STORE, IReplicaStoreFactory, candidates)
 
 
 def find_protocols(names: Iterable[str], candidates: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
@@ -186,12 +209,21 @@ def find_authorizer(description: str, candidates: Iterable[Any] | None = None) -
     return _found(_AUTHORIZER, description, authorizers(candidates))
 
 
+def find_replica_store(description: str, candidates: Iterable[Any] | None = None) -> tuple[IReplicaStoreFactory, str]:
+    """Like `find_backend`, for `--replicate`."""
+    return _found(_REPLICA_STORE, description, replica_stores(candidates))
+
+
 def help_backend() -> str:
     return _help("Storage backends, for --backend=NAME or --backend=NAME:ARGUMENT", backends())
 
 
 def help_auth() -> str:
     return _help("Authorizers, for --auth=NAME or --auth=NAME:ARGUMENT", authorizers())
+
+
+def help_replicate() -> str:
+    return _help("Replica stores, for --replicate=NAME:ARGUMENT", replica_stores())
 
 
 def help_protocol() -> str:

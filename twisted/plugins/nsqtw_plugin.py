@@ -2,7 +2,7 @@
 
 from twisted.application.service import ServiceMaker
 
-from nsqtw.plugins import AuthorizerPlugin, BackendPlugin, ProtocolPlugin
+from nsqtw.plugins import AuthorizerPlugin, BackendPlugin, ProtocolPlugin, ReplicaStorePlugin
 
 nsq = ServiceMaker("nsqtw", "nsqtw.tap", "An NSQ-compatible message broker", "nsq")
 
@@ -31,6 +31,13 @@ sqlite = BackendPlugin(
     argument_format="",
     dotted="nsqtw.backends.sqlite.backend.SqliteFactory",
     files="nsqtw.backends.sqlite.database_check.SqliteFiles",
+)
+
+postgres = ReplicaStorePlugin(
+    name="postgres",
+    summary="a copy in PostgreSQL, which should have a synchronous standby",
+    argument_format="the path of a TOML file with dsn, and perhaps password_file and data_set",
+    dotted="nsqtw.replication.postgres.factory.PostgresFactory",
 )
 
 v2 = ProtocolPlugin(
