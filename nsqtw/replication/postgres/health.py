@@ -14,8 +14,10 @@ from nsqtw.replication.store import Finding
 _LOWEST_VERSION = 12
 _MAX_SKEW_SECONDS = 1.0
 _MANY_DEAD = 100_000
-_NAMES = ("server_version", "server_version_num", "synchronous_commit", "synchronous_standby_names", "fsync")
-_NAMES += ("full_page_writes", "autovacuum")
+_NAMES = (
+    *("server_version", "server_version_num", "synchronous_commit", "synchronous_standby_names", "fsync"),
+    *("full_page_writes", "autovacuum"),
+)
 
 _SETTINGS = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)"
 _STANDBYS = "SELECT sync_state, state FROM pg_stat_replication"
@@ -31,7 +33,7 @@ def findings(connection: BoundedConnection) -> Sequence[Finding]:
     """Like `IReplicaStore.health`. What an engine does not know is a finding, too."""
     settings: dict[str, str] = {}
     try:
-        settings.update(connection.execute(_SETTINGS, ([*_NAMES],)).fetchall())  # type: ignore[arg-type]
+        settings.update(connection.execute(_SETTINGS, ([*_NAMES],)).fetchall())
     except psycopg.Error as error:
         _raise_if_lost(connection, error)
     found = []

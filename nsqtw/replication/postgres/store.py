@@ -21,6 +21,7 @@ from nsqtw.replication.postgres.settings import Settings
 from nsqtw.replication.postgres.writer import PostgresWriter
 from nsqtw.replication.store import (
     FORMAT,
+    Behind,
     DataSet,
     Finding,
     IReplicaStore,
@@ -85,6 +86,10 @@ SELECT * FROM (
     ) AS first
     FROM unnest(%(topics)s::text[]) AS one (topic)
 ) AS found WHERE first IS NOT NULL
+"""
+_BEHIND = """
+SELECT coalesce(sum(count), 0)::bigint, coalesce(sum(octet_length(frames) + octet_length(headers)), 0)::bigint
+FROM nsqtw_segment WHERE data_set = %(data_set)s AND lsn > %(after)s
 """
 _NEXT_BLOCK = "SELECT next_block FROM nsqtw_data_set WHERE name = %s"
 _SIZE = """
@@ -202,11 +207,19 @@ class PostgresStore:
         with self._server.call() as connection:
             return read_segments(connection, self._name, after, limit)
 
+    def behind(self, after: int) -> Behind:
+        """IReplicaStore API."""
+        with self._server.call() as connection:
+            parameters = {"data_set": identity_of(connection, self._name), "after": after}
+            row = connection.execute(_BEHIND, parameters).fetchone()
+        assert row is not None, "sums have a row"
+        return Behind(*row)
+
     def kept(self, topics: Sequence[str]) -> Mapping[str, int]:
         """IReplicaStore API."""
         with self._server.call() as connection:
             parameters = {"data_set": identity_of(connection, self._name), "topics": [*topics]}
-            return dict(connection.execute(_KEPT, parameters).fetchall())  # type: ignore[arg-type]
+            return dict(connection.execute(_KEPT, parameters).fetchall())
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """IReplicaStore API. Each step takes at most the timeout."""

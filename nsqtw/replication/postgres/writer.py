@@ -268,7 +268,7 @@ class PostgresWriter:
     def _spans(self, topic: str, start: int, below: int) -> Sequence[Span]:
         with self._calling() as connection:
             parameters = {"data_set": self._identity, "topic": topic, "start": Number(start), "below": Number(below)}
-            return connection.execute(_SPANS, parameters).fetchall()  # type: ignore[return-value]
+            return connection.execute(_SPANS, parameters).fetchall()
 
     def _free(self, topic: str, spans: Sequence[Span]) -> None:
         with self._calling() as connection:
@@ -282,9 +282,9 @@ class PostgresWriter:
             self._expect(connection, connection.execute(_TRIM, parameters).rowcount)
 
 
-def _in_one_message(statement: str, values: dict[str, Any]) -> sql.Composable:
+def _in_one_message(statement: str, values: dict[str, Any]) -> sql.Composed:
     """Return statements with their values in them: those that have parameters are messages of their own."""
     text = statement
     for name in values:
         text = text.replace(f"%({name})s", f"{{{name}}}")
-    return sql.SQL(text).format(**{name: sql.Literal(value) for name, value in values.items()})  # type: ignore[arg-type]
+    return sql.SQL(text).format(**{name: sql.Literal(value) for name, value in values.items()})
