@@ -6,7 +6,8 @@ All errors that nsqtw raises deliberately, in one tree.
     ├── LineTooLong          a command line without an end: the connection is closed without an answer
     ├── BrokenStream         input cannot be decompressed: treated as a failed read
     ├── Exiting              the topic or channel is being deleted, or the broker stops
-    │   └── Draining         ... the broker delivers what it has and takes nothing more
+    │   ├── Draining         ... the broker delivers what it has and takes nothing more
+    │   └── Suspended        ... the broker may not serve, because another one may be doing so
     ├── ChannelFull          the channel has max_channel_consumers
     ├── ChannelNotFound      a message is for one channel only, which the topic does not have
     ├── CapReached           the maximum of topics, channels or registrations is reached
@@ -21,6 +22,7 @@ All errors that nsqtw raises deliberately, in one tree.
     │   └── ReplicaError     ... of the copy in a replica store
     │       ├── NotOwner     ... another broker owns the data set
     │       ├── StoreLost    ... the store has lost what it committed
+    │       ├── NotACopy     ... the data path has something that the data set does not have
     │       ├── NoDataSet    ... there is no data set of that name
     │       └── DataSetExists  ... there is one already
     ├── MetadataError        nsqd.dat exists and is invalid
@@ -121,6 +123,13 @@ class Draining(Exiting):
         NsqtwError.__init__(self, "draining")
 
 
+class Suspended(Exiting):
+    """The broker is a standby, or an owner that has lost sight of its replica store: another one may be serving."""
+
+    def __init__(self) -> None:
+        NsqtwError.__init__(self, "suspended")
+
+
 class ChannelFull(NsqtwError):
     """The channel already has `max-channel-consumers` consumers."""
 
@@ -202,6 +211,10 @@ class NotOwner(ReplicaError):
 
 class StoreLost(ReplicaError):
     """The replica store has lost transactions that it had committed. The text says how many."""
+
+
+class NotACopy(ReplicaError):
+    """A data path has something that its data set does not have. The text counts both and names the remedies."""
 
 
 class NoDataSet(ReplicaError):

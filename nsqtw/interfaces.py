@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nsqtw.errors import BackendError, ClientError
     from nsqtw.options.broker import Options
     from nsqtw.protocols.guarded.messages import Batch
+    from nsqtw.replication.store import IReplicaStore
     from nsqtw.rights import Answer, Credentials
     from nsqtw.upgrades import Upgrade
 
@@ -476,6 +477,12 @@ class IHeaderBackend(Interface):
     """
 
 
+class ICopyingBackend(Interface):
+    """An optional interface of an IBackend: its commits also reach another machine, which takes long."""
+
+    local = Attribute("the IBackend that stores the same without a copy: for messages of class memory")
+
+
 class IRemovableBackend(Interface):
     """
     An optional interface of an IBackend: its files can be removed after another backend has taken the messages over.
@@ -593,6 +600,23 @@ class IDamagedQueue(Interface):
     """An optional interface of an IBackendQueue of such a backend."""
 
     is_damaged: bool = Attribute("Whether messages were found missing or damaged when it was opened.")
+
+
+class IReplicaStoreFactory(Interface):
+    """
+    Opens a kind of replica store, `nsqtw.replication.store.IReplicaStore`. A plugin, chosen by
+    `--replicate=NAME:ARGUMENT`.
+    """
+
+    name = Attribute("what --replicate calls it: 'postgres'")
+    summary = Attribute("one line that says what it is")
+    argument_format = Attribute("one line that says what ARGUMENT may be")
+
+    def open(argument: str, timeout: float, log: OperatorLog) -> IReplicaStore:
+        """
+        Return a store; no connection is opened. Each method of it takes at most `timeout` seconds. OptionError, with
+        one line that names the remedy, when the argument or a file that it names is wrong. Called once for each thread.
+        """
 
 
 class IAuthorizerFactory(Interface):

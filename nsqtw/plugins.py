@@ -1,5 +1,5 @@
 """
-Installed plugins: storage backends, protocols, authorizers and replica stores, found by Twisted.
+Installed plugins: storage backends, protocols and authorizers, found by Twisted.
 
 A plugin is an object in some `twisted/plugins/*.py` that provides `twisted.plugin.IPlugin` and one of the factory
 interfaces of `nsqtw.interfaces`. Every start of twistd imports those files, whatever it runs, so they contain
@@ -29,13 +29,14 @@ from nsqtw.interfaces import (
     IBackendQueueFactory,
     IProtocol,
     IProtocolFactory,
+    IReplicaStoreFactory,
     OperatorLog,
     Report,
 )
-from nsqtw.replication.store import IReplicaStore, IReplicaStoreFactory
 
 if TYPE_CHECKING:
     from nsqtw.options.broker import Options
+    from nsqtw.replication.store import IReplicaStore
 
 MAGIC_BYTES = 4
 BROKER_API = 2
@@ -122,7 +123,10 @@ class AuthorizerPlugin:
 @implementer(IPlugin, IReplicaStoreFactory)
 @attrs.frozen(kw_only=True)
 class ReplicaStorePlugin:
-    """Describes a kind of replica store. `dotted` names a class that, called without arguments, is the factory."""
+    """
+    Describes a kind of replica store. `dotted` names a class that, called without arguments, is the factory
+    (`IReplicaStoreFactory`).
+    """
 
     name: str
     summary: str
@@ -148,11 +152,6 @@ def backends(candidates: Iterable[Any] | None = None) -> dict[str, IBackendQueue
 def protocols(candidates: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
     """The installed protocols by magic; `candidates` takes the place of what is installed. DuplicatePlugin."""
     return _by("magic", _PROTOCOL, IProtocolFactory, candidates)
-
-
-def replica_stores(candidates: Iterable[Any] | None = None) -> dict[str, IReplicaStoreFactory]:
-    """The installed replica stores by name; `candidates` takes the place of what is installed. DuplicatePlugin."""
-    return _by("name", _REPLICA_STORE, IReplicaStoreFactory, candidates)
 
 
 def find_protocols(names: Iterable[str], candidates: Iterable[Any] | None = None) -> dict[bytes, IProtocolFactory]:
@@ -211,7 +210,7 @@ def find_authorizer(description: str, candidates: Iterable[Any] | None = None) -
 
 def find_replica_store(description: str, candidates: Iterable[Any] | None = None) -> tuple[IReplicaStoreFactory, str]:
     """Like `find_backend`, for `--replicate`."""
-    return _found(_REPLICA_STORE, description, replica_stores(candidates))
+    return _found(_REPLICA_STORE, description, _by("name", _REPLICA_STORE, IReplicaStoreFactory, candidates))
 
 
 def help_backend() -> str:
@@ -220,10 +219,6 @@ def help_backend() -> str:
 
 def help_auth() -> str:
     return _help("Authorizers, for --auth=NAME or --auth=NAME:ARGUMENT", authorizers())
-
-
-def help_replicate() -> str:
-    return _help("Replica stores, for --replicate=NAME:ARGUMENT", replica_stores())
 
 
 def help_protocol() -> str:

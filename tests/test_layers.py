@@ -86,7 +86,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "cli": {"client", "cluster", "net", "options", "runtime", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols", "replication"},
-    "plugins": {"replication"},
+    "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
     "tap_lookupd": {"daemon", "lookupd", "options"},
     "tap_admin": {"admin", "daemon", "options", "plugins"},

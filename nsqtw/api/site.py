@@ -34,6 +34,7 @@ from nsqtw.api.policies import Policies
 from nsqtw.api.publish import Publishing
 from nsqtw.api.redrive import Redriving
 from nsqtw.api.replay import Replay
+from nsqtw.api.replica import ReplicaApi
 from nsqtw.api.stats import Inspection
 from nsqtw.api.subscribe.section import Subscribing
 from nsqtw.core.broker import Broker
@@ -89,6 +90,7 @@ SECTIONS: tuple[SectionClass, ...] = (
         Configuration,
         Backup,
         DrainApi,
+        ReplicaApi,
         Reloading,
         Debugging,
         Description,

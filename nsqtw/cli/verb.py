@@ -26,6 +26,7 @@ GROUPS = {
     "topic": "show and change topics",
     "channel": "show and change channels",
     "policy": "show and change what topics and channels promise",
+    "replicate": "the copy of a broker in a replica store",
     "context": "named clusters with addresses and credentials",
 }
 STATES = {"waiting": "ready", "deferred": "deferred", "in-flight": "in_flight"}

@@ -20,7 +20,7 @@ from nsqtw.core.quotas import Quotas
 from nsqtw.core.sequences import SequenceAllocator
 from nsqtw.core.timers import TimerQueue
 from nsqtw.core.wall_clock import WallClock
-from nsqtw.errors import Draining, Exiting
+from nsqtw.errors import Draining, Exiting, Suspended
 from nsqtw.interfaces import OperatorLog, Waiter
 from nsqtw.options.broker import Options
 
@@ -55,6 +55,8 @@ class Context:
         """Whether the broker stops, and ends all connections: no delivery fails because of that."""
         self.is_taking_publishes = True
         """Whether publishes are taken; not while the broker drains or stops."""
+        self.is_suspended = False
+        """Whether publishes are refused and nothing is delivered, because another broker may own the data."""
         self.is_draining = False
         """Whether a drain has begun; it stays so when the drained broker stops."""
         self.drain_listeners: dict[int, Callable[[], None]] = {}
@@ -92,6 +94,11 @@ class Context:
         for told in list(self.drain_listeners.values()):
             told()
 
+    def suspend(self, suspended: bool) -> None:
+        """Refuse publishes and deliver nothing, or serve again."""
+        self.is_suspended = suspended
+        self.is_taking_publishes = not (suspended or self.is_draining or self.stopping)
+
     def begin_stop(self) -> None:
         """Refuse publishes, and all that takes long."""
         self.stopping = True
@@ -99,7 +106,9 @@ class Context:
 
     def refusal(self) -> Exiting:
         """Return why publishes are not taken."""
-        return Exiting() if self.stopping or self.is_taking_publishes else Draining()
+        if self.stopping or self.is_taking_publishes:
+            return Exiting()
+        return Suspended() if self.is_suspended else Draining()
 
     def answer(self, waiters: list[Waiter], error: Exception | None) -> None:
         """Call all `waiters`, even if one of them raises."""

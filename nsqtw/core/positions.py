@@ -49,6 +49,9 @@ class IPositions(Interface):
         the topic's window; [] for an unknown topic. Called like `pending`.
         """
 
+    def all_publisher_ids(topic: str) -> list[PublisherId]:
+        """Return all ids of a topic that are saved, for a copy. BackendError."""
+
     def put_publisher_ids(topic: str, ids: Sequence[PublisherId]) -> None:
         """Save ids of a topic. Called at the start. BackendError."""
 

@@ -19,12 +19,17 @@ RESERVED_BLOCKS: Final = 1024
 _ALL_BLOCKS: Final = 1 << (SEQUENCE_BITS - BLOCK_SIZE.bit_length() + 1)
 
 
+def random_block() -> int:
+    """Return a block to start with where none was ever reserved."""
+    return randbelow(_ALL_BLOCKS // 2) + 1
+
+
 class SequenceAllocator:
     """The blocks of one broker. `positions` stores up to which one they are reserved."""
 
     def __init__(self, positions: IPositions) -> None:
         self._positions = positions
-        self._next_block = randbelow(_ALL_BLOCKS // 2) + 1
+        self._next_block = random_block()
         self._reserved_blocks = self._next_block
 
     def start(self, next_block: int | None, highest_end: int) -> None:

@@ -17,7 +17,7 @@ from nsqtw.core.storage_health import StorageHealth
 from nsqtw.core.timers import Timer
 from nsqtw.core.topic import Topic
 from nsqtw.errors import BackendError
-from nsqtw.interfaces import IBackend, IBackendQueue
+from nsqtw.interfaces import IBackend, IBackendQueue, ICopyingBackend
 
 WRITE_BEHIND_SECONDS = 1.0
 WRITE_BEHIND_BYTES = 8 * 1024 * 1024
@@ -72,7 +72,8 @@ class WriteBehind(Timer):
                 by_backend.setdefault(topic.log.backend, []).append(topic)
         for backend, topics in by_backend.items():
             of_backend = [(topic.log.queue, writes[topic]) for topic in topics]
-            failed.update(commit_to(backend, of_backend, False, self._context.log))
+            local = backend.local if ICopyingBackend.providedBy(backend) else backend
+            failed.update(commit_to(local, of_backend, False, self._context.log))
         for topic in writes:
             if topic.log.queue in failed:
                 self._segments[topic] = waiting[topic]

@@ -38,6 +38,9 @@ class Daemon(Signalled, Protocol):
 
     def stopService(self) -> Deferred[None]: ...
 
+    exit_code: int
+    """The exit code after an orderly stop."""
+
     @property
     def is_draining(self) -> bool:
         """Whether it ends when it has delivered what it has."""
@@ -51,6 +54,8 @@ class DaemonService(Service):
 
     reloading: Reload
     """The reload, on SIGHUP and over HTTP."""
+    exit_code = STOPPED
+    """Daemon API"""
 
     def stopService(self) -> Deferred[None]:
         """Fires when everything is stored and closed."""
@@ -127,7 +132,7 @@ def serve(
     reactor.callWhenRunning(supervision.ready)
     reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()))
     reactor.run(installSignalHandlers=False)
-    return codes[-1]
+    return codes[-1] or service.exit_code
 
 
 class SupervisedDaemon:

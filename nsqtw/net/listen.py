@@ -14,7 +14,7 @@ import errno
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -40,12 +40,13 @@ class Listener:
     """
     A bound socket. `address` is where it really listens, with the real port for a port 0; `port` is that
     port, or UNIX_PORT; `is_local` says that only this machine can reach it. `bound` is a socket that listens already.
-    Raises OptionError when the address cannot be had.
+    With `refuses`, clients are refused until `serve`, and do not wait. Raises OptionError when the address cannot be
+    had.
     """
 
-    def __init__(self, address: str, bound: socket.socket | None = None) -> None:
+    def __init__(self, address: str, bound: socket.socket | None = None, *, refuses: bool = False) -> None:
         try:
-            self._socket = bound or _bound_socket(address)
+            self._socket = bound or _bound_socket(address, refuses)
         except OSError as failure:
             raise OptionError(f"listen ({address}) failed - {failure}") from failure
         self._socket.setblocking(False)
@@ -80,17 +81,20 @@ class Listener:
             os.unlink(self.address)
 
 
-def open_listeners(addresses: Mapping[str, str], cleanup: ExitStack) -> dict[str, Listener]:
+def open_listeners(
+    addresses: Mapping[str, str], cleanup: ExitStack, refusing: Container[str] = ()
+) -> dict[str, Listener]:
     """
     Return a listener for each address that is not empty, by its name: `tcp`, `http` or `https`. Sockets that the
-    service manager passes are used, the others bound. `cleanup` closes them. OptionError.
+    service manager passes are used, the others bound; of those, the ones in `refusing` refuse clients until they serve.
+    `cleanup` closes them. OptionError.
     """
     inherited = InheritedSockets.of_process()
     wanted = {name: address for name, address in addresses.items() if address}
     found: dict[str, Listener] = {}
     for name, address in wanted.items():
         try:
-            listener = found[name] = Listener(address, inherited.take(name, address))
+            listener = found[name] = Listener(address, inherited.take(name, address), refuses=name in refusing)
         except OptionError as error:
             if not _is_in_use(error):
                 raise
@@ -109,7 +113,7 @@ def _is_in_use(error: BaseException | None) -> bool:
     return False
 
 
-def _bound_socket(address: str) -> socket.socket:
+def _bound_socket(address: str, refuses: bool) -> socket.socket:
     if not address:
         raise OSError("missing address")
     parts = None if is_unix_path(address) else split_host_port(address)
@@ -120,7 +124,7 @@ def _bound_socket(address: str) -> socket.socket:
     else:
         family, where = _resolve(*parts)
     try:
-        return _bind(family, where)
+        return _bind(family, where, refuses)
     except OSError as failure:
         network = "unix" if family == socket.AF_UNIX else "tcp"
         shown = join_host_port(*where[:2]) if parts is not None and parts[0] else address
@@ -128,7 +132,7 @@ def _bound_socket(address: str) -> socket.socket:
         raise OSError(f"listen {network} {shown}: bind: {reason}") from failure
 
 
-def _bind(family: socket.AddressFamily, where: Any) -> socket.socket:
+def _bind(family: socket.AddressFamily, where: Any, refuses: bool) -> socket.socket:
     everywhere = family != socket.AF_UNIX and where[0] in _EVERYWHERE and socket.has_dualstack_ipv6()
     if everywhere:
         family, where = socket.AF_INET6, (_EVERYWHERE_IPV6, where[1])
@@ -143,7 +147,8 @@ def _bind(family: socket.AddressFamily, where: Any) -> socket.socket:
         if family == socket.AF_UNIX:
             # No client can connect before the next line, whatever the umask of the process.
             os.chmod(where, UNIX_MODE)
-        bound.listen(BACKLOG)
+        if not refuses:
+            bound.listen(BACKLOG)
     except OSError:
         bound.close()
         raise

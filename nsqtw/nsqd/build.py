@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
 
 import attrs
 from twisted.logger import Logger
@@ -18,21 +19,27 @@ from nsqtw.backends.manifest import MANIFEST_FILE, check_backend
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import NamedTopic, SavedState
+from nsqtw.core.checkpoint_job import CheckpointJob
+from nsqtw.core.group_commit import CommitBatch
 from nsqtw.core.latency import Measure
 from nsqtw.core.positions import IPositions
 from nsqtw.core.recovery import load
 from nsqtw.daemon.operator_log import log
 from nsqtw.errors import AuthError, BackendError, OptionError
-from nsqtw.interfaces import IAuthorizer, IBackend, IProtocolFactory, IReleasingBackend
+from nsqtw.interfaces import IAuthorizer, IBackend, IBackendQueue, IProtocolFactory, IReleasingBackend
 from nsqtw.net.descriptors import Descriptors
 from nsqtw.net.limits import Limits
 from nsqtw.net.tcp_factory import BrokerFactory
 from nsqtw.nsqd import nsqd_dat
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_authorizer, find_backend, find_protocols
+from nsqtw.replication.set_aside import check_not_a_copy
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.storage_thread import StorageThread
+
+if TYPE_CHECKING:
+    from nsqtw.replication.ownership import Ownership
 
 POSITIONS_FILE = "positions.db"
 LATENCY_ACCURACY = 0.01
@@ -49,6 +56,8 @@ class Storage:
     positions: IPositions
     backend: IBackend
     memory_backend: IBackend
+    ownership: Ownership | None = None
+    """With a replica store: the right to write to it."""
 
     @property
     def metadata_path(self) -> str:
@@ -56,13 +65,25 @@ class Storage:
         return os.path.join(self.directory, nsqd_dat.METADATA_FILE)
 
     def close(self, clean: bool) -> None:
-        """Close all of it; `clean` says that everything is stored."""
+        """Close all of it; `clean` says that everything is stored. An owner then releases its data set."""
+        is_synced = self.ownership is not None and clean and self._sync()
         self.backend.close()
         self.memory_backend.close()
         try:
             self.positions.close(clean)
+            if self.ownership is not None:
+                if clean:
+                    self.ownership.release()
+                self.ownership.close(is_synced=is_synced)
         except BackendError as error:
             log("error", "NSQ: the next start will take this for a crash - {error}", error=error)
+
+    def _sync(self) -> bool:
+        """Bring all messages to stable storage. Returns whether they are there."""
+        try:
+            return not self.backend.commit([], True)
+        except BackendError:
+            return False
 
 
 @attrs.frozen
@@ -92,23 +113,39 @@ def open_authorizer(options: Options) -> IAuthorizer | None:
         raise OptionError(f"--auth={factory.name} cannot be used - {error}") from error
 
 
-def open_storage(options: Options, directory: str) -> Storage:
-    """Open what is stored under a data path, which is locked. BackendError, PluginError."""
+def open_backend(options: Options, directory: str) -> IBackend:
+    """Open the messages under a data path, which is locked. BackendError, PluginError."""
     factory, argument = find_backend(options.backend)
-    memory_factory, _ = find_backend("dummy")
     for name in (nsqd_dat.METADATA_FILE, MANIFEST_FILE):
         remove_temporaries(Files(), os.path.join(directory, name))
     warning = check_backend(directory, backend_description(options.backend))
     if warning:
         log("warn", "NSQ: {warning}", warning=warning)
-    with ExitStack() as cleanup:
-        positions = Positions(os.path.join(directory, POSITIONS_FILE))
-        cleanup.callback(positions.close, False)
-        backend = factory.open(argument, directory, options, report)
-        cleanup.callback(backend.close)
-        memory_backend = memory_factory.open("", directory, options, report)
-        cleanup.pop_all()
-    return Storage(directory, positions, backend, memory_backend)
+    return factory.open(argument, directory, options, report)
+
+
+def open_storage(options: Options, directory: str, ownership: Ownership | None = None) -> Storage:
+    """
+    Open what is stored under a data path, which is locked; with `ownership` also its copy. BackendError, PluginError.
+    """
+    if ownership is None:
+        check_not_a_copy(directory)
+    positions: IPositions = Positions(os.path.join(directory, POSITIONS_FILE))
+    backend = open_backend(options, directory)
+    if ownership is not None:
+        # Only an owner waits for these imports.
+        from nsqtw.replication.backend import ReplicatedBackend
+        from nsqtw.replication.positions import ReplicatedPositions
+
+        positions = ReplicatedPositions(positions, ownership, log)
+        backend = ReplicatedBackend(backend, ownership)
+    return Storage(directory, positions, backend, memory_backend(options, directory), ownership)
+
+
+def memory_backend(options: Options, directory: str) -> IBackend:
+    """Return the backend of ephemeral topics."""
+    factory, _ = find_backend("dummy")
+    return factory.open("", directory, options, report)
 
 
 def assemble(
@@ -158,6 +195,43 @@ def assemble(
     limits = Limits(options, reactor, pump.now, Descriptors(release))
     clients = BrokerFactory(reactor, broker, pump, protocols or find_protocols(options.protocol), limits)
     return Parts(storage, broker, writer, pump, clients, authorizations, limits)
+
+
+def assemble_standby(
+    reactor: Reactor,
+    options: Options,
+    directory: str,
+    authorizer: IAuthorizer | None = None,
+) -> Parts:
+    """
+    Put a broker together that has no topics and takes none, for the HTTP of a standby: it stores nothing.
+    """
+    nothing = memory_backend(options, directory)
+    positions = Positions(os.path.join(directory, POSITIONS_FILE))  # never opened
+    broker = Broker(options, nothing, nothing, positions=positions, log=log, start_time=int(time.time()))
+    pump = Pump(reactor, broker, NothingStored())
+    pump.serve_until(-inf)
+    authorizations = None if authorizer is None else PluginAuthorizations(reactor, authorizer, pump.now)
+    broker.authorizations = authorizations
+    limits = Limits(options, reactor, pump.now, Descriptors(lambda: False))
+    clients = BrokerFactory(reactor, broker, pump, {}, limits)
+    storage = Storage(directory, positions, nothing, nothing)
+    writer = StorageThread(reactor, positions, log)
+    return Parts(storage, broker, writer, pump, clients, authorizations, limits)
+
+
+class NothingStored:
+    """The writer of a broker that has no topics: what it wants to save is of no use."""
+
+    def save(self, save: CheckpointJob, done: Callable[[CheckpointJob, BackendError | None], None]) -> None:
+        """Writer API"""
+        done(save, None)
+
+    def commit(
+        self, batch: CommitBatch, done: Callable[[CommitBatch, dict[IBackendQueue, BackendError]], None]
+    ) -> None:
+        """Writer API"""
+        done(batch, {})
 
 
 def _recovered(broker: Broker, saved: SavedState) -> str:

@@ -8,13 +8,12 @@ stored is read: clients that come in between wait.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
-from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from nsqtw.daemon.data_path import lock_data_path
@@ -24,10 +23,11 @@ from nsqtw.daemon.readiness import DRAINING, Readiness
 from nsqtw.daemon.reload import FileReader, Reload
 from nsqtw.daemon.running_config import RunningConfig
 from nsqtw.errors import MetadataError, NsqtwError
+from nsqtw.interfaces import IAuthorizer, IProtocolFactory
 from nsqtw.net.descriptors import LOW_LIMIT, raise_limit
 from nsqtw.net.listen import UNIX_PORT, Listener, open_listeners
 from nsqtw.net.tcp import V2_MAGIC
-from nsqtw.nsqd.build import Parts, assemble, open_authorizer, open_storage, write_names
+from nsqtw.nsqd.build import Parts, assemble, assemble_standby, open_authorizer, open_storage, write_names
 from nsqtw.nsqd.reload import TOPIC_OPTIONS, file_readers
 from nsqtw.options.addresses import join_host_port
 from nsqtw.options.broker import CHECKS_AFTER_TLS, CHECKS_BEFORE_TLS, NSQD, Options, check
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from nsqtw.discovery.peers import LookupdPeers
     from nsqtw.http.factory import HttpFactory
     from nsqtw.net.tls_settings import TlsSettings
+    from nsqtw.nsqd.replica import ReplicatedBroker
+    from nsqtw.replication.ownership import Ownership
     from nsqtw.stats.statsd import Statsd
 
 _log = Logger()
@@ -109,6 +111,15 @@ def fill_in(options: Options, tcp_port: int, http_port: int) -> None:
         options.statsd_prefix = prefix if prefix.endswith(".") else f"{prefix}."
 
 
+class Port(NamedTuple):
+    """A port that is served."""
+
+    address: str
+    port: Any
+    """The port of Twisted, whose factory can be replaced."""
+    factory: Any
+
+
 class BrokerService(DaemonService):
     """
     One broker, from the lock on its data path to "NSQ: bye". `warnings` are logged at the start.
@@ -133,11 +144,14 @@ class BrokerService(DaemonService):
         self._drain: Drain
         self._config = config or RunningConfig(NSQD, options)
         self.reloading = Reload(self._config, self._file_readers, self._follow_reload)
-        self._ports: list[tuple[str, str, IListeningPort, Any]] = []
+        self._ports: dict[str, Port] = {}
         self._statsd: Statsd | None = None
         self._lookups: LookupdPeers | None = None
         self._tls: TlsSettings | None = None
         self._site: HttpFactory | None = None
+        self._authorizer: IAuthorizer | None = None
+        self._protocols: Mapping[bytes, IProtocolFactory] = {}
+        self._replicated: ReplicatedBroker | None = None
         self._lag = ReactorLag(reactor)
         self.readiness = Readiness()
         """What /readyz answers."""
@@ -153,28 +167,25 @@ class BrokerService(DaemonService):
         with ExitStack() as cleanup:
             try:
                 tcp, http, https = self._prepare(cleanup)
-                authorizer = open_authorizer(self._options)
-                if authorizer is not None:
-                    cleanup.callback(authorizer.close)
-                protocols = find_protocols(self._options.protocol)
-                storage = open_storage(self._options, self._directory)
-                cleanup.callback(storage.close, False)
+                fill_in(self._options, tcp.port, http.port if http else 0)
+                self._authorizer = open_authorizer(self._options)
+                if self._authorizer is not None:
+                    cleanup.callback(self._authorizer.close)
+                self._protocols = find_protocols(self._options.protocol)
+                if self._options.replicate:
+                    self._replicated = self._replica_of(tcp, http, https)
             except NsqtwError as error:
                 raise NsqtwError(f"failed to instantiate nsqd - {error}") from error
-            fill_in(self._options, tcp.port, http.port if http else 0)
-            try:
-                self._parts = assemble(self._reactor, self._options, storage, authorizer, protocols)
-            except MetadataError as error:
-                remedy = f"restore it, or let 'nsqtw fsck --repair {self._directory}' set it aside"
-                raise NsqtwError(f"failed to load metadata - {error}; {remedy}") from error
-            except NsqtwError as error:
-                raise NsqtwError(f"failed to load metadata - {error}") from error
-            try:
-                write_names(storage.metadata_path, self._parts.broker.metadata_sync.names())
-            except NsqtwError as error:
-                raise NsqtwError(f"failed to persist metadata - {error}") from error
+            if self._replicated is None:
+                self._parts = self._load(None)
+            else:
+                self._parts = assemble_standby(self._reactor, self._options, self._directory, self._authorizer)
             cleanup.pop_all()
-        self._serve(tcp, http, https)
+        self._lag.start()
+        if self._replicated is None:
+            self._serve(tcp, http, https)
+        else:
+            self._stand_by(tcp, http, https)
         super().startService()  # type: ignore[no-untyped-call]
 
     def begin_drain(self) -> bool:
@@ -194,6 +205,53 @@ class BrokerService(DaemonService):
         if self._drain.has_begun:
             return f"draining: {self._drain.left()}"
         return f"{len(broker.topics)} topics, {len(broker.clients)} clients; storage {broker.health}"
+
+    def _load(self, ownership: Ownership | None) -> Parts:
+        """Open what is stored, with its copy if there is one, and load it. NsqtwError, with nothing left open."""
+        with ExitStack() as cleanup:
+            try:
+                storage = open_storage(self._options, self._directory, ownership)
+                cleanup.callback(storage.close, False)
+            except NsqtwError as error:
+                raise NsqtwError(f"failed to instantiate nsqd - {error}") from error
+            try:
+                parts = assemble(self._reactor, self._options, storage, self._authorizer, self._protocols)
+            except MetadataError as error:
+                remedy = f"restore it, or let 'nsqtw fsck --repair {self._directory}' set it aside"
+                raise NsqtwError(f"failed to load metadata - {error}; {remedy}") from error
+            except NsqtwError as error:
+                raise NsqtwError(f"failed to load metadata - {error}") from error
+            try:
+                write_names(storage.metadata_path, parts.broker.metadata_sync.names())
+            except NsqtwError as error:
+                raise NsqtwError(f"failed to persist metadata - {error}") from error
+            cleanup.pop_all()
+        return parts
+
+    def _replica_of(self, tcp: Listener, http: Listener | None, https: Listener | None) -> ReplicatedBroker:
+        """Return what decides whether this broker serves. OptionError, PluginError."""
+        # Only a broker with a replica store waits for what that takes.
+        from nsqtw.nsqd.replica import ReplicatedBroker
+
+        def serve(ownership: Ownership) -> None:
+            parts = self._load(ownership)
+            self._leave_standby()
+            self._parts = parts
+            self._serve(tcp, http, https)
+
+        return ReplicatedBroker(
+            self._reactor,
+            self._options,
+            self._directory,
+            serve=serve,
+            renewed=lambda end: self._parts.pump.serve_until(end),
+            stop=self._stop_with,
+        )
+
+    def _stop_with(self, code: int) -> None:
+        """Stop the process in order, with this exit code."""
+        self.exit_code = code
+        stop_once(self._reactor)
 
     def _prepare(self, cleanup: ExitStack) -> tuple[Listener, Listener | None, Listener | None]:
         """Everything that can be wrong with the options: the data path, bounds, addresses."""
@@ -224,11 +282,28 @@ class BrokerService(DaemonService):
             _log.warn("{warning}", warning=warning)
         https_address = options.https_address if self._tls is not None else ""
         addresses = {"tcp": options.tcp_address, "http": options.http_address, "https": https_address}
-        listeners = open_listeners(addresses, cleanup)
+        listeners = open_listeners(addresses, cleanup, refusing=("tcp",) if options.replicate else ())
         tcp, http, https = listeners["tcp"], listeners.get("http"), listeners.get("https")
         for warning in open_to_all(options, tcp, http, https):
             _log.warn("{warning}", warning=warning)
         return tcp, http, https
+
+    def _stand_by(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
+        """Serve HTTP, and wait to become the owner."""
+        assert self._replicated is not None, "a standby has a replica store"
+        parts = self._parts
+        self._add_checks()
+        self._drain = Drain(parts.broker, parts.pump, stop=partial(stop_once, self._reactor))
+        if http is not None or https is not None:
+            self._serve_http(tcp, http, https)
+        self._replicated.start()
+
+    def _leave_standby(self) -> None:
+        """End the connections of a standby's HTTP; its ports go on."""
+        self._drain.cancel()
+        if self._site is not None:
+            self._site.disconnect_all()
+        self._parts.limits.close()
 
     def _serve(self, tcp: Listener, http: Listener | None, https: Listener | None) -> None:
         parts = self._parts
@@ -254,6 +329,8 @@ class BrokerService(DaemonService):
         self.readiness.add("recovered", lambda: "" if self.running else "the topics are not loaded yet")
         self.readiness.add("disk", lambda: "" if broker.health.is_good else str(broker.health))
         self.readiness.add("lookupd", lambda: "" if self._lookups is None else self._lookups.why_unreachable())
+        if self._replicated is not None:
+            self.readiness.add("replica", self._replicated.reason)
         self.readiness.add(DRAINING, lambda: "the broker stops" if broker.stopping else self._drain.reason)
 
     def _tcp_clients(self) -> Any:
@@ -270,7 +347,6 @@ class BrokerService(DaemonService):
         from nsqtw.http.browsers import allowed_hosts
 
         parts = self._parts
-        self._lag.start()
         self._site = site = broker_site(
             parts.broker,
             parts.pump,
@@ -306,6 +382,7 @@ class BrokerService(DaemonService):
             broker=parts.broker,
             now=parts.pump.now,
             data_path=self._directory,
+            replica=self._replicated,
             lookupds=lambda: {} if self._lookups is None else self._lookups.states(),
         )
 
@@ -318,7 +395,7 @@ class BrokerService(DaemonService):
 
     def _follow_options(self) -> None:
         """Options may have changed that are not looked at each time they are used."""
-        if self._drain.has_begun:
+        if self._drain.has_begun or self._parts.broker.is_suspended:
             return
         if self._lookups is not None:
             self._lookups.follow()
@@ -351,7 +428,10 @@ class BrokerService(DaemonService):
             parts.pump.wake()
 
     def _listen(self, name: str, listener: Listener, factory: Any) -> None:
-        self._ports.append((name, listener.address, listener.serve(self._reactor, factory), factory))
+        """Serve with a factory; on a port that serves already, new connections."""
+        port: Any = self._ports[name].port if name in self._ports else listener.serve(self._reactor, factory)
+        port.factory = factory
+        self._ports[name] = Port(listener.address, port, factory)
         _log.info("{server}: listening on {address}", server=name, address=listener.address)
 
     async def _stop(self) -> None:
@@ -360,14 +440,17 @@ class BrokerService(DaemonService):
         self._drain.cancel()
         self._leave_lookups()
         parts.broker.begin_stop()  # before connections end: their consumers have not failed
-        for name, address, port, factory in self._ports:
-            _log.info("{server}: closing {address}", server=name, address=address)
-            await maybeDeferred(port.stopListening)
-            factory.disconnect_all()
+        for name, served in self._ports.items():
+            _log.info("{server}: closing {address}", server=name, address=served.address)
+            await maybeDeferred(served.port.stopListening)
+            served.factory.disconnect_all()
         if parts.authorizations is not None:
             parts.authorizations.close()
         _log.info("NSQ: closing topics")
-        await self._store_all()
+        if self._replicated is None or self._replicated.ownership is not None:
+            await self._store_all()
+        if self._replicated is not None:
+            await self._replicated.stop()
         _log.info("NSQ: stopping subsystems")
         if self._statsd is not None:
             await self._statsd.stop()

@@ -216,6 +216,30 @@ class Options(LimitOptions):
         limit=Limit("at least one name", bool),
     )
     backend: str = option(TEXT, "disk", "how messages are stored: NAME or NAME:ARGUMENT; see --help-backend")
+    replicate: str = option(
+        AUTHORIZER,
+        "",
+        "replica store for a copy of all durable data, from which another broker takes over: NAME:ARGUMENT, as in "
+        "postgres:FILE; empty for none",
+    )
+    replicate_timeout: float = option(
+        DURATION,
+        5.0,
+        "longest time that a commit waits for the replica store",
+        limit=attrs.evolve(ABOVE_ZERO, only_with="replicate"),
+    )
+    replicate_lease: float = option(
+        DURATION,
+        3.0,
+        "time without the replica store after which this broker pauses and another one may take over",
+        limit=Limit("at least 1s", lambda value: value >= 1, only_with="replicate"),
+    )
+    replicate_from: str = option(
+        choice("none", "local", "store"),
+        "none",
+        "which side replaces the other when the data path has something that the replica store has lost: the data path "
+        "(local), the store, or none, which refuses to start",
+    )
     durability: str = option(
         choice(*DURABILITIES),
         "os",

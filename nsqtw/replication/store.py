@@ -25,7 +25,6 @@ from zope.interface import Attribute, Interface
 
 from nsqtw.core.checkpoint import Checkpoint
 from nsqtw.core.segment import Segment
-from nsqtw.interfaces import OperatorLog
 
 Write = tuple[str, Sequence[Segment]]
 """Segments for one topic, ascending."""
@@ -57,6 +56,14 @@ class DataSet:
     """Of the last checkpoint; 0 before the first one."""
     requested_by: str
     """The standby for which the owner is asked to release the data set; "" if it is not asked."""
+
+
+class Behind(NamedTuple):
+    """What a standby has not copied yet."""
+
+    messages: int
+    bytes: int
+    """Of frames and headers."""
 
 
 @frozen
@@ -96,22 +103,6 @@ class Size:
     messages: int
     bytes: int
     pending_rows: int
-
-
-class IReplicaStoreFactory(Interface):
-    """
-    Opens a kind of replica store. A plugin, chosen by `--replicate=NAME:ARGUMENT`.
-    """
-
-    name = Attribute("what --replicate calls it: 'postgres'")
-    summary = Attribute("one line for --help-replicate")
-    argument_format = Attribute("one line that says what ARGUMENT may be")
-
-    def open(argument: str, timeout: float, log: OperatorLog) -> IReplicaStore:
-        """
-        Return a store; no connection is opened. Each method of it takes at most `timeout` seconds. OptionError, with
-        one line that names the remedy, when the argument or a file that it names is wrong. Called once for each thread.
-        """
 
 
 class IReplicaStore(Interface):
@@ -154,6 +145,9 @@ class IReplicaStore(Interface):
         topic and sequence: those of the next transaction, and of more as long as all have less than `limit` bytes. A
         transaction is never returned in part. [] if there are none. NoDataSet. Damaged ones: ReplicaError.
         """
+
+    def behind(after: int) -> Behind:
+        """Return how much `segments` would return in all."""
 
     def kept(topics: Sequence[str]) -> Mapping[str, int]:
         """

@@ -7,15 +7,27 @@ docs/reference/metrics.md is made from the tables (`nsqtw.tools.documentation`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import attrs
 
 from nsqtw.backends.files import Files
 from nsqtw.core.broker import Broker
 from nsqtw.core.oldest import OldestMessages
+from nsqtw.replication.status import OWNER, STANDBY, ReplicaStatus
 from nsqtw.stats.daemon_families import DaemonView
 from nsqtw.stats.families import COUNTER, GAUGE, HISTOGRAM, Family
 from nsqtw.stats.http_consumers import HttpConsumers
+
+
+class ReplicaControl(Protocol):
+    """The replica store of a broker, as its HTTP API and metrics see it."""
+
+    def status(self) -> ReplicaStatus:
+        """Return the state of the broker."""
+
+    def release(self) -> None:
+        """Stop in order, so that a standby takes over."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,6 +40,8 @@ class BrokerView(DaemonView):
     data_path: str
     lookupds: Callable[[], Mapping[str, bool]] = dict
     """Whether each nsqlookupd knows this broker, by its address."""
+    replica: ReplicaControl | None = None
+    """The replica store; None without one."""
     oldest: OldestMessages = attrs.field(factory=OldestMessages)
     http_consumers: HttpConsumers = attrs.field(factory=HttpConsumers)
 
@@ -64,6 +78,11 @@ def _space(totals: BrokerTotals) -> tuple[int, int] | None:
         return Files().free_space(totals.view.data_path)
     except OSError:
         return None
+
+
+def _of_replica(value: Callable[[ReplicaStatus], Any]) -> Callable[[BrokerTotals], Any]:
+    """Return the value of a family that brokers with a replica store have."""
+    return lambda totals: None if totals.view.replica is None else value(totals.view.replica.status())
 
 
 BROKER_FAMILIES: tuple[Family[BrokerTotals], ...] = (
@@ -146,6 +165,55 @@ BROKER_FAMILIES: tuple[Family[BrokerTotals], ...] = (
         "1 if this nsqd is registered with an nsqlookupd of its options, else 0.",
         lambda totals: {peer: int(is_up) for peer, is_up in totals.view.lookupds().items()},
         ("peer",),
+    ),
+    Family(
+        "nsq_replica_role",
+        GAUGE,
+        "1 for the role of this broker: owner or standby of its data set. With --replicate.",
+        _of_replica(lambda status: {(status.data_set, role): int(status.role == role) for role in (OWNER, STANDBY)}),
+        ("data_set", "role"),
+    ),
+    Family(
+        "nsq_replica_lease_seconds",
+        GAUGE,
+        "Time that an owner may serve without hearing from the replica store; 0 in a standby.",
+        _of_replica(lambda status: status.lease_left),
+    ),
+    Family(
+        "nsq_replica_epoch",
+        GAUGE,
+        "Number of claims of the data set: each takeover raises it.",
+        _of_replica(lambda status: status.epoch),
+    ),
+    Family(
+        "nsq_replica_behind_messages",
+        GAUGE,
+        "Messages that this standby has not copied yet.",
+        _of_replica(lambda status: status.behind_messages),
+    ),
+    Family(
+        "nsq_replica_behind_bytes",
+        GAUGE,
+        "Bytes of the messages that this standby has not copied yet.",
+        _of_replica(lambda status: status.behind_bytes),
+    ),
+    Family(
+        "nsq_replica_behind_seconds",
+        GAUGE,
+        "Time since this standby had a copy of everything; 0 in an owner.",
+        _of_replica(lambda status: status.behind_seconds),
+    ),
+    Family(
+        "nsq_replica_standbys",
+        GAUGE,
+        "Standbys that could take over now, as an owner sees them.",
+        _of_replica(lambda status: len(status.running_standbys)),
+    ),
+    Family(
+        "nsq_replica_store_up",
+        GAUGE,
+        "1 if the last call of the replica store succeeded, else 0.",
+        _of_replica(lambda status: int(not status.error)),
     ),
     Family(
         "nsq_metrics_omitted",

@@ -148,6 +148,11 @@ class MemoryPositions:
         saved = self.saved_ids.get(topic, {})
         return [saved[found] for found in hashes if found in saved]
 
+    def all_publisher_ids(self, topic: str) -> list[PublisherId]:
+        """IPositions API"""
+        self._fail_to_read()
+        return [*self.saved_ids.get(topic, {}).values()]
+
     def put_publisher_ids(self, topic: str, ids: Sequence[PublisherId]) -> None:
         """IPositions API"""
         self.saved_ids.setdefault(topic, {}).update({one.hash: one for one in ids})

@@ -32,7 +32,7 @@ from nsqtw.core.checkpoint import (
 from nsqtw.core.pending import all_rows
 from nsqtw.core.segment import Segment
 from nsqtw.errors import DataSetExists, NoDataSet, NotOwner
-from nsqtw.replication.store import IReplicaStore, IReplicaWriter, StoredSegment
+from nsqtw.replication.store import DataSet, IReplicaStore, IReplicaWriter, StoredSegment
 from nsqtw.testing.contracts import OnDirectory, make_segment, make_segment_with_headers
 
 A, B = "broker-a", "broker-b"
@@ -230,6 +230,13 @@ def parts(segment: Segment) -> tuple[Any, ...]:
     return segment.first, segment.count, segment.delay_ms, segment.frames, headers, segment.channel
 
 
+def row_of(store: IReplicaStore) -> DataSet:
+    """Return the row of a data set that is there."""
+    row: DataSet | None = store.data_set()
+    assert row is not None
+    return row
+
+
 def claimed(store: IReplicaStore, owner: str = A, *, forced: bool = False) -> IReplicaWriter:
     """Claim the data set, which must succeed."""
     writer = store.claim(owner, f"{owner}:4150", LONG, forced=forced)
@@ -254,8 +261,8 @@ class ReplicaStoreContract(OnDirectory):
 
     def make_store(self, directory: str) -> IReplicaStore:
         """
-        Open a store. All that are opened for one directory have the same data set, which is not there at first; those of
-        different directories have different ones.
+        Open a store. All that are opened for one directory have the same data set, which is not there at first; those
+        of different directories have different ones.
         """
         raise NotImplementedError
 
@@ -327,7 +334,7 @@ class ReplicaStoreContract(OnDirectory):
 
     def test_a_forgotten_data_set_is_gone(self, store: IReplicaStore, other: IReplicaStore) -> None:
         """The next one of its name has another identity and nothing of it, and the old owner cannot write."""
-        before = store.data_set()
+        before = row_of(store)
         writer = claimed(store)
         writer.append([("t", [make_segment(0, 3)])])
         writer.save([EVERYTHING])
@@ -338,7 +345,7 @@ class ReplicaStoreContract(OnDirectory):
         with pytest.raises((NotOwner, NoDataSet)):
             writer.append([("t", [make_segment(3)])])
         created = other.create()
-        assert before is not None and created.identity != before.identity
+        assert created.identity != before.identity
         for write in WRITES.values():
             with pytest.raises((NotOwner, NoDataSet)):
                 write(writer)
@@ -374,13 +381,12 @@ class ReplicaStoreContract(OnDirectory):
         """The first broker that claims the data set owns it, and another one does not."""
         writer = claimed(store)
         assert (writer.epoch, writer.lsn) == (1, 0)
-        row = other.data_set()
-        assert row is not None
+        row = row_of(other)
         assert (row.epoch, row.owner, row.address, row.is_released) == (1, A, f"{A}:4150", False)
         assert 0 < row.lease_left <= LONG
         assert other.claim(B, "b:1", LONG) is None
         assert other.claim(B, "b:1", 0.0) is None
-        assert other.data_set().epoch == 1
+        assert row_of(other).epoch == 1
         writer.append([("t", [make_segment(0)])])
         writer.close()
 
@@ -398,7 +404,7 @@ class ReplicaStoreContract(OnDirectory):
         """The lease is that of the owner. Its writes and renewals count from the time of the store."""
         writer = store.claim(A, "a:1", 0.0)
         assert writer is not None
-        assert store.data_set().lease_left == 0
+        assert row_of(store).lease_left == 0
         writer.append([("t", [make_segment(0)])])
         assert store.renew(1).lease_left == 0
         taken = other.claim(B, "b:1", LONG)
@@ -412,8 +418,8 @@ class ReplicaStoreContract(OnDirectory):
         writer.append([("t", [make_segment(0)])])
         taken = claimed(other, B, forced=True)
         assert (taken.epoch, taken.lsn) == (2, 1)
-        row = store.data_set()
-        assert row is not None and (row.owner, row.address, row.epoch) == (B, f"{B}:4150", 2)
+        row = row_of(store)
+        assert (row.owner, row.address, row.epoch) == (B, f"{B}:4150", 2)
         taken.close()
 
     def test_a_renewal(self, store: IReplicaStore, other: IReplicaStore, writer: IReplicaWriter) -> None:
@@ -432,12 +438,12 @@ class ReplicaStoreContract(OnDirectory):
         store.request(B)
         writer.append([("t", [make_segment(0)])])
         writer.release()
-        row = other.data_set()
-        assert row is not None and row.is_released and row.lease_left == 0 and row.owner == A
+        row = row_of(other)
+        assert row.is_released and row.lease_left == 0 and row.owner == A
         taken = claimed(other, B)
         assert (taken.epoch, taken.lsn) == (2, 1)
-        row = store.data_set()
-        assert row is not None and not row.is_released and row.requested_by == ""
+        row = row_of(store)
+        assert not row.is_released and row.requested_by == ""
         taken.close()
 
     def test_a_request(self, store: IReplicaStore, other: IReplicaStore, writer: IReplicaWriter) -> None:
@@ -483,8 +489,7 @@ class ReplicaStoreContract(OnDirectory):
         taken.close()
 
     def _all(self, store: IReplicaStore) -> tuple[Any, ...]:
-        row = store.data_set()
-        assert row is not None
+        row = row_of(store)
         stored = contents(store.segments(0, ALL))
         return attrs.evolve(row, lease_left=0), stored, [*store.checkpoints()], store.next_block(), store.kept(["t"])
 
@@ -506,7 +511,7 @@ class ReplicaStoreContract(OnDirectory):
         assert writer.lsn == 2
         stored = other.segments(0, ALL)
         assert contents(stored) == [(1 if one.first < 11 else 2, "t", *parts(one)) for one in segments]
-        assert other.data_set().lsn == 2
+        assert row_of(other).lsn == 2
 
     def test_segments_come_in_order(self, other: IReplicaStore, writer: IReplicaWriter) -> None:
         """By LSN, then by topic as Python sorts them, then by sequence; those above an LSN only."""
@@ -636,12 +641,12 @@ class ReplicaStoreContract(OnDirectory):
             for checkpoint in HISTORIES[name]
         ]
         writer.save(iter(history))
-        row = other.data_set()
-        assert row is not None and writer.lsn == row.lsn == row.checkpoint_lsn == 1
+        row = row_of(other)
+        assert writer.lsn == row.lsn == row.checkpoint_lsn == 1
         self._assert_equal(other, tmp_path, history)
         writer.append([("t", [make_segment(0)])])
-        row = other.data_set()
-        assert row is not None and (row.lsn, row.checkpoint_lsn) == (2, 1)
+        row = row_of(other)
+        assert (row.lsn, row.checkpoint_lsn) == (2, 1)
 
     def test_topics_are_replaced(self, other: IReplicaStore, writer: IReplicaWriter, tmp_path: Any) -> None:
         """All that was saved of them goes first, and not their segments."""
@@ -672,7 +677,7 @@ class ReplicaStoreContract(OnDirectory):
         for block in (5, highest, 7):
             writer.reserve(block)
         assert other.next_block() == highest
-        assert store.data_set().lsn == writer.lsn
+        assert row_of(store).lsn == writer.lsn
 
     def _assert_equal(self, store: IReplicaStore, tmp_path: Any, history: Sequence[Checkpoint]) -> None:
         for name in ("direct", "copied"):

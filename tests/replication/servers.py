@@ -16,6 +16,9 @@ from pathlib import Path
 
 import psycopg
 
+from nsqtw.plugins import find_replica_store
+from nsqtw.replication.store import IReplicaStore
+
 _PROGRAMS = "/usr/lib/postgresql"
 _SECONDS = 60
 _SETTINGS = """
@@ -34,6 +37,19 @@ wal_receiver_status_interval = 1s
 wal_retrieve_retry_interval = 200ms
 log_min_messages = fatal
 """
+
+
+def opened(folder: Path, dsn: str, timeout: float, data_set: str) -> IReplicaStore:
+    """Open a store as a broker does; its file is in `folder`."""
+    path = folder / f"{data_set}.toml"
+    path.write_text(f'dsn = "{dsn}"\ndata_set = "{data_set}"\n')
+    path.chmod(0o600)
+    factory, argument = find_replica_store(f"postgres:{path}")
+    return factory.open(argument, timeout, _no_log)
+
+
+def _no_log(level: str, text: str, /, **fields: object) -> None:
+    pass
 
 
 def programs() -> Path:

@@ -33,13 +33,6 @@ sqlite = BackendPlugin(
     files="nsqtw.backends.sqlite.database_check.SqliteFiles",
 )
 
-postgres = ReplicaStorePlugin(
-    name="postgres",
-    summary="a copy in PostgreSQL, which should have a synchronous standby",
-    argument_format="the path of a TOML file with dsn, and perhaps password_file and data_set",
-    dotted="nsqtw.replication.postgres.factory.PostgresFactory",
-)
-
 v2 = ProtocolPlugin(
     name="V2",
     summary="NSQ's protocol for producers and consumers",
@@ -73,4 +66,11 @@ http = AuthorizerPlugin(
     summary="asks auth servers over HTTP, nsqd's way",
     argument_format="host:port or URL of an auth server, several with commas; --auth-http-address adds more",
     dotted="nsqtw.auth.http.HttpFactory",
+)
+
+postgres = ReplicaStorePlugin(
+    name="postgres",
+    summary="keeps the copy in PostgreSQL, which should have a synchronous standby",
+    argument_format="the path of a TOML file with dsn, and perhaps password_file and data_set",
+    dotted="nsqtw.replication.postgres.factory.PostgresFactory",
 )

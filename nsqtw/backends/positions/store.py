@@ -247,7 +247,7 @@ class Positions:
             return publisher_ids.find(reader, self._ids.known_topic(topic), hashes)
 
     def all_publisher_ids(self, topic: str) -> list[PublisherId]:
-        """Return all ids of a topic, for a copy. BackendError."""
+        """IPositions API"""
         with self._read_pending() as reader:
             return publisher_ids.find_all(reader, self._ids.known_topic(topic))
 

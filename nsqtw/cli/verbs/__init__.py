@@ -8,6 +8,13 @@ Help, completion and the man page are made of them without what the verbs need.
 from __future__ import annotations
 
 from nsqtw.cli.verb import Verb
-from nsqtw.cli.verbs import cluster, files, messages, settings, topics
+from nsqtw.cli.verbs import cluster, files, messages, replica, settings, topics
 
-VERBS: tuple[Verb, ...] = (*messages.VERBS, *topics.VERBS, *cluster.VERBS, *files.VERBS, *settings.VERBS)
+VERBS: tuple[Verb, ...] = (
+    *messages.VERBS,
+    *topics.VERBS,
+    *cluster.VERBS,
+    *files.VERBS,
+    *replica.VERBS,
+    *settings.VERBS,
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from zope.interface import implementer
 
 from nsqtw.errors import OptionError
-from nsqtw.interfaces import OperatorLog
+from nsqtw.interfaces import IReplicaStoreFactory, OperatorLog
 from nsqtw.options.files import exposures
-from nsqtw.replication.store import IReplicaStore, IReplicaStoreFactory
+from nsqtw.replication.store import IReplicaStore
 
 _FLAG = "--replicate=postgres"
 

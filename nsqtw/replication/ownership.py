@@ -1,0 +1,126 @@
+"""
+What an owner writes to the store, in the order in which the storage thread does it.
+
+Theory of operation. Every durable byte of a broker passes the storage thread: commit batches and checkpoints. An owner
+writes each to the store first and to the data path afterwards. So
+
+* if the store fails, nothing has happened, and the publisher is told;
+* if the data path fails, the message may be delivered after a takeover, although its publish was refused;
+* if it is not known whether the store committed, the publish is refused, too.
+
+A sequence is never used twice, and gaps are normal, so nothing of this conflicts with what is stored later. The data
+path therefore has nothing that the store does not have, but what was trimmed there, and messages of class memory.
+
+A checkpoint has differences, from what the data path has. After a checkpoint that the store may have saved and the data
+path has not, the saved states of its topics are therefore replaced as a whole, with the next checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from nsqtw.core.checkpoint import Checkpoint
+from nsqtw.errors import BackendError, NotOwner, ReplicaError, StoreLost
+from nsqtw.replication.lease import Lease
+from nsqtw.replication.state_file import StateFile
+from nsqtw.replication.store import IReplicaWriter, Write
+
+RESERVED_BLOCKS = 1 << 13
+"""Blocks of sequences that an owner has reserved in the store: the reactor takes them without a call of the store."""
+
+
+class Ownership:
+    """A claimed data set, and the data path that has a copy of it. But for `lease`, used by the storage thread only."""
+
+    def __init__(self, writer: IReplicaWriter, state: StateFile, lease: Lease, now: Callable[[], float]) -> None:
+        self.lease = lease
+        self._writer = writer
+        self._state = state
+        self._now = now
+        self.failure: ReplicaError | None = None
+        """Why the store could not be written to the last time."""
+        self.reserved_blocks = 0
+        """The blocks below are reserved in the store."""
+        self._wanted_blocks = 0
+
+    def append(self, writes: Sequence[Write]) -> None:
+        """Store segments in the store. BackendError."""
+        with self._calling():
+            self._writer.append(writes)
+
+    def appended(self) -> None:
+        """The data path has what was appended last."""
+        with suppress(BackendError):  # a lower LSN is copied again, which changes nothing
+            self._state.record(epoch=self._writer.epoch, lsn=self._writer.lsn)
+
+    def probe(self) -> None:
+        """Find out whether the store can be written to, if it could not the last time. BackendError."""
+        if self.failure is not None or self.lease.lost is not None:
+            with self._calling():
+                self._writer.reserve(0)
+
+    def save(self, checkpoints: Iterable[Checkpoint], replaced: Sequence[str]) -> None:
+        """Save checkpoints in the store. BackendError."""
+        with self._calling():
+            self._writer.save(checkpoints, replaced)
+            if self._wanted_blocks > self.reserved_blocks - RESERVED_BLOCKS // 2:
+                self._reserve(self._wanted_blocks)
+
+    def saved(self) -> None:
+        """positions.db has the checkpoint that was saved last. BackendError."""
+        lsn = self._writer.lsn
+        self._state.record(epoch=self._writer.epoch, lsn=lsn, checkpoint_lsn=lsn)
+
+    def forget_checkpoint(self) -> None:
+        """positions.db changes without the store. BackendError."""
+        if self._state.state.checkpoint_lsn:
+            self._state.forget_checkpoint()
+
+    def start_blocks(self, next_block: int) -> None:
+        """Reserve blocks from `next_block` on, before any is used. BackendError."""
+        with self._calling():
+            self._reserve(next_block)
+
+    def use_blocks(self, end: int) -> None:
+        """The blocks below `end` may be used: more are reserved with the next checkpoint. BackendError if too many."""
+        if end > self.reserved_blocks:
+            raise ReplicaError("the blocks of sequences that the replica store has reserved are used up")
+        self._wanted_blocks = max(self._wanted_blocks, end)
+
+    def trim(self, topic: str, below: int, keep: Iterable[int]) -> None:
+        """Free what is not needed any more in the store. BackendError."""
+        with self._calling():
+            self._writer.trim(topic, below, keep)
+
+    def release(self) -> None:
+        """Give the data set up, so that a standby takes over at once. BackendError."""
+        with self._calling():
+            self._writer.release()
+
+    def close(self, *, is_synced: bool) -> None:
+        """Close all. `is_synced`: the messages and positions are on stable storage. BackendError."""
+        self._writer.close()
+        self._state.close(is_synced=is_synced)
+
+    def _reserve(self, next_block: int) -> None:
+        self._writer.reserve(next_block + RESERVED_BLOCKS)
+        self.reserved_blocks = next_block + RESERVED_BLOCKS
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Note what a call of the store says about the lease."""
+        if self.lease.lost is not None:
+            raise self.lease.lost
+        began = self._now()
+        try:
+            yield
+        except (NotOwner, StoreLost) as error:
+            self.failure = error
+            self.lease.lose(error)
+            raise
+        except ReplicaError as error:
+            self.failure = error
+            raise
+        self.failure = None
+        self.lease.renew(began)

@@ -1,0 +1,325 @@
+"""
+The threads of a broker with a replica store: first the standby, then the heartbeat of the owner.
+
+Theory of operation. Calls of a store block, so none is made in the reactor thread. A broker starts as a standby, in a
+thread of its own (`standby`). After a claim that thread copies what is missing, while a second one renews the lease
+(`heartbeat`). Then the reactor thread is told, and the broker begins to serve; from then on messages and checkpoints go
+to the store in the storage thread, with the connection of the claim. Each thread has its own connection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Event, Thread
+from time import monotonic
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from nsqtw.backends.files import Files
+from nsqtw.backends.positions.store import Positions
+from nsqtw.core.sequences import random_block
+from nsqtw.errors import BackendError, NoDataSet, NotACopy, NotOwner, NsqtwError, ReplicaError, StoreLost
+from nsqtw.interfaces import IBackend, OperatorLog
+from nsqtw.replication.data_copy import DataCopy, rebuild_positions
+from nsqtw.replication.lease import Lease
+from nsqtw.replication.ownership import Ownership
+from nsqtw.replication.seed import seed
+from nsqtw.replication.set_aside import set_aside
+from nsqtw.replication.standby import REMEDIES, Progress, Standby, check_history
+from nsqtw.replication.state_file import CopyState, StateFile, new_state, read_state
+from nsqtw.replication.status import OWNER, STANDBY, ReplicaStatus, StandbyStatus
+from nsqtw.replication.store import DataSet, IReplicaStore, StandbyReport
+
+HEARTBEAT_SECONDS = 1.0
+LOCAL, STORE = "local", "store"
+"""The values of --replicate-from."""
+
+
+class InReactor(Protocol):
+    """The reactor, as threads see it."""
+
+    def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None: ...
+
+
+@frozen(kw_only=True)
+class ReplicaSettings:
+    """What a broker needs to be a replica."""
+
+    directory: str
+    """The data path, which is locked."""
+    address: str
+    """Where clients reach this broker, HOST:PORT."""
+    http_address: str
+    """Where its HTTP is reached."""
+    lease: float
+    """Seconds that an owner may serve without the store."""
+    replace: str
+    """What is done when the data path is no copy of the data set: LOCAL or STORE replaces the other; else an error."""
+    names_file: str
+    """The file in the data path that names topics and channels for nsqd."""
+    open_store: Callable[[], IReplicaStore]
+    open_backend: Callable[[], IBackend]
+
+
+class ReplicaEvents(Protocol):
+    """What a broker is told, in the reactor thread."""
+
+    def became_owner(self, ownership: Ownership) -> None:
+        """The data set is claimed, and the data path has all of it."""
+
+    def renewed(self, lease: Lease) -> None:
+        """The owner has heard from the store."""
+
+    def release_requested(self, standby: str) -> None:
+        """The owner is asked to release the data set; called with each heartbeat until it does."""
+
+    def lost(self, why: NsqtwError) -> None:
+        """This broker is not the owner any more, or cannot be a standby. It has to stop."""
+
+
+class Replica:
+    """The threads of one broker. `events` are called in the reactor thread."""
+
+    def __init__(self, reactor: InReactor, settings: ReplicaSettings, events: ReplicaEvents, log: OperatorLog) -> None:
+        self._reactor = reactor
+        self._settings = settings
+        self._events = events
+        self._log = log
+        self._stopping = Event()
+        self._threads: list[Thread] = []
+        self._standby: Standby | None = None
+        self._began = monotonic()
+        self.lease: Lease | None = None
+        """The lease of the owner; None in a standby."""
+        self.data_set: DataSet | None = None
+        """The data set as the store described it last."""
+        self.standbys: Sequence[StandbyReport] = ()
+        """The standbys as the store described them last, in an owner."""
+        self.error = ""
+        """Why the last heartbeat failed; "" if it did not."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far a standby is."""
+        return Progress() if self._standby is None else self._standby.progress
+
+    def status(self) -> ReplicaStatus:
+        """Return the state of this broker."""
+        standby, data_set, lease, now = self._standby, self.data_set, self.lease, monotonic()
+        if data_set is None or lease is None:
+            progress = self.progress
+            return ReplicaStatus(
+                role=STANDBY,
+                data_set="" if data_set is None else data_set.name,
+                identity="" if standby is None else standby.identity,
+                epoch=0 if data_set is None else data_set.epoch,
+                owner=progress.owner,
+                lsn=0 if standby is None else standby.lsn + progress.behind,
+                behind_transactions=progress.behind,
+                behind_messages=progress.behind_messages,
+                behind_bytes=progress.behind_bytes,
+                behind_seconds=max(0.0, now - max(progress.copied_at, self._began)),
+                error=progress.error,
+            )
+        return ReplicaStatus(
+            role=OWNER,
+            data_set=data_set.name,
+            identity=data_set.owner,
+            epoch=data_set.epoch,
+            owner=data_set.address,
+            lsn=data_set.lsn,
+            lease_left=lease.left,
+            error=self.error,
+            standbys=tuple(
+                StandbyStatus(
+                    identity=report.identity,
+                    address=report.address,
+                    behind_transactions=max(0, data_set.lsn - report.lsn),
+                    seconds_ago=report.seconds_ago,
+                )
+                for report in self.standbys
+                if report.identity != data_set.owner
+            ),
+        )
+
+    def start(self) -> None:
+        """Begin as a standby."""
+        self._run(self._follow, "nsqtw-standby")
+
+    def stop(self) -> None:
+        """End the threads, and wait for them: for at most the timeout of the store."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, work: Callable[[], None], name: str) -> None:
+        thread = Thread(target=self._tell_failure, args=(work,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _tell_failure(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except NsqtwError as error:
+            self._tell(self._events.lost, error)
+        except Exception as error:  # a store of a third party
+            self._log("critical", "REPLICA: a thread failed")
+            self._tell(self._events.lost, ReplicaError(f"{type(error).__name__}: {error}"))
+
+    def _tell(self, event: Callable[..., object], *arguments: object) -> None:
+        if not self._stopping.is_set():
+            self._reactor.callFromThread(event, *arguments)
+
+    # -- the standby
+
+    def _follow(self) -> None:
+        store = self._settings.open_store()
+        try:
+            copy = self._open_copy(store)
+            if copy is None:
+                return
+            standby = self._standby = Standby(
+                store,
+                copy,
+                address=self._settings.address,
+                reported=self._settings.http_address,
+                lease=self._settings.lease,
+                log=self._log,
+            )
+            self._log("info", "REPLICA: standby of the data set {data_set}", data_set=copy.state.state.data_set)
+            while standby.writer is None and not self._stopping.is_set():
+                delay = standby.step(monotonic())
+                if standby.writer is None and delay:
+                    self._stopping.wait(delay)
+            if standby.writer is None:
+                _close_copy(copy)
+                return
+            self._take_over(store, standby, copy)
+        finally:
+            store.close()
+
+    def _open_copy(self, store: IReplicaStore) -> DataCopy | None:
+        """Return the data path as a copy of the data set; None when the broker stops. ReplicaError."""
+        data_set = self._wait_for_data_set(store)
+        if data_set is None:
+            return None
+        settings = self._settings
+        try:
+            state = read_state(settings.directory)
+            if state is not None and not state.is_trusted:
+                self._log("warn", "REPLICA: the machine stopped unexpectedly, so the data set is copied again")
+                set_aside(settings.directory, Files(), self._log)
+                state = None
+            return self._checked_copy(store, data_set, state)
+        except NotACopy as error:
+            if settings.replace not in (LOCAL, STORE):
+                raise
+            self._log("warn", "REPLICA: --replicate-from={side}: {error}", side=settings.replace, error=error)
+        if settings.replace == STORE:
+            set_aside(settings.directory, Files(), self._log)
+            return self._checked_copy(store, data_set, None)
+        store.forget()
+        data_set = store.create()
+        return self._checked_copy(store, data_set, self._seed(store, data_set))
+
+    def _checked_copy(self, store: IReplicaStore, data_set: DataSet, state: CopyState | None) -> DataCopy:
+        """Return the data path as a copy of the data set. NotACopy, BackendError."""
+        directory = self._settings.directory
+        backend = self._settings.open_backend()
+        try:
+            if state is None and backend.topics():
+                raise NotACopy(f"{directory} has messages and is no copy of the data set {data_set.name}: {REMEDIES}")
+            copy = DataCopy(backend, StateFile(directory, state or new_state(data_set.identity)))
+            check_history(store, copy)
+        except BaseException:
+            backend.close()
+            raise
+        return copy
+
+    def _seed(self, store: IReplicaStore, data_set: DataSet) -> CopyState:
+        """Copy the data path to an empty data set. BackendError."""
+        backend = self._settings.open_backend()
+        positions = Positions(os.path.join(self._settings.directory, "positions.db"))
+        try:
+            return seed(store, data_set, backend, positions)
+        finally:
+            positions.close(False)
+            backend.close()
+
+    def _wait_for_data_set(self, store: IReplicaStore) -> DataSet | None:
+        """Return the data set as soon as the store can be reached; None when the broker stops. ReplicaError."""
+        error = ""
+        while not self._stopping.is_set():
+            try:
+                data_set = store.data_set()
+            except ReplicaError as failure:
+                if str(failure) != error:
+                    self._log("error", "REPLICA: {error}", error=failure)
+                error = str(failure)
+                self._stopping.wait(HEARTBEAT_SECONDS)
+                continue
+            if data_set is None:
+                raise NoDataSet("the replica store has no such data set: 'nsqtw replicate init' creates it")
+            self.data_set = data_set
+            return data_set
+        return None
+
+    def _take_over(self, store: IReplicaStore, standby: Standby, copy: DataCopy) -> None:
+        writer = standby.writer
+        assert writer is not None, "claimed"
+        lease = self.lease = Lease(self._settings.lease, monotonic)
+        lease.renew(monotonic())
+        lease.on_lost = lambda: self._tell(self._events.lost, lease.lost)
+        self._run(lambda: self._renew(writer.epoch, lease), "nsqtw-heartbeat")
+        self._log("info", "REPLICA: owner of the data set, epoch {epoch}", epoch=writer.epoch)
+        standby.copy_rest()
+        claimed = store.data_set()
+        state = copy.state
+        next_block = store.next_block() or random_block()
+        ownership = Ownership(writer, state, lease, monotonic)
+        ownership.start_blocks(next_block)
+        if claimed is None or not claimed.checkpoint_lsn or state.state.checkpoint_lsn != claimed.checkpoint_lsn:
+            directory, names = self._settings.directory, self._settings.names_file
+            rebuild_positions(directory, state, store.checkpoints(), next_block, names)
+        copy.close()
+        self._tell(self._events.became_owner, ownership)
+
+    # -- the owner
+
+    def _renew(self, epoch: int, lease: Lease) -> None:
+        store = self._settings.open_store()
+        try:
+            while not self._stopping.is_set() and lease.lost is None:
+                began = monotonic()
+                try:
+                    self.data_set = store.renew(epoch)
+                    lease.renew(began)
+                    self.standbys = store.standbys()
+                    self.error = ""
+                except (NotOwner, StoreLost) as error:
+                    lease.lose(error)
+                    return
+                except ReplicaError as error:
+                    if str(error) != self.error:
+                        self._log("error", "REPLICA: the lease cannot be renewed - {error}", error=error)
+                    self.error = str(error)
+                else:
+                    self._tell(self._events.renewed, lease)
+                    if self.data_set.requested_by:
+                        self._tell(self._events.release_requested, self.data_set.requested_by)
+                self._stopping.wait(max(0.0, HEARTBEAT_SECONDS - (monotonic() - began)))
+        finally:
+            store.close()
+
+
+def _close_copy(copy: DataCopy) -> None:
+    """A standby stops: everything it has is synced, so that the next start trusts it."""
+    is_synced = False
+    with suppress(BackendError):
+        copy.sync()
+        is_synced = True
+    copy.close()
+    copy.state.close(is_synced=is_synced)

@@ -1,0 +1,63 @@
+"""The first copy of a data path: everything that it has, in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from nsqtw.core.checkpoint import Checkpoint
+from nsqtw.core.positions import IPositions
+from nsqtw.core.segment import Segment
+from nsqtw.core.sequences import random_block
+from nsqtw.errors import ReplicaError
+from nsqtw.interfaces import IBackend, IBackendQueue
+from nsqtw.names import is_ephemeral
+from nsqtw.replication.ownership import RESERVED_BLOCKS
+from nsqtw.replication.snapshot import snapshot
+from nsqtw.replication.state_file import CopyState, new_state
+from nsqtw.replication.store import DataSet, IReplicaStore
+
+_READ_BYTES = 4 * 1024 * 1024
+_LEASE_SECONDS = 1e9
+"""It is released when it is complete. Until then nobody may take it for complete, however long that takes."""
+
+
+def seed(store: IReplicaStore, data_set: DataSet, backend: IBackend, positions: IPositions) -> CopyState:
+    """
+    Copy a data path that nothing else uses to an empty data set. Returns the state of the data path. When interrupted,
+    the data set is not complete, and has to be replaced. BackendError.
+    """
+    state = new_state(data_set.identity)
+    writer = store.claim(state.broker, "", _LEASE_SECONDS)
+    if writer is None:
+        raise ReplicaError(f"another broker owns the data set {data_set.name}")
+    try:
+        saved = positions.load()
+        for name in backend.topics():
+            if not is_ephemeral(name):
+                for segments in _unfinished(positions, name, backend.queue(name)):
+                    writer.append([(name, segments)])
+        writer.save([Checkpoint(wall_shift_ms=saved.wall_shift_ms)])
+        for topic in saved.topics:
+            for checkpoint in snapshot(positions, topic):
+                writer.save([checkpoint])
+        next_block = saved.next_block or random_block()
+        positions.reserve(next_block)
+        writer.reserve(next_block + RESERVED_BLOCKS)
+        writer.release()
+        return evolve(state, epoch=writer.epoch, lsn=writer.lsn, checkpoint_lsn=writer.lsn)
+    finally:
+        writer.close()
+
+
+def _unfinished(positions: IPositions, topic: str, queue: IBackendQueue) -> Iterator[list[Segment]]:
+    """Return the segments of a topic that are needed, a part at a time. BackendError."""
+    bounds = positions.unfinished(topic)
+    below, keep = (0, set()) if bounds is None else (bounds[0], set(bounds[1]))
+    start: int = queue.first
+    while segments := queue.read(start, _READ_BYTES):
+        start = segments[-1].end
+        needed = [one for one in segments if one.end > below or not keep.isdisjoint(range(one.first, one.end))]
+        if needed:
+            yield needed

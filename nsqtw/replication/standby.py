@@ -1,0 +1,183 @@
+"""
+A standby: it copies what the owner stores, and takes over when the owner's lease ends or is given up.
+
+Theory of operation. `step` does one thing and returns when the next one is due; it reads no clock and has no thread.
+An empty machine, a broker that was the owner before, and a standby that ran all the time take the same steps:
+
+    check the history ─▶ copy segments until there are no more ─▶ wait, and copy ─▶ claim ─▶ copy the rest
+      ─▶ copy the positions ─▶ serve
+
+A standby claims only when it has copied all there is: of several the one that is nearest comes first. After the claim
+nobody else writes, so the rest of the copy is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from attrs import evolve, frozen
+
+from nsqtw.errors import BackendError, NoDataSet, NotACopy
+from nsqtw.interfaces import OperatorLog
+from nsqtw.replication.data_copy import DataCopy
+from nsqtw.replication.store import DataSet, IReplicaStore, IReplicaWriter
+
+POLL_SECONDS = 0.2
+"""The time between two looks at a store that has nothing new."""
+RETRY_SECONDS = 1.0
+REPORT_SECONDS = 1.0
+TRIM_SECONDS = 10.0
+COPY_BYTES = 4 * 1024 * 1024
+"""Copied in one step, about."""
+
+
+@frozen
+class Progress:
+    """How far a standby is, for /readyz and /metrics."""
+
+    owner: str = ""
+    """The address of the owner; "" if it is not known."""
+    behind: int = 0
+    """Transactions that are not copied yet."""
+    behind_messages: int = 0
+    behind_bytes: int = 0
+    """The messages in them, as of the last report."""
+    copied_at: float = -inf
+    """The time at which the copy had all that there was."""
+    copied_bytes: int = 0
+    """Bytes of all segments that were copied."""
+    error: str = ""
+    """Why the store or the data path failed the last time; "" if it did not."""
+
+
+REMEDIES = (
+    "--replicate-from=store sets this data path aside and copies the data set, "
+    "--replicate-from=local replaces the data set by what this data path has"
+)
+
+
+def check_history(store: IReplicaStore, copy: DataCopy) -> DataSet:
+    """
+    Return the data set that a data path is a copy of. NotACopy if the data path has something that the data set never
+    had, or does not have any more: nobody can tell which of them is right. NoDataSet.
+    """
+    data_set = store.data_set()
+    if data_set is None:
+        raise NoDataSet("the replica store has no such data set: 'nsqtw replicate init' creates it")
+    state = copy.state.state
+    if state.data_set != data_set.identity:
+        raise NotACopy(
+            f"this data path is a copy of another data set, {state.data_set}, and the store has {data_set.identity} "
+            f"under the name {data_set.name}: {REMEDIES}"
+        )
+    lost_from = data_set.lsn
+    if state.epoch < data_set.epoch:
+        began = store.epoch_began(state.epoch + 1)
+        lost_from = data_set.lsn if began is None else began
+    if state.lsn > lost_from:
+        raise NotACopy(
+            f"this data path has transactions up to {state.lsn} of epoch {state.epoch}, of which the replica store has "
+            f"those up to {lost_from}: it has lost the others; {REMEDIES}"
+        )
+    return data_set
+
+
+class Standby:
+    """
+    Copies a data set to `copy`, and claims it for the broker at `address` with a lease of `lease` seconds. `reported`:
+    the address that other standbys and the owner are told.
+    """
+
+    def __init__(
+        self,
+        store: IReplicaStore,
+        copy: DataCopy,
+        *,
+        address: str,
+        reported: str,
+        lease: float,
+        log: OperatorLog,
+        may_claim: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._store = store
+        self._copy = copy
+        self._address = address
+        self._reported = reported
+        self._lease = lease
+        self._log = log
+        self._may_claim = may_claim
+        self._next_report = self._next_trim = -inf
+        self.progress = Progress()
+        """Replaced as a whole; read from any thread."""
+        self.writer: IReplicaWriter | None = None
+        """The right to write, after a claim."""
+
+    @property
+    def lsn(self) -> int:
+        """The LSN up to which this broker has a copy."""
+        return self._copy.lsn
+
+    @property
+    def identity(self) -> str:
+        """The identity of this broker."""
+        return self._copy.state.state.broker
+
+    def step(self, now: float) -> float:
+        """
+        Do the next step. Returns the seconds until the next one is due. After it `writer` tells whether the data set
+        was claimed. ReplicaError if this broker cannot be a standby; other failures are tried again.
+        """
+        try:
+            return self._step(now)
+        except (NoDataSet, NotACopy):
+            raise
+        except BackendError as error:
+            if str(error) != self.progress.error:
+                self._log("error", "REPLICA: the copy fails - {error}", error=error)
+            self._show(error=str(error))
+            return RETRY_SECONDS
+
+    def _step(self, now: float) -> float:
+        data_set = check_history(self._store, self._copy)
+        if now >= self._next_report:
+            self._store.report(self.identity, self._reported, self._copy.lsn)
+            messages, size = self._store.behind(self._copy.lsn)
+            self._show(owner=data_set.address, behind_messages=messages, behind_bytes=size)
+            self._next_report = now + REPORT_SECONDS
+        if self._copy_some(data_set):
+            return 0.0
+        self._show(behind=data_set.lsn - self._copy.lsn, behind_messages=0, behind_bytes=0, copied_at=now)
+        if now >= self._next_trim:
+            self._copy.trim(self._store.kept(self._copy.topics))
+            self._next_trim = now + TRIM_SECONDS
+        is_free = data_set.lease_left <= 0 or data_set.is_released or data_set.owner == self.identity
+        if is_free and self._may_claim():
+            self.writer = self._store.claim(self.identity, self._address, self._lease)
+        return POLL_SECONDS
+
+    def copy_rest(self) -> None:
+        """Copy what the store got before the claim, and trim. BackendError."""
+        while self._copy_some(check_history(self._store, self._copy)):
+            pass
+        self._copy.trim(self._store.kept(self._copy.topics))
+
+    def _copy_some(self, data_set: DataSet) -> bool:
+        """Copy the next segments. Return whether there were any."""
+        if data_set.lsn <= self._copy.lsn:
+            return False
+        stored = self._store.segments(self._copy.lsn, COPY_BYTES)
+        if not stored:  # checkpoints only
+            self._copy.state.record(epoch=data_set.epoch, lsn=data_set.lsn)
+            return False
+        after = self._store.data_set()
+        if after is None or after.epoch != data_set.epoch:  # it is not known in which epoch they were stored
+            return True
+        self._copy.apply(stored, data_set.epoch)
+        copied = self.progress.copied_bytes + sum(segment.size for _, _, segment in stored)
+        self._show(behind=after.lsn - self._copy.lsn, copied_bytes=copied)
+        return True
+
+    def _show(self, **changes: Any) -> None:
+        self.progress = evolve(self.progress, **{"error": "", **changes})

@@ -1,0 +1,259 @@
+"""A standby copies, waits, and takes over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from nsqtw.core.checkpoint import Checkpoint, TopicState
+from nsqtw.errors import BackendError, NoDataSet, NotACopy, NotOwner, ReplicaError
+from nsqtw.replication.standby import POLL_SECONDS, RETRY_SECONDS, TRIM_SECONDS, Standby
+from nsqtw.replication.state_file import CopyState, read_state
+from nsqtw.replication.store import IReplicaWriter
+from nsqtw.testing.contracts import make_segment, messages, read_all
+from nsqtw.testing.replica_memory import MemoryDatabase, MemoryReplicaStore
+from tests.replication.harness import LEASE, Clock, disk_backend, standby
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(clock: Clock) -> MemoryDatabase:
+    database = MemoryDatabase(clock)
+    MemoryReplicaStore(database).create()
+    return database
+
+
+@pytest.fixture
+def owner(database: MemoryDatabase) -> IReplicaWriter:
+    """The writer of another broker."""
+    writer = MemoryReplicaStore(database).claim("owner", "owner:4150", LEASE)
+    assert writer is not None
+    return writer
+
+
+def in_path(directory: Path, topic: str = "t") -> list[int]:
+    """Return the sequences of the messages in a data path, which is open elsewhere."""
+    return list(messages(read_all(disk_backend(str(directory)).queue(topic))))
+
+
+def test_it_copies_and_waits(tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock) -> None:
+    """As long as the owner has a lease; what is behind is copied without a pause."""
+    follower = standby(str(tmp_path), database)
+    owner.append([("t", [make_segment(5, 2)])])
+    assert follower.step(clock.now) == 0
+    assert (follower.progress.behind_messages, follower.progress.behind) == (2, 0)
+    assert follower.step(clock.now) == POLL_SECONDS
+    assert in_path(tmp_path) == [5, 6]
+    assert follower.writer is None
+    assert (follower.progress.owner, follower.progress.behind) == ("owner:4150", 0)
+    clock.now += 1
+    assert follower.step(clock.now) == POLL_SECONDS
+    assert (follower.progress.copied_at, follower.progress.behind_messages) == (clock.now, 0)
+    [report] = MemoryReplicaStore(database).standbys()
+    assert (report.identity, report.address, report.lsn) == (follower.identity, "standby:4151", 1)
+
+
+def test_it_takes_over_when_the_lease_ends(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """And copies what the owner stored until then. The owner writes nothing from then on."""
+    follower = standby(str(tmp_path), database)
+    assert follower.step(clock.now) == POLL_SECONDS
+    clock.now += LEASE - 0.1
+    assert follower.step(clock.now) == POLL_SECONDS
+    assert follower.writer is None
+    clock.now += 0.1
+    database.data_sets["nsqtw"].renewed -= 1  # stored after the copy, and before the claim
+    assert follower.step(clock.now) == POLL_SECONDS
+    writer = follower.writer
+    assert writer is not None
+    assert writer.epoch == 2
+    with pytest.raises(NotOwner, match="standby:4150"):
+        owner.append([("t", [make_segment(5)])])
+
+
+def test_what_was_stored_before_the_claim_is_copied_after_it(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """Nobody writes any more, so the copy is complete."""
+    follower = standby(str(tmp_path), database)
+    claim = follower._store.claim
+
+    def append_and_claim(*arguments: object, **named: object) -> IReplicaWriter | None:
+        owner.append([("t", [make_segment(5)])])
+        return claim(*arguments, forced=True)
+
+    follower._store.claim = append_and_claim
+    clock.now += LEASE
+    follower.step(clock.now)
+    assert in_path(tmp_path) == []
+    follower.copy_rest()
+    assert in_path(tmp_path) == [5]
+
+
+@pytest.mark.parametrize("why", ["released", "itself"])
+def test_it_takes_over_at_once(tmp_path: Path, database: MemoryDatabase, clock: Clock, why: str) -> None:
+    """From an owner that released the data set, and when it was the owner itself."""
+    follower = standby(str(tmp_path), database)
+    owner = follower.identity if why == "itself" else "owner"
+    writer = MemoryReplicaStore(database).claim(owner, "owner:4150", LEASE)
+    assert writer is not None
+    if why == "released":
+        writer.release()
+    follower.step(clock.now)
+    assert follower.writer is not None
+
+
+def test_it_claims_nothing_before_it_has_copied_all(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """Another standby may be nearer."""
+    owner.append([("t", [make_segment(5)])])
+    owner.release()
+    follower = standby(str(tmp_path), database)
+    assert follower.step(clock.now) == 0
+    assert follower.writer is None
+    follower.step(clock.now)
+    assert follower.writer is not None
+
+
+def test_it_frees_what_the_store_has_freed(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """And deletes topics that are deleted there."""
+    follower = standby(str(tmp_path), database)
+    owner.append([("t", [make_segment(5)]), ("gone", [make_segment(100)])])
+    owner.save([Checkpoint(topics=[TopicState("t"), TopicState("gone")])])
+    while follower.step(clock.now) == 0:
+        pass
+    owner.save([Checkpoint(deleted_topics=["gone"])])
+    clock.now += TRIM_SECONDS
+    follower.step(clock.now)
+    assert in_path(tmp_path, "gone") == []
+    assert in_path(tmp_path) == [5]
+
+
+def test_a_segment_that_is_there_is_not_stored_again(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """A data path may have more than its state says."""
+    owner.append([("t", [make_segment(5, 3)])])
+    backend = disk_backend(str(tmp_path))
+    backend.commit([(backend.queue("t"), [make_segment(5, 2)])], False)
+    backend.close()
+    follower = standby(str(tmp_path), database)
+    assert follower.step(clock.now) == 0
+    assert in_path(tmp_path) == [5, 6, 7]
+
+
+def test_a_failure_is_tried_again(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """The store is away, and comes back."""
+    follower = standby(str(tmp_path), database)
+    database.failure = ReplicaError("the store is away")
+    assert follower.step(clock.now) == RETRY_SECONDS
+    assert follower.progress.error == "the store is away"
+    database.failure = None
+    assert follower.step(clock.now) == POLL_SECONDS
+    assert follower.progress.error == ""
+
+
+def test_a_full_data_path_loses_no_place(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same transaction is copied again."""
+    owner.append([("t", [make_segment(5)])])
+    follower = standby(str(tmp_path), database)
+    backend = follower._copy._backend
+    commit = backend.commit
+    backend.commit = lambda writes, durable: {queue: BackendError("full") for queue, _ in writes}
+    assert follower.step(clock.now) == RETRY_SECONDS
+    assert follower.progress.error == "full"
+    backend.commit = commit
+    assert follower.step(clock.now) == 0
+    assert in_path(tmp_path) == [5]
+
+
+# -- the history of the data set
+
+
+def state_of(database: MemoryDatabase, **changes: object) -> CopyState:
+    row = database.data_sets["nsqtw"].row
+    return evolve(CopyState(data_set=row.identity, broker="me", epoch=row.epoch, lsn=row.lsn), **changes)
+
+
+def refused(directory: Path, database: MemoryDatabase, state: CopyState) -> str:
+    follower: Standby = standby(str(directory), database, state)
+    with pytest.raises(NotACopy) as caught:
+        follower.step(0.0)
+    return str(caught.value)
+
+
+def test_a_store_that_lost_transactions_is_refused(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter
+) -> None:
+    """One line counts both sides, and names the remedies."""
+    owner.append([("t", [make_segment(5)])])
+    line = refused(tmp_path, database, state_of(database, lsn=7))
+    assert "up to 7 of epoch 1" in line
+    assert "up to 1:" in line
+    assert "--replicate-from=store" in line
+    assert "--replicate-from=local" in line
+
+
+def test_a_store_that_lost_transactions_and_went_on_is_refused(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter
+) -> None:
+    """The next epoch began below what the data path has of its own epoch."""
+    owner.append([("t", [make_segment(5)])])
+    state = state_of(database, lsn=2)
+    writer = MemoryReplicaStore(database).claim("other", "", LEASE, forced=True)
+    assert writer is not None
+    for first in range(10, 20):
+        writer.append([("t", [make_segment(first)])])
+    assert "up to 1:" in refused(tmp_path, database, state)
+
+
+def test_a_data_path_of_an_epoch_before_is_a_copy(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """An owner that was replaced comes back."""
+    owner.append([("t", [make_segment(5)])])
+    state = state_of(database)
+    MemoryReplicaStore(database).claim("other", "", LEASE, forced=True)
+    follower = standby(str(tmp_path), database, state)
+    assert follower.step(clock.now) == POLL_SECONDS
+
+
+def test_another_data_set_of_the_same_name_is_refused(tmp_path: Path, database: MemoryDatabase) -> None:
+    """It was removed and created again."""
+    assert "another data set, old" in refused(tmp_path, database, state_of(database, data_set="old"))
+
+
+def test_a_removed_data_set(tmp_path: Path, database: MemoryDatabase) -> None:
+    """Nobody creates it but the operator."""
+    follower = standby(str(tmp_path), database)
+    MemoryReplicaStore(database).forget()
+    with pytest.raises(NoDataSet, match="replicate init"):
+        follower.step(0.0)
+
+
+def test_the_state_is_kept(tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock) -> None:
+    """A restarted standby goes on where it was."""
+    owner.append([("t", [make_segment(5)])])
+    first = standby(str(tmp_path), database)
+    first.step(clock.now)
+    first._copy.close()
+    state = read_state(str(tmp_path))
+    assert state is not None
+    assert state.lsn == 1
+    second = standby(str(tmp_path), database)
+    assert second.identity == first.identity
+    assert second.step(clock.now) == POLL_SECONDS
