@@ -12,7 +12,10 @@ from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 from tests.certificates import Certificates
 
 pytest.register_assert_rewrite(
-    "nsqtw.testing.contracts", "nsqtw.testing.positions_contract", "nsqtw.testing.authorizers"
+    "nsqtw.testing.contracts",
+    "nsqtw.testing.positions_contract",
+    "nsqtw.testing.replica_contract",
+    "nsqtw.testing.authorizers",
 )
 
 # How long examples take says how busy the machine is, not whether the code is right.

@@ -12,6 +12,7 @@ the modules at the top that all packages share.
     runtime                           reactor, threads, turns
     client                            consumers and producers, for users
     protocols  backends  auth         plugins: they do not import each other
+    replication                       the copy in a replica store
     core                              no IO, no clock
     options
     gocompat
@@ -56,6 +57,7 @@ LAYERS: dict[str, set[str]] = {
     "protocols": {"core", "gocompat", "options"},
     "auth": {"options"},
     "lookupd.registrations": {"gocompat", "options"},
+    "replication": {"backends", "core", "options"},
     "runtime": {"core"},
     "client": {"gocompat", "options", "protocols"},
     "net": {"core", "options", "protocols", "runtime"},
@@ -83,7 +85,7 @@ LAYERS: dict[str, set[str]] = {
         *("options", "plugins", "runtime", "stats"),
     },
     "cli": {"client", "cluster", "net", "options", "runtime", "tools"},
-    "testing": {"auth", "backends", "core", "options", "protocols"},
+    "testing": {"auth", "backends", "core", "options", "protocols", "replication"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
     "tap_lookupd": {"daemon", "lookupd", "options"},

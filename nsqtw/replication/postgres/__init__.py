@@ -1,0 +1,1 @@
+"""The replica store in PostgreSQL, with psycopg 3."""

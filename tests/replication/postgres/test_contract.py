@@ -1,0 +1,26 @@
+"""The replica store in PostgreSQL keeps the contract, on a primary with a synchronous standby."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from nsqtw.replication.store import IReplicaStore
+from nsqtw.testing.replica_contract import ReplicaStoreContract
+from tests.replication.servers import PostgresPair, opened
+
+pytestmark = pytest.mark.process
+
+
+class TestPostgres(ReplicaStoreContract):
+    """PostgreSQL, with a data set for each directory."""
+
+    @pytest.fixture(autouse=True)
+    def _servers(self, servers: PostgresPair) -> None:
+        self.servers = servers
+
+    def make_store(self, directory: str) -> IReplicaStore:
+        name = sha256(directory.encode()).hexdigest()[:16]
+        return opened(Path(directory), self.servers.dsn, 10.0, name)
