@@ -77,8 +77,13 @@ class DataCopy:
 
 
 def rebuild_positions(
-    directory: str, state: StateFile, checkpoints: Iterable[Checkpoint], next_block: int, names_file: str,
-    *, is_clean: bool,
+    directory: str,
+    state: StateFile,
+    checkpoints: Iterable[Checkpoint],
+    next_block: int,
+    names_file: str,
+    *,
+    is_clean: bool,
 ) -> None:
     """
     Make the positions of a data path from those of the store. `names_file`, which names topics and channels, is
