@@ -113,7 +113,7 @@ def test_a_server_that_takes_a_connection_and_says_nothing(open_store: Open) -> 
 def test_a_name_that_is_not_found_in_time(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """The resolver of the C library has no limit."""
     never = Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **more: [] if never.wait(20) else [])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **more: [][: never.wait(20)])
     store = open_store("host=db.example user=u dbname=d", 0.3)
     with in_time(0.3), pytest.raises(ReplicaError, match="not found in time"):
         store.data_set()
