@@ -1,6 +1,6 @@
 """
-``python -m tests.bench.replication``: a broker with a copy in PostgreSQL beside one without, in one run: rates, and what
-a message costs the store.
+``python -m tests.bench.replication``: a broker with a copy in PostgreSQL beside one without, in one run: rates, and
+what a message costs the store.
 
 The primary and its synchronous standby run on this machine, too, and have their share of its cores.
 """
