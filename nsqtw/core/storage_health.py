@@ -37,6 +37,8 @@ class StorageHealth(Timer):
 
     def __str__(self) -> str:
         """`OK`, or `NOK - ` and why."""
+        if self._context.is_suspended:
+            return "NOK - suspended: another broker may be serving this data"
         error = self._commit_error or self._save_error
         return "OK" if error is None else f"NOK - {error}"
 

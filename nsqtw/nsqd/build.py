@@ -72,9 +72,7 @@ class Storage:
         try:
             self.positions.close(clean)
             if self.ownership is not None:
-                if clean:
-                    self.ownership.release()
-                self.ownership.close(is_synced=is_synced)
+                self.ownership.close(is_synced=is_synced, is_released=clean)
         except BackendError as error:
             log("error", "NSQ: the next start will take this for a crash - {error}", error=error)
 

@@ -77,11 +77,17 @@ class DataCopy:
 
 
 def rebuild_positions(
-    directory: str, state: StateFile, checkpoints: Iterable[Checkpoint], next_block: int, names_file: str
+    directory: str,
+    state: StateFile,
+    checkpoints: Iterable[Checkpoint],
+    next_block: int,
+    names_file: str,
+    *,
+    is_clean: bool,
 ) -> None:
     """
     Make the positions of a data path from those of the store. `names_file`, which names topics and channels, is
-    removed: it may name some that were deleted. BackendError.
+    removed: it may name some that were deleted. `is_clean`: the owner had saved everything. BackendError.
     """
     state.forget_checkpoint()
     path = os.path.join(directory, "positions.db")
@@ -90,13 +96,15 @@ def rebuild_positions(
     except OSError as error:
         raise backend_error(error, f"removal of {path}") from error
     positions = Positions(path)
+    is_complete = False
     try:
         positions.load()
         for checkpoint in checkpoints:
             positions.save(checkpoint)
         positions.reserve(next_block)
+        is_complete = True
     finally:
-        positions.close(False)
+        positions.close(is_clean and is_complete)
 
 
 def _above(segment: Segment, end: int) -> list[Segment]:

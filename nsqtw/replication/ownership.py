@@ -93,15 +93,18 @@ class Ownership:
         with self._calling():
             self._writer.trim(topic, below, keep)
 
-    def release(self) -> None:
-        """Give the data set up, so that a standby takes over at once. BackendError."""
-        with self._calling():
-            self._writer.release()
-
-    def close(self, *, is_synced: bool) -> None:
-        """Close all. `is_synced`: the messages and positions are on stable storage. BackendError."""
-        self._writer.close()
-        self._state.close(is_synced=is_synced)
+    def close(self, *, is_synced: bool, is_released: bool) -> None:
+        """
+        Close all. `is_synced`: the messages and positions are on stable storage. `is_released`: everything is stored,
+        and a standby may take over at once. BackendError.
+        """
+        try:
+            if is_released and self.lease.lost is None:
+                with self._calling():
+                    self._writer.release()
+        finally:
+            self._writer.close()
+            self._state.close(is_synced=is_synced)
 
     def _reserve(self, next_block: int) -> None:
         self._writer.reserve(next_block + RESERVED_BLOCKS)

@@ -2,8 +2,8 @@
 The threads of a broker with a replica store: first the standby, then the heartbeat of the owner.
 
 Theory of operation. Calls of a store block, so none is made in the reactor thread. A broker starts as a standby, in a
-thread of its own (`standby`). After a claim that thread copies what is missing, while a second one renews the lease
-(`heartbeat`). Then the reactor thread is told, and the broker begins to serve; from then on messages and checkpoints go
+thread of its own. After a claim that thread copies what is missing, while a second one renews the lease
+(the heartbeat). Then the reactor thread is told, and the broker begins to serve; from then on messages and checkpoints go
 to the store in the storage thread, with the connection of the claim. Each thread has its own connection.
 """
 
@@ -283,7 +283,9 @@ class Replica:
         ownership.start_blocks(next_block)
         if claimed is None or not claimed.checkpoint_lsn or state.state.checkpoint_lsn != claimed.checkpoint_lsn:
             directory, names = self._settings.directory, self._settings.names_file
-            rebuild_positions(directory, state, store.checkpoints(), next_block, names)
+            rebuild_positions(
+                directory, state, store.checkpoints(), next_block, names, is_clean=standby.took_over_clean
+            )
         copy.close()
         self._tell(self._events.became_owner, ownership)
 

@@ -13,7 +13,6 @@ nobody else writes, so the rest of the copy is complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -29,6 +28,11 @@ POLL_SECONDS = 0.2
 RETRY_SECONDS = 1.0
 REPORT_SECONDS = 1.0
 TRIM_SECONDS = 10.0
+GRACE_SECONDS = 2.0
+"""
+A standby waits for so long after the store could not be reached: the owner could not renew its lease either, and does
+so now.
+"""
 COPY_BYTES = 4 * 1024 * 1024
 """Copied in one step, about."""
 
@@ -99,7 +103,6 @@ class Standby:
         reported: str,
         lease: float,
         log: OperatorLog,
-        may_claim: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
         self._copy = copy
@@ -107,12 +110,15 @@ class Standby:
         self._reported = reported
         self._lease = lease
         self._log = log
-        self._may_claim = may_claim
+        self._reached_since = inf
+        """Since when each call of the store succeeded."""
         self._next_report = self._next_trim = -inf
         self.progress = Progress()
         """Replaced as a whole; read from any thread."""
         self.writer: IReplicaWriter | None = None
         """The right to write, after a claim."""
+        self.took_over_clean = False
+        """Whether the owner before had stored everything when it released the data set."""
 
     @property
     def lsn(self) -> int:
@@ -137,10 +143,12 @@ class Standby:
             if str(error) != self.progress.error:
                 self._log("error", "REPLICA: the copy fails - {error}", error=error)
             self._show(error=str(error))
+            self._reached_since = inf
             return RETRY_SECONDS
 
     def _step(self, now: float) -> float:
         data_set = check_history(self._store, self._copy)
+        self._reached_since = min(self._reached_since, now)
         if now >= self._next_report:
             self._store.report(self.identity, self._reported, self._copy.lsn)
             messages, size = self._store.behind(self._copy.lsn)
@@ -152,9 +160,10 @@ class Standby:
         if now >= self._next_trim:
             self._copy.trim(self._store.kept(self._copy.topics))
             self._next_trim = now + TRIM_SECONDS
-        is_free = data_set.lease_left <= 0 or data_set.is_released or data_set.owner == self.identity
-        if is_free and self._may_claim():
+        is_given = data_set.is_released or data_set.owner in ("", self.identity)
+        if is_given or (data_set.lease_left <= 0 and now >= self._reached_since + GRACE_SECONDS):
             self.writer = self._store.claim(self.identity, self._address, self._lease)
+            self.took_over_clean = data_set.is_released
         return POLL_SECONDS
 
     def copy_rest(self) -> None:

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from nsqtw.core.checkpoint import Checkpoint, TopicState
 from nsqtw.errors import BackendError, NoDataSet, NotACopy, NotOwner, ReplicaError
-from nsqtw.replication.standby import POLL_SECONDS, RETRY_SECONDS, TRIM_SECONDS, Standby
+from nsqtw.replication.standby import GRACE_SECONDS, POLL_SECONDS, RETRY_SECONDS, TRIM_SECONDS, Standby
 from nsqtw.replication.state_file import CopyState, read_state
 from nsqtw.replication.store import IReplicaWriter
 from nsqtw.testing.contracts import make_segment, messages, read_all
@@ -83,6 +83,7 @@ def test_what_was_stored_before_the_claim_is_copied_after_it(
 ) -> None:
     """Nobody writes any more, so the copy is complete."""
     follower = standby(str(tmp_path), database)
+    follower.step(clock.now)
     claim = follower._store.claim
 
     def append_and_claim(*arguments: object, **named: object) -> IReplicaWriter | None:
@@ -179,6 +180,25 @@ def test_a_full_data_path_loses_no_place(
     backend.commit = commit
     assert follower.step(clock.now) == 0
     assert in_path(tmp_path) == [5]
+
+
+def test_the_owner_renews_its_lease_first(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """The store was away for longer than a lease: neither could reach it, so the owner may go on."""
+    follower = standby(str(tmp_path), database)
+    follower.step(clock.now)
+    database.failure = ReplicaError("the store is away")
+    clock.now += 10 * LEASE
+    follower.step(clock.now)
+    database.failure = None
+    follower.step(clock.now)
+    clock.now += GRACE_SECONDS - 0.1
+    follower.step(clock.now)
+    assert follower.writer is None
+    clock.now += 0.1
+    follower.step(clock.now)
+    assert follower.writer is not None
 
 
 # -- the history of the data set

@@ -9,7 +9,7 @@ remove. So what the writer knows of the store is kept here, for each topic:
     are needed:    ends below *ready*
     `_kept`
 
-Only when a trim asks for what is below *ready* or higher, the database is asked, for what is behind *scanned*. The segments in front of it
+The database is asked only when all below *ready* may go, and for what is behind *scanned*. The segments in front of it
 are in memory; when they become too many they are forgotten, and some time later all is read again. A trim looks at a
 limited number of segments, and the next one goes on where it stopped. The more needed sequences one has read, the more
 requests are skipped after it.
