@@ -251,6 +251,14 @@ def test_one_module_opens_databases() -> None:
     assert opening == ["backends.connection"]
 
 
+def test_one_package_imports_psycopg() -> None:
+    """Its errors are converted there, and a broker without a copy in PostgreSQL does not load it."""
+    importing = {
+        name for name, module in NAMES.items() if "psycopg" in {one.partition(".")[0] for one in imports_of(module)}
+    }
+    assert {name.rpartition(".")[0] for name in importing} == {"replication.postgres"}
+
+
 def test_every_package_has_a_layer() -> None:
     parts = {part_of(name) for name in NAMES} - {"SHARED", ""}
     assert parts == set(LAYERS)
