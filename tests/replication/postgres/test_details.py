@@ -236,7 +236,6 @@ def cursors(draw: st.DrawFn) -> CursorState:
         interrupted=interrupted,
         pending=pending,
         runs=draw(st.lists(st.builds(PendingRun, st.integers(13, 20), st.integers(1, 4), st.just(9)), max_size=2)),
-        pending_count=draw(st.integers(0, 5)),
         held=[
             HeldRow(
                 row.sequence, row.attempts, draw(st.sampled_from(["requeued", "timed out"])), draw(st.text("\0é x")), 5
