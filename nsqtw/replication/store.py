@@ -158,8 +158,7 @@ class IReplicaStore(Interface):
     def checkpoints() -> Iterator[Checkpoint]:
         """
         Return the saved state, as checkpoints of limited size that together save it: a topic and its channels in each
-        one with rows of theirs. The first one has `Checkpoint.wall_shift_ms`. Called by the owner before its first
-        write.
+        one with rows of theirs. The first one has `Checkpoint.wall_shift_ms`. Called by the owner before it writes.
         """
 
     def next_block() -> int | None:

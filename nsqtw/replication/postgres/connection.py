@@ -229,9 +229,10 @@ def no_data_set(name: str) -> NoDataSet:
 def _connect_to(parameters: Mapping[str, str], deadline: float) -> BoundedConnection:
     """Connect to one server, at any of its addresses. psycopg.Error, OSError."""
     failure: Exception | None = None
-    for one in resolved(parameters, deadline - monotonic()):
+    found = resolved(parameters, deadline - monotonic())
+    for index, one in enumerate(found):
         try:
-            return _opened(one, deadline)
+            return _opened(one, monotonic() + (deadline - monotonic()) / (len(found) - index))
         except psycopg.Error as error:
             failure = error
     raise failure or OSError("it has no address")

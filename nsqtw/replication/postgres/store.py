@@ -270,6 +270,8 @@ class PostgresStore:
             return cursor.execute(statement, {**parameters, "data_set": identity}).fetchall()
 
     def _not_owner(self, found: DataSet) -> NotOwner:
+        if found.is_released:
+            return NotOwner(f"PostgreSQL: the broker at {found.address} gave the data set {self._name} up")
         return NotOwner(f"PostgreSQL: the broker at {found.address} owns the data set {self._name} now")
 
 
