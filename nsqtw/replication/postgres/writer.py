@@ -38,9 +38,12 @@ from nsqtw.replication.postgres.saving import (
     replacing,
     saving,
 )
-from nsqtw.replication.postgres.schema import removal
+from nsqtw.replication.postgres.schema import removals
 from nsqtw.replication.postgres.trimming import PAGE, Span, Trimmed
 from nsqtw.replication.store import IReplicaWriter, Write
+
+_ROWS_IN_A_SECOND = 10_000
+"""As long as a database may take for a checkpoint of very many rows. One on a good machine saves ten times as many."""
 
 _OWN = """
 name = %(name)s AND identity = %(data_set)s AND epoch = %(epoch)s AND owner = %(owner)s AND NOT released
@@ -126,7 +129,7 @@ class PostgresWriter:
         self._committed()
 
     def save(self, checkpoints: Iterable[Checkpoint], replaced: Sequence[str] = ()) -> None:
-        """IReplicaWriter API."""
+        """IReplicaWriter API. Takes longer than the timeout only with tens of thousands of rows, when these do."""
         saved = [*checkpoints]
         wall_shift_ms = None
         for checkpoint in saved:
@@ -251,7 +254,9 @@ class PostgresWriter:
         self._is_known = True
 
     def _execute_all(self, connection: BoundedConnection, statements: Iterable[Statement]) -> None:
-        for statement, parameters in statements:
+        for statement, parameters, rows in statements:
+            # Rows have their own time: with very many of them a checkpoint would never be saved otherwise.
+            connection.deadline += rows / _ROWS_IN_A_SECOND
             connection.execute(statement, {**parameters, "data_set": self._identity})
 
     def _shrink(self, connection: BoundedConnection, checkpoints: Sequence[Checkpoint]) -> None:
@@ -275,8 +280,10 @@ class PostgresWriter:
         self, connection: BoundedConnection, table: str, where: str, parameters: dict[str, Any]
     ) -> None:
         given = {**parameters, **self._own, "lsn": Number(self.lsn)}
-        while connection.execute(_STEP.format(removal(table, where)), given).rowcount:
+        step, rest = (_STEP.format(statement) for statement in removals(table, where))
+        while connection.execute(step, given).rowcount:
             pass
+        connection.execute(rest, given)
 
     def _spans(self, connection: BoundedConnection, topic: str, start: int, below: int) -> Sequence[Span]:
         parameters = {"data_set": self._identity, "topic": topic, "start": Number(start), "below": Number(below)}
