@@ -6,6 +6,9 @@ Contract of replica stores, as tests. Run as the contracts of backends in `contr
     class TestMine(ReplicaStoreContract):
         def make_store(self, directory):
             return MyStore(my_database(directory))
+
+        def damage(self, store, topic, first):
+            store.flip_a_bit(topic, first)
 """
 
 from __future__ import annotations
@@ -31,8 +34,17 @@ from nsqtw.core.checkpoint import (
 )
 from nsqtw.core.pending import all_rows
 from nsqtw.core.segment import Segment
-from nsqtw.errors import DataSetExists, NoDataSet, NotOwner
-from nsqtw.replication.store import DataSet, IReplicaStore, IReplicaWriter, StoredSegment
+from nsqtw.errors import DataSetExists, NoDataSet, NotOwner, ReplicaError
+from nsqtw.replication.store import (
+    Correction,
+    DataSet,
+    ForgetDelays,
+    ForgetIds,
+    ForgetPending,
+    IReplicaStore,
+    IReplicaWriter,
+    StoredSegment,
+)
 from nsqtw.testing.contracts import OnDirectory, make_segment, make_segment_with_headers
 
 A, B = "broker-a", "broker-b"
@@ -195,13 +207,34 @@ HISTORIES: dict[str, list[Checkpoint]] = {
 """What is saved, one checkpoint after the other."""
 
 
-def saved_state(directory: str, checkpoints: Iterable[Checkpoint]) -> tuple[State, int]:
-    """Save checkpoints in a new `positions.db`; return what the next process loads, and the shift of the wall clock."""
+CORRECTIONS: dict[str, list[Correction]] = {
+    "pending rows": [ForgetPending("t", "c1", 4), ForgetPending("t", "unknown", 0), ForgetPending("unknown", "c1", 0)],
+    "held rows": [ForgetPending("t", "c1", 3)],
+    "all rows": [ForgetPending("t", "c1", 0)],
+    "publishers' ids": [ForgetIds("t", 1), ForgetIds("unknown", 0)],
+    "delays": [ForgetDelays()],
+    "several": [ForgetPending("t", "c1", 11), ForgetDelays(), ForgetIds("t", 1), ForgetIds("t", 0)],
+}
+"""What a start may do to EVERYTHING."""
+
+
+def saved_state(directory: str, history: Iterable[Checkpoint | Correction]) -> tuple[State, int]:
+    """
+    Save checkpoints in a new `positions.db`, and make corrections there; return what the next process loads, and the
+    shift of the wall clock.
+    """
     path = f"{directory}/positions.db"
     positions = Positions(path)
     positions.load()
-    for checkpoint in checkpoints:
-        positions.save(checkpoint)
+    for one in history:
+        if isinstance(one, Checkpoint):
+            positions.save(one)
+        elif isinstance(one, ForgetPending):
+            positions.forget_pending(one.topic, one.channel, one.start)
+        elif isinstance(one, ForgetIds):
+            positions.forget_publisher_ids(one.topic, one.start)
+        else:
+            positions.forget_delays()
     positions.close(False)
     positions = Positions(path)
     saved = positions.load()
@@ -237,18 +270,18 @@ def row_of(store: IReplicaStore) -> DataSet:
     return row
 
 
-def claimed(store: IReplicaStore, owner: str = A, *, forced: bool = False) -> IReplicaWriter:
+def claimed(store: IReplicaStore, owner: str = A, *, token: str = "", forced: bool = False) -> IReplicaWriter:
     """Claim the data set, which must succeed."""
-    writer = store.claim(owner, f"{owner}:4150", LONG, forced=forced)
+    writer = store.claim(owner, f"{owner}:4150", LONG, token=token, forced=forced)
     assert writer is not None
     return writer
 
 
 WRITES: dict[str, Callable[[IReplicaWriter], None]] = {
     "append": lambda writer: writer.append([("t", [make_segment(100)])]),
-    "save": lambda writer: writer.save([EVERYTHING]),
-    "save a deletion": lambda writer: writer.save([Checkpoint(deleted_topics=["t"])]),
-    "replace": lambda writer: writer.save([], ["t"]),
+    "save": lambda writer: writer.save(EVERYTHING),
+    "save a deletion": lambda writer: writer.save(Checkpoint(deleted_topics=["t"])),
+    "correct": lambda writer: writer.save(Checkpoint(), [ForgetPending("t", "c1", 0), ForgetDelays()]),
     "reserve": lambda writer: writer.reserve(99),
     "trim": lambda writer: writer.trim("t", 10, []),
     "release": lambda writer: writer.release(),
@@ -264,6 +297,10 @@ class ReplicaStoreContract(OnDirectory):
         Open a store. All that are opened for one directory have the same data set, which is not there at first; those
         of different directories have different ones.
         """
+        raise NotImplementedError
+
+    def damage(self, store: IReplicaStore, topic: str, first: int) -> None:
+        """Damage the segment of a topic that begins with `first`, as a failing disk does."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -307,10 +344,12 @@ class ReplicaStoreContract(OnDirectory):
         for ask in (
             lambda: absent.claim(A, "a:1", LONG),
             lambda: absent.claim(A, "a:1", LONG, forced=True),
+            lambda: absent.claim(A, "a:1", LONG, token="x"),
             lambda: absent.renew(1),
             lambda: absent.request(B),
             lambda: absent.report(B, "b:1", 1),
             lambda: absent.segments(0, ALL),
+            lambda: next(absent.spans("t"), None),
         ):
             with pytest.raises(NoDataSet):
                 ask()
@@ -322,13 +361,15 @@ class ReplicaStoreContract(OnDirectory):
         assert created.identity
         assert (created.epoch, created.owner, created.address, created.requested_by) == (0, "", "", "")
         assert (created.is_released, created.lease_left, created.lsn, created.checkpoint_lsn) == (False, 0, 0, 0)
+        assert created.token == ""
         with pytest.raises(DataSetExists):
             absent.create()
         assert absent.data_set() == created
         assert absent.segments(0, ALL) == []
         assert absent.kept(["t"]) == {}
+        assert [*absent.spans("t")] == []
         assert absent.next_block() is None
-        assert absent.epoch_began(1) is None
+        assert absent.claim_of(1) is None
         assert absent.standbys() == []
         assert saved_topics(absent) == []
 
@@ -338,7 +379,7 @@ class ReplicaStoreContract(OnDirectory):
         """The next one of its name has another identity and nothing of it, and the old owner cannot write."""
         before = row_of(store)
         writer.append([("t", [make_segment(0, 3)])])
-        writer.save([EVERYTHING])
+        writer.save(EVERYTHING)
         writer.reserve(7)
         store.report(B, "b:1", 1)
         other.forget()
@@ -356,7 +397,8 @@ class ReplicaStoreContract(OnDirectory):
         assert store.kept(["t"]) == {}
         assert store.next_block() is None
         assert store.standbys() == []
-        assert store.epoch_began(1) is None
+        assert store.claim_of(1) is None
+        assert claimed(store, B, token=writer.token).epoch == 1
         assert saved_topics(store) == []
 
     def test_data_sets_are_apart(self, store: IReplicaStore, writer: IReplicaWriter, tmp_path: Any) -> None:
@@ -365,11 +407,11 @@ class ReplicaStoreContract(OnDirectory):
         second = self.make_store(str(tmp_path / "second"))
         second.create()
         writer.append([("t", [make_segment(0, 3)])])
-        writer.save([EVERYTHING])
+        writer.save(EVERYTHING)
         assert second.segments(0, ALL) == [] and saved_topics(second) == []
         its_writer = claimed(second, B)
         its_writer.append([("t", [make_segment(50, 3)])])
-        its_writer.save([Checkpoint(deleted_topics=["t"])])
+        its_writer.save(Checkpoint(deleted_topics=["t"]))
         second.forget()
         assert [one.segment.first for one in store.segments(0, ALL)] == [0]
         assert len(saved_topics(store)) == 2
@@ -385,6 +427,7 @@ class ReplicaStoreContract(OnDirectory):
         row = row_of(other)
         assert (row.epoch, row.owner, row.address, row.is_released) == (1, A, f"{A}:4150", False)
         assert 0 < row.lease_left <= LONG
+        assert (row.lease, row.token) == (LONG, writer.token)
         assert other.claim(B, "b:1", LONG) is None
         assert other.claim(B, "b:1", 0.0) is None
         assert row_of(other).epoch == 1
@@ -392,9 +435,14 @@ class ReplicaStoreContract(OnDirectory):
         writer.close()
 
     def test_the_owner_claims_again(self, store: IReplicaStore, other: IReplicaStore) -> None:
-        """After a restart. What it was before cannot write any more."""
-        first, second = claimed(store), claimed(other)
+        """After a restart, with the token of its claim. What it was before cannot write any more."""
+        first = claimed(store)
+        for token in ("", "x"):
+            assert other.claim(A, f"{A}:4150", LONG, token=token) is None
+        second = claimed(other, token=first.token)
         assert (first.epoch, second.epoch) == (1, 2)
+        assert first.token != second.token == row_of(store).token
+        assert other.claim(A, f"{A}:4150", LONG, token=first.token) is None
         with pytest.raises(NotOwner):
             first.append([("t", [make_segment(0)])])
         second.append([("t", [make_segment(0)])])
@@ -412,6 +460,29 @@ class ReplicaStoreContract(OnDirectory):
         assert taken is not None and (taken.epoch, taken.lsn) == (2, 1)
         assert store.claim(A, "a:1", 0.0) is None
         writer.close()
+        taken.close()
+
+    def test_a_claim_of_what_stayed_as_it_was(
+        self, store: IReplicaStore, other: IReplicaStore, writer: IReplicaWriter
+    ) -> None:
+        """A standby that has waited by its own clock takes over, unless the owner did anything meanwhile."""
+        for change in (
+            lambda: store.renew(1),
+            lambda: writer.append([("t", [make_segment(0)])]),
+            lambda: writer.save(EVERYTHING),
+        ):
+            before = row_of(other)
+            change()
+            assert row_of(other).renewed != before.renewed
+            assert other.claim(B, "b:1", LONG, unchanged=before) is None
+        before = row_of(other)
+        other.report(B, "b:1", 2)
+        other.request(B)
+        taken = other.claim(B, "b:1", LONG, unchanged=before)
+        assert taken is not None and (taken.epoch, taken.lsn) == (2, 2)
+        assert store.claim(A, "a:1", LONG, unchanged=before) is None
+        with pytest.raises(NotOwner):
+            writer.append([("t", [make_segment(1)])])
         taken.close()
 
     def test_a_forced_claim(self, store: IReplicaStore, other: IReplicaStore, writer: IReplicaWriter) -> None:
@@ -441,6 +512,11 @@ class ReplicaStoreContract(OnDirectory):
         writer.release()
         row = row_of(other)
         assert row.is_released and row.lease_left == 0 and row.owner == A
+        with pytest.raises(NotOwner):
+            store.renew(1)
+        for write in WRITES.values():
+            with pytest.raises(NotOwner):
+                write(writer)
         taken = claimed(other, B)
         assert (taken.epoch, taken.lsn) == (2, 1)
         row = row_of(store)
@@ -454,13 +530,15 @@ class ReplicaStoreContract(OnDirectory):
         other.request("")
         assert store.renew(1).requested_by == ""
 
-    def test_where_epochs_began(self, store: IReplicaStore, other: IReplicaStore, writer: IReplicaWriter) -> None:
-        """Each at the LSN that the data set had then."""
+    def test_claims_are_kept(self, store: IReplicaStore, other: IReplicaStore, writer: IReplicaWriter) -> None:
+        """Each with the LSN that the data set had then."""
         for first in range(3):
             writer.append([("t", [make_segment(first)])])
         taken = claimed(other, B, forced=True)
         taken.append([("t", [make_segment(3)])])
-        assert [store.epoch_began(epoch) for epoch in range(4)] == [None, 0, 3, None]
+        assert [store.claim_of(epoch) for epoch in (0, 3)] == [None, None]
+        claims = [store.claim_of(epoch) for epoch in (1, 2)]
+        assert [(one.token, one.began) for one in claims if one] == [(writer.token, 0), (taken.token, 3)]
         taken.close()
 
     def test_standbys(self, store: IReplicaStore, other: IReplicaStore) -> None:
@@ -478,7 +556,7 @@ class ReplicaStoreContract(OnDirectory):
     ) -> None:
         """Whatever it tries, each time; the new owner's data set stays as it is."""
         writer.append([("t", [make_segment(0, 3)])])
-        writer.save([EVERYTHING])
+        writer.save(EVERYTHING)
         writer.reserve(5)
         taken = claimed(other, B, forced=True)
         before = self._all(other)
@@ -562,7 +640,7 @@ class ReplicaStoreContract(OnDirectory):
         """Segments, messages, bytes, and pending rows."""
         segment = make_segment(0, 3)
         writer.append([("t", [segment, make_segment(3, 4)])])
-        writer.save([EVERYTHING])
+        writer.save(EVERYTHING)
         size = store.size()
         assert (size.segments, size.messages, size.pending_rows) == (2, 7, 8)
         assert size.bytes >= len(segment.frames)
@@ -577,7 +655,7 @@ class ReplicaStoreContract(OnDirectory):
 
     def test_trim_keeps_what_is_needed(self, store: IReplicaStore, writer: IReplicaWriter) -> None:
         """Whatever is removed, it is not from `below` on and has nothing of `keep`; other topics keep all."""
-        writer.save([Checkpoint(topics=[TopicState("t"), TopicState("u")])])
+        writer.save(Checkpoint(topics=[TopicState("t"), TopicState("u")]))
         segments = [make_segment(first, 10, size=50) for first in range(0, 500, 10)]
         for segment in segments:
             writer.append([("t", [segment]), ("u", [segment])])
@@ -587,7 +665,8 @@ class ReplicaStoreContract(OnDirectory):
             firsts = {one.segment.first for one in stored if one.topic == "t"}
             needed = {*(sequence // 10 * 10 for sequence in keep), *range(below // 10 * 10, 500, 10)}
             assert firsts >= needed
-            assert store.kept(["t"]) == {"t": min(firsts, default=500)}
+            assert store.kept(["t"]) == {"t": min(firsts, default=None)}
+            assert [*store.spans("t")] == [(first, first + 10) for first in sorted(firsts)]
             assert len([one for one in stored if one.topic == "u"]) == 50
         writer.trim("unknown", 100, [])
 
@@ -599,26 +678,81 @@ class ReplicaStoreContract(OnDirectory):
         assert kept >= {sequence // 5 * 5 for sequence in range(0, 9_000, 7)} | {*range(9_000, 10_000, 5)}
 
     def test_what_is_kept(self, store: IReplicaStore, writer: IReplicaWriter) -> None:
-        """The lowest sequence of each topic that exists; one past the highest one of a topic without messages."""
+        """The lowest sequence of each topic that exists; None of a topic without messages."""
         writer.append([("a", [make_segment(10, 5), make_segment(20, 5)]), ("b", [make_segment(7)])])
-        writer.save([Checkpoint(topics=[TopicState("a"), TopicState("empty")])])
-        assert store.kept(["a", "b", "empty", "unknown"]) == {"a": 10, "b": 7, "empty": 0}
+        writer.save(Checkpoint(topics=[TopicState("a"), TopicState("empty")]))
+        assert store.kept(["a", "b", "empty", "unknown"]) == {"a": 10, "b": 7, "empty": None}
         assert store.kept([]) == {}
         writer.trim("a", 25, [])
         stored = [one.segment.first for one in store.segments(0, ALL) if one.topic == "a"]
-        assert store.kept(["a"]) == {"a": min(stored, default=25)}
+        assert store.kept(["a"]) == {"a": min(stored, default=None)}
         writer.append([("a", [make_segment(1000)])])
         assert store.kept(["a"]) == {"a": min(stored, default=1000)}
+
+    def test_spans(self, store: IReplicaStore, other: IReplicaStore, writer: IReplicaWriter) -> None:
+        """Of one topic, ascending, however many there are; they are read one after the other."""
+        expected = [(first, first + 3) for first in range(0, 48_000, 4)]
+        writer.append([("t", [make_segment(first, 3, size=0) for first, _ in expected[6_000:]])])
+        writer.append([("t", [make_segment(first, 3, size=0) for first, _ in expected[:6_000]])])
+        writer.append([("a", [make_segment(1)]), ("u", [make_segment(2), make_segment(1 << 52, 2)])])
+        assert [*other.spans("t")] == expected
+        assert [*other.spans("u")] == [(2, 3), (1 << 52, (1 << 52) + 2)]
+        assert [*other.spans("unknown")] == []
+        spans = other.spans("t")
+        assert [next(spans) for _ in range(3)] == expected[:3]
+        # Beside other calls.
+        assert other.kept(["t"]) == {"t": 0}
+        assert [*spans] == expected[3:]
+
+    # -- damage
+
+    def test_a_damaged_segment(self, store: IReplicaStore, writer: IReplicaWriter) -> None:
+        """It is an error, or left out and reported, with what is beside it."""
+        writer.append([("t", [make_segment(0, 3), make_segment(3, 4), make_segment(7)]), ("u", [make_segment(3)])])
+        self.damage(store, "t", 3)
+        with pytest.raises(ReplicaError, match="damaged"):
+            store.segments(0, ALL)
+        damaged: list[tuple[Any, ...]] = []
+        stored = store.segments(0, ALL, lambda *damage: damaged.append(damage))
+        assert [(one.topic, one.segment.first) for one in stored] == [("t", 0), ("t", 7), ("u", 3)]
+        ((topic, first, last, why),) = damaged
+        assert (topic, first, last) == ("t", 3, 6)
+        assert why and "\n" not in why
+        assert store.kept(["t"]) == {"t": 0}
+
+    @pytest.mark.parametrize("limit", [1, ALL])
+    def test_what_is_behind_damaged_transactions_comes(
+        self, store: IReplicaStore, writer: IReplicaWriter, limit: int
+    ) -> None:
+        """[] comes only when nothing behind can be read. Who goes on by LSN is told of each damaged segment once."""
+        for first in range(0, 40, 2):
+            writer.append([("t", [make_segment(first), make_segment(first + 1)])])
+        gone = [*range(6), 11, *range(20, 24), *range(34, 40)]
+        for first in gone:
+            self.damage(store, "t", first)
+        damaged: list[int] = []
+
+        def note(topic: str, first: int, last: int, why: str) -> None:
+            damaged.append(first)
+
+        found: list[StoredSegment] = []
+        while some := store.segments(found[-1].lsn if found else 0, limit, note):
+            found += some
+        assert [one.segment.first for one in found] == [first for first in range(40) if first not in gone]
+        assert [one.lsn for one in found] == [one.segment.first // 2 + 1 for one in found]
+        assert damaged == gone
+        assert store.segments(17, limit, note) == []
 
     def test_a_deleted_topic_has_no_segments(self, store: IReplicaStore, writer: IReplicaWriter) -> None:
         """One that is created again starts anew."""
         writer.append([("t", [make_segment(0, 3)]), ("u", [make_segment(0, 3)])])
-        writer.save([Checkpoint(topics=[TopicState("t"), TopicState("u")])])
-        writer.save([Checkpoint(deleted_topics=["t"])])
+        writer.save(Checkpoint(topics=[TopicState("t"), TopicState("u")]))
+        writer.save(Checkpoint(deleted_topics=["t"]))
         assert [one.topic for one in store.segments(0, ALL)] == ["u"]
         assert store.kept(["t", "u"]) == {"u": 0}
+        assert [*store.spans("t")] == []
         writer.append([("t", [make_segment(90)])])
-        writer.save([Checkpoint(topics=[TopicState("t", released=91)])])
+        writer.save(Checkpoint(topics=[TopicState("t", released=91)]))
         assert store.kept(["t", "u"]) == {"t": 90, "u": 0}
         assert sorted(topic.name for topic in saved_topics(store)) == ["t", "u"]
 
@@ -630,44 +764,48 @@ class ReplicaStoreContract(OnDirectory):
     ) -> None:
         """A `positions.db` made from the store is equal to the one of the owner."""
         for checkpoint in HISTORIES[name]:
-            writer.save([checkpoint])
+            writer.save(checkpoint)
         self._assert_equal(other, tmp_path, HISTORIES[name])
 
-    def test_several_checkpoints_in_one_transaction(
-        self, other: IReplicaStore, writer: IReplicaWriter, tmp_path: Any
-    ) -> None:
-        """They are saved in order, under one LSN."""
-        history = [
-            checkpoint
-            for name in ("held rows change", "everything", "deleted", "runs")
-            for checkpoint in HISTORIES[name]
-        ]
-        writer.save(iter(history))
-        row = row_of(other)
-        assert writer.lsn == row.lsn == row.checkpoint_lsn == 1
-        self._assert_equal(other, tmp_path, history)
+    def test_the_lsn_of_a_checkpoint(self, other: IReplicaStore, writer: IReplicaWriter) -> None:
+        """Each checkpoint has one, and the data set that of the last."""
+        for lsn in (1, 2):
+            writer.save(EVERYTHING)
+            row = row_of(other)
+            assert writer.lsn == row.lsn == row.checkpoint_lsn == lsn
         writer.append([("t", [make_segment(0)])])
         row = row_of(other)
-        assert (row.lsn, row.checkpoint_lsn) == (2, 1)
+        assert (row.lsn, row.checkpoint_lsn) == (3, 2)
 
-    def test_topics_are_replaced(self, other: IReplicaStore, writer: IReplicaWriter, tmp_path: Any) -> None:
-        """All that was saved of them goes first, and not their segments."""
+    @pytest.mark.parametrize("added", [[], [PendingRow(4, 2, 8), PendingRow(50, 1, 0)]])
+    @pytest.mark.parametrize("name", CORRECTIONS)
+    def test_corrections(
+        self, other: IReplicaStore, writer: IReplicaWriter, tmp_path: Any, name: str, added: list[PendingRow]
+    ) -> None:
+        """They do what `positions.db` does at a start, under the LSN of the checkpoint behind them."""
+        corrections = CORRECTIONS[name]
+        left = {2, 3, 4, 5, 10, 11, 12, 20}
+        for one in corrections:
+            if isinstance(one, ForgetPending) and (one.topic, one.channel) == ("t", "c1"):
+                left = {sequence for sequence in left if sequence < one.start}
+        left |= {row.sequence for row in added}
+        cursor = CursorState("c1", interrupted=[4] if 4 in left and not added else [], pending=added)
+        cursor.pending_count = len(left)
+        ids = _IDS if added else []
+        topic = TopicState("t", cursors=[cursor], publisher_ids=ids, dedupe_window_ms=1 << 60)
+        checkpoint = Checkpoint(topics=[topic])
         writer.append([("t", [make_segment(5)])])
-        writer.save([EVERYTHING])
-        again = Checkpoint(
-            topics=[TopicState("t", released=3, cursors=[CursorState("new", pending=_rows(1))])], wall_shift_ms=9
-        )
-        writer.save([again], ["t", "unknown"])
+        writer.save(EVERYTHING)
+        writer.save(checkpoint, corrections)
+        row = row_of(other)
+        assert writer.lsn == row.lsn == row.checkpoint_lsn == 3
         assert [one.segment.first for one in other.segments(0, ALL)] == [5]
-        assert other.kept(["t"]) == {"t": 5}
-        self._assert_equal(other, tmp_path, [again, Checkpoint(topics=[TopicState("empty")])])
+        self._assert_equal(other, tmp_path, [EVERYTHING, *corrections, checkpoint])
 
     def test_checkpoints_have_a_limited_size(self, store: IReplicaStore, writer: IReplicaWriter) -> None:
         """The first one has the shift of the wall clock."""
         pending = _rows(*range(150_000))
-        writer.save(
-            [Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=pending)])], wall_shift_ms=7)]
-        )
+        writer.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=pending)])], wall_shift_ms=7))
         checkpoints = [*store.checkpoints()]
         assert [one.wall_shift_ms for one in checkpoints] == [7, *[None] * (len(checkpoints) - 1)]
         counts = [len(cursor.pending) for one in checkpoints for topic in one.topics for cursor in topic.cursors]
@@ -681,7 +819,7 @@ class ReplicaStoreContract(OnDirectory):
         assert other.next_block() == highest
         assert row_of(store).lsn == writer.lsn
 
-    def _assert_equal(self, store: IReplicaStore, tmp_path: Any, history: Sequence[Checkpoint]) -> None:
+    def _assert_equal(self, store: IReplicaStore, tmp_path: Any, history: Sequence[Checkpoint | Correction]) -> None:
         for name in ("direct", "copied"):
             (tmp_path / name).mkdir()
         direct = saved_state(str(tmp_path / "direct"), history)

@@ -13,10 +13,15 @@ from nsqtw.errors import DataSetExists, NoDataSet, NotOwner, ReplicaError, Store
 from nsqtw.replication.snapshot import snapshot
 from nsqtw.replication.store import (
     Behind,
+    Claim,
+    Correction,
     DataSet,
     Finding,
+    ForgetDelays,
+    ForgetIds,
     IReplicaStore,
     IReplicaWriter,
+    OnDamage,
     Size,
     StandbyReport,
     StoredSegment,
@@ -31,14 +36,20 @@ class _Stored:
 
     row: DataSet
     renewed: float = 0.0
-    lease: float = 0.0
     segments: list[StoredSegment] = field(factory=list)
-    ends: dict[str, int] = field(factory=dict)
+    damaged: set[tuple[str, int]] = field(factory=set)
+    """Topic and first sequence of segments that cannot be read."""
     positions: MemoryPositions = field(factory=MemoryPositions)
     next_block: int | None = None
-    began: dict[int, int] = field(factory=dict)
-    """The LSN at the claim of each epoch."""
+    claims: dict[int, Claim] = field(factory=dict)
+    """By epoch."""
     standbys: dict[str, tuple[StandbyReport, float]] = field(factory=dict)
+
+    def renew(self, now: float) -> None:
+        """The owner shows that it is there."""
+        self.renewed = now
+        # The clock of a test may stand still.
+        self.row = evolve(self.row, renewed=str(int(self.row.renewed) + 1))
 
 
 class MemoryDatabase:
@@ -56,6 +67,10 @@ class MemoryDatabase:
         """Raise the failure, if there is one."""
         if self.failure is not None:
             raise self.failure
+
+    def damage(self, name: str, topic: str, first: int) -> None:
+        """Let the segment of a data set that begins with `first` be damaged."""
+        self.data_sets[name].damaged.add((topic, first))
 
 
 @implementer(IReplicaStore)
@@ -77,7 +92,21 @@ class MemoryReplicaStore:
         self._database.fail()
         if self._name in self._database.data_sets:
             raise DataSetExists(f"the data set {self._name} exists")
-        row = DataSet(self._name, token_hex(8), 0, "", "", False, 0.0, 0, 0, "")
+        row = DataSet(
+            self._name,
+            identity=token_hex(8),
+            epoch=0,
+            owner="",
+            address="",
+            is_released=False,
+            lease_left=0.0,
+            lease=0.0,
+            renewed="0",
+            token="",
+            lsn=0,
+            checkpoint_lsn=0,
+            requested_by="",
+        )
         self._database.data_sets[self._name] = _Stored(row)
         return row
 
@@ -86,24 +115,43 @@ class MemoryReplicaStore:
         self._database.fail()
         self._database.data_sets.pop(self._name, None)
 
-    def claim(self, owner: str, address: str, lease: float, *, forced: bool = False) -> IReplicaWriter | None:
+    def claim(
+        self,
+        owner: str,
+        address: str,
+        lease: float,
+        *,
+        token: str = "",
+        unchanged: DataSet | None = None,
+        forced: bool = False,
+    ) -> IReplicaWriter | None:
         """IReplicaStore API"""
         stored = self._stored()
         row = self._row(stored)
-        is_free = not row.owner or row.owner == owner or row.is_released or row.lease_left <= 0
-        if not (forced or is_free):
+        is_free = row.epoch == 0 or row.is_released or row.lease_left <= 0
+        is_same = unchanged is not None and _version(row) == _version(unchanged)
+        if not (forced or is_free or is_same or (token and token == row.token)):
             return None
         epoch = row.epoch + 1
-        stored.row = evolve(row, epoch=epoch, owner=owner, address=address, is_released=False, requested_by="")
-        stored.renewed, stored.lease = self._database.now(), lease
-        stored.began[epoch] = row.lsn
-        return MemoryReplicaWriter(self._database, stored, epoch)
+        stored.row = evolve(
+            row,
+            epoch=epoch,
+            owner=owner,
+            address=address,
+            lease=lease,
+            token=token_hex(8),
+            is_released=False,
+            requested_by="",
+        )
+        stored.renew(self._database.now())
+        stored.claims[epoch] = Claim(stored.row.token, row.lsn)
+        return MemoryReplicaWriter(self._database, stored)
 
     def renew(self, epoch: int) -> DataSet:
         """IReplicaStore API"""
         stored = self._stored()
         check_owner(stored.row, epoch)
-        stored.renewed = self._database.now()
+        stored.renew(self._database.now())
         return self._row(stored)
 
     def request(self, standby: str) -> None:
@@ -111,9 +159,9 @@ class MemoryReplicaStore:
         stored = self._stored()
         stored.row = evolve(stored.row, requested_by=standby)
 
-    def epoch_began(self, epoch: int) -> int | None:
+    def claim_of(self, epoch: int) -> Claim | None:
         """IReplicaStore API"""
-        return self._stored().began.get(epoch)
+        return self._stored().claims.get(epoch)
 
     def report(self, standby: str, address: str, lsn: int) -> None:
         """IReplicaStore API"""
@@ -126,17 +174,29 @@ class MemoryReplicaStore:
         reports = [evolve(report, seconds_ago=now - at) for report, at in self._stored().standbys.values()]
         return [report for report in reports if report.seconds_ago <= 60]
 
-    def segments(self, after: int, limit: int) -> Sequence[StoredSegment]:
-        """IReplicaStore API"""
+    def segments(self, after: int, limit: int, on_damage: OnDamage | None = None) -> Sequence[StoredSegment]:
+        """IReplicaStore API. [] says that nothing above `after` can be read, and not that nothing is there."""
+        data_set = self._stored()
         found: list[StoredSegment] = []
+        damaged: list[StoredSegment] = []
         size = 0
-        for stored in sorted(self._stored().segments, key=lambda one: (one.lsn, one.topic, one.segment.first)):
-            if stored.lsn <= after:
+        for stored in sorted(data_set.segments, key=lambda one: (one.lsn, one.topic, one.segment.first)):
+            lsn, topic, segment = stored
+            if lsn <= after:
                 continue
-            if found and size >= limit and stored.lsn != found[-1].lsn:
+            if found and size >= limit and lsn != found[-1].lsn:
                 break
-            found.append(stored)
-            size += stored.segment.size
+            if (topic, segment.first) not in data_set.damaged:
+                found.append(stored)
+                size += segment.size
+            elif on_damage is None:
+                raise ReplicaError(f"the segment {segment.first} of topic {topic} is damaged")
+            else:
+                damaged.append(stored)
+        for lsn, topic, segment in damaged:
+            # What is behind the last one comes again with the next call.
+            if on_damage is not None and (not found or lsn <= found[-1].lsn):
+                on_damage(topic, segment.first, segment.end - 1, f"the segment {segment.first} is damaged")
         return found
 
     def behind(self, after: int) -> Behind:
@@ -144,14 +204,18 @@ class MemoryReplicaStore:
         segments = [one.segment for one in self._stored().segments if one.lsn > after]
         return Behind(sum(segment.count for segment in segments), sum(segment.size for segment in segments))
 
-    def kept(self, topics: Sequence[str]) -> Mapping[str, int]:
+    def kept(self, topics: Sequence[str]) -> Mapping[str, int | None]:
         """IReplicaStore API"""
         stored = self._stored()
-        known = {topic.name for topic in stored.positions.saved.topics} | {one.topic for one in stored.segments}
-        lowest = {topic: stored.ends.get(topic, 0) for topic in known}
-        for one in stored.segments:
-            lowest[one.topic] = min(lowest[one.topic], one.segment.first)
+        lowest: dict[str, int | None] = {topic.name: None for topic in stored.positions.saved.topics}
+        for one in sorted(stored.segments, key=lambda one: one.segment.first, reverse=True):
+            lowest[one.topic] = one.segment.first
         return {topic: lowest[topic] for topic in topics if topic in lowest}
+
+    def spans(self, topic: str) -> Iterator[tuple[int, int]]:
+        """IReplicaStore API"""
+        segments = [one.segment for one in self._stored().segments if one.topic == topic]
+        return iter(sorted((segment.first, segment.end) for segment in segments))
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """IReplicaStore API"""
@@ -189,16 +253,17 @@ class MemoryReplicaStore:
         return stored
 
     def _row(self, stored: _Stored) -> DataSet:
-        left = max(0.0, stored.renewed + stored.lease - self._database.now())
-        return evolve(stored.row, lease_left=left if stored.row.owner and not stored.row.is_released else 0.0)
+        left = max(0.0, stored.renewed + stored.row.lease - self._database.now())
+        return evolve(stored.row, lease_left=left if stored.row.epoch and not stored.row.is_released else 0.0)
 
 
 @implementer(IReplicaWriter)
 class MemoryReplicaWriter:
     """The writer of one claim."""
 
-    def __init__(self, database: MemoryDatabase, stored: _Stored, epoch: int) -> None:
-        self.epoch = epoch
+    def __init__(self, database: MemoryDatabase, stored: _Stored) -> None:
+        self.epoch = stored.row.epoch
+        self.token = stored.row.token
         self.lsn = stored.row.lsn
         self._database = database
         self._stored = stored
@@ -208,21 +273,16 @@ class MemoryReplicaWriter:
         lsn = self._begin()
         for topic, segments in writes:
             self._stored.segments += [StoredSegment(lsn, topic, segment) for segment in segments]
-            self._stored.ends[topic] = segments[-1].end
         self._commit(lsn)
 
-    def save(self, checkpoints: Iterable[Checkpoint], replaced: Sequence[str] = ()) -> None:
+    def save(self, checkpoint: Checkpoint, corrections: Sequence[Correction] = ()) -> None:
         """IReplicaWriter API"""
         lsn = self._begin()
-        positions = self._stored.positions
-        positions.saved.topics = [topic for topic in positions.saved.topics if topic.name not in replaced]
-        for topic in replaced:
-            positions.saved_ids.pop(topic, None)
-        for checkpoint in checkpoints:
-            positions.save(checkpoint)
-            for name in checkpoint.deleted_topics:
-                self._stored.segments = [one for one in self._stored.segments if one.topic != name]
-                self._stored.ends.pop(name, None)
+        for correction in corrections:
+            _correct(self._stored.positions, correction)
+        self._stored.positions.save(checkpoint)
+        gone = {*checkpoint.deleted_topics}
+        self._stored.segments = [one for one in self._stored.segments if one.topic not in gone]
         self._stored.row = evolve(self._stored.row, checkpoint_lsn=lsn)
         self._commit(lsn)
 
@@ -257,11 +317,11 @@ class MemoryReplicaWriter:
         stored = self._database.data_sets.get(self._stored.row.name)
         if stored is None or stored.row.identity != self._stored.row.identity:
             raise NotOwner("the data set was removed")
-        check_owner(stored.row, self.epoch)
+        check_owner(stored.row, self.epoch, self.token)
         if stored.row.lsn < self.lsn:
             raise StoreLost(f"the store has lost {self.lsn - stored.row.lsn} transactions")
         self._stored = stored
-        self._stored.renewed = self._database.now()
+        self._stored.renew(self._database.now())
         return stored.row.lsn + 1
 
     def _commit(self, lsn: int) -> None:
@@ -271,7 +331,23 @@ class MemoryReplicaWriter:
         self.lsn = lsn
 
 
-def check_owner(row: DataSet, epoch: int) -> None:
-    """NotOwner if another epoch has begun."""
-    if row.epoch != epoch:
+def _version(row: DataSet) -> tuple[object, ...]:
+    """Return what another claim or a renewal changes."""
+    return row.identity, row.epoch, row.token, row.lsn, row.renewed
+
+
+def _correct(positions: MemoryPositions, correction: Correction) -> None:
+    if isinstance(correction, ForgetDelays):
+        positions.forget_delays()
+    elif isinstance(correction, ForgetIds):
+        positions.forget_publisher_ids(correction.topic, correction.start)
+    else:
+        positions.forget_pending(correction.topic, correction.channel, correction.start)
+
+
+def check_owner(row: DataSet, epoch: int, token: str | None = None) -> None:
+    """NotOwner if another broker has claimed the data set, or if it was released."""
+    if row.epoch == epoch and row.is_released:
+        raise NotOwner(f"the broker at {row.address} gave the data set {row.name} up")
+    if row.epoch != epoch or token not in (None, row.token):
         raise NotOwner(f"the broker at {row.address} owns the data set {row.name} since epoch {row.epoch}")

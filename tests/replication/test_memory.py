@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsqtw.replication.store import IReplicaStore
-from nsqtw.testing.replica_contract import ReplicaStoreContract
+from nsqtw.testing.replica_contract import ReplicaStoreContract, row_of
 from nsqtw.testing.replica_memory import MemoryDatabase, MemoryReplicaStore
 
 
@@ -18,3 +18,6 @@ class TestMemory(ReplicaStoreContract):
 
     def make_store(self, directory: str) -> IReplicaStore:
         return MemoryReplicaStore(self.database, directory)
+
+    def damage(self, store: IReplicaStore, topic: str, first: int) -> None:
+        self.database.damage(row_of(store).name, topic, first)

@@ -2,9 +2,9 @@
 Connections to PostgreSQL on which nothing takes longer than it may.
 
 Theory of operation. psycopg waits for the socket in one method, `wait`, which has a deadline here: it covers all that
-one call of the store does. When it has passed, the socket is closed; nobody waits for the answer to a cancellation,
-which may be lost as well. The server notices by itself: it is told to give up statements, waits for locks and idle
-transactions after about as long.
+one call of the store does. When it has passed, the socket is closed at once, before psycopg does anything else: in a
+pipeline it would wait again. Nobody waits for the answer to a cancellation, which may be lost as well. The server
+notices by itself: it is told to give up statements, waits for locks and idle transactions after about as long.
 
 A connection is opened by the first call, and again by the first one after an error, whatever the error was: the server
 may have become a standby, and another one of the same DSN its primary. Hosts are tried in order, each for its share of
@@ -17,8 +17,10 @@ wait, is reported as done, with a warning. It is on one machine only, so here it
 from __future__ import annotations
 
 import logging
+import os
 import select
-from collections.abc import Iterable, Iterator, Mapping
+import socket
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
@@ -62,24 +64,49 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     deadline = 0.0
     timeout = 0.0
+    limit = 0.0
+    """For how many seconds the server lets a call go on."""
     is_unreplicated = False
     """A commit did not wait for the synchronous standby."""
 
     def wait(self, gen: PQGen[RV], interval: float = 0.0, timeout: float | None = None) -> RV:
-        """Like that of psycopg, up to the deadline. TimedOut."""
+        """Like that of psycopg, up to the deadline. TimedOut: the connection is closed."""
         poll = select.poll()
         poll.register(self.pgconn.socket, 0)
         try:
             wanted = next(gen)
             while True:
-                wanted = gen.send(_wait(poll, self.pgconn.socket, wanted, self.deadline))
+                wanted = gen.send(self._ready(gen, poll, wanted))
         except StopIteration as end:
             result: RV = end.value
             return result
 
     def go_on(self) -> None:
         """The call has done a part of very much: the next part has as much time again."""
-        self.deadline = monotonic() + self.timeout
+        self.deadline = monotonic() + self.limit
+
+    def allow(self, seconds: float) -> None:
+        """
+        Let the call go on for `seconds` more, here and at the server. When these are many, the server is asked first:
+        one that does not answer is found out in the time of the call.
+        """
+        limit = self.timeout + seconds if seconds > self.timeout / 2 else self.timeout
+        if limit != self.limit:
+            self.configure(time_limits(limit))
+            self._keep_for(limit)
+            self.limit = limit
+        self.deadline += seconds
+
+    def configure(self, settings: Mapping[str, object]) -> None:
+        """Make settings of the session. Those that the server does not know are left out."""
+        try:
+            self.execute(_SESSION, [[*settings], [str(value) for value in settings.values()]])
+        except TimedOut:
+            raise
+        except psycopg.Error:
+            # An engine without pg_settings, or a system where one of them cannot be set.
+            if self.closed or self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                raise
 
     @property
     def is_usable(self) -> bool:
@@ -89,6 +116,22 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         poll = select.poll()
         poll.register(self.pgconn.socket, select.POLLIN)
         return not poll.poll(0)
+
+    def _ready(self, gen: Generator[Any, Any, Any], poll: select.poll, wanted: Wait) -> Ready:
+        try:
+            return _wait(poll, self.pgconn.socket, wanted, self.deadline)
+        except BaseException:
+            self.pgconn.finish()
+            # Its last steps fail now, and do not wait.
+            with suppress(psycopg.Error, RuntimeError):
+                gen.close()
+            raise
+
+    def _keep_for(self, seconds: float) -> None:
+        """Let data wait that long in the socket: a server reads none during a statement."""
+        with socket.socket(fileno=os.dup(self.pgconn.socket)) as copy:
+            if copy.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
+                copy.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
     def noticed(self, notice: errors.Diagnostic) -> None:
         """Look at a notice of the server."""
@@ -117,7 +160,7 @@ class Server:
         deadline = monotonic() + self._timeout
         try:
             connection = self._connected(deadline)
-            connection.deadline, connection.timeout = deadline, self._timeout
+            connection.deadline = deadline
             yield connection
             if connection.is_unreplicated:
                 raise ReplicaError(f"PostgreSQL: {_OUTCOME_UNKNOWN}")
@@ -185,13 +228,12 @@ class Server:
         left out.
         """
         connection.deadline = deadline
+        connection.timeout = connection.limit = self._timeout
         milliseconds = int(self._timeout * 1000)
         settings = {
-            "statement_timeout": 2 * milliseconds,
+            **time_limits(self._timeout),
             "lock_timeout": milliseconds,
             "idle_in_transaction_session_timeout": milliseconds,
-            # Since PostgreSQL 17: ends a transaction of which a stopped client has sent a part.
-            "transaction_timeout": 2 * milliseconds,
             # Since PostgreSQL 14: a wait for a lock ends with its connection.
             "client_connection_check_interval": 1000,
             "tcp_keepalives_idle": 5,
@@ -204,15 +246,10 @@ class Server:
             "enable_seqscan": "off",
         }
         try:
-            connection.execute(_SESSION, [[*settings], [str(value) for value in settings.values()]])
-        except TimedOut:
+            connection.configure(settings)
+        except psycopg.Error:
             connection.close()
             raise
-        except psycopg.Error:
-            # An engine without pg_settings, or a system where one of them cannot be set.
-            if connection.closed or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
-                connection.close()
-                raise
         connection.is_unreplicated = False
 
     def _converted(self, error: psycopg.Error) -> BackendError:
@@ -231,6 +268,13 @@ class Server:
         if state == _READ_ONLY:
             text = f"{text}: the server is a standby now"
         return ReplicaError(f"PostgreSQL: {text}")
+
+
+def time_limits(seconds: float) -> dict[str, int]:
+    """Return settings by which the server ends what takes much longer than a call may."""
+    milliseconds = int(2 * seconds * 1000)
+    # The second one, since PostgreSQL 17, ends a transaction of which a stopped client has sent a part.
+    return {"statement_timeout": milliseconds, "transaction_timeout": milliseconds}
 
 
 def no_data_set(name: str) -> NoDataSet:

@@ -5,7 +5,6 @@ looks at a few rows more of the table, and removes those that are older than the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import psycopg
@@ -47,21 +46,20 @@ class Sweep:
         self._inserted = 0
         self._now_ms = 0
 
-    def saving(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Checkpoints are saved: learn the windows of their topics."""
+    def saving(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint is saved: learn the windows of its topics."""
         self._inserted = 0
-        for checkpoint in checkpoints:
-            for name in checkpoint.deleted_topics:
-                self._windows_ms.pop(name, None)
-            for topic in checkpoint.topics:
-                self._inserted += len(topic.publisher_ids)
-                if topic.publisher_ids or topic.dedupe_window_ms:
-                    self._swept.discard(topic.name)
-                if topic.dedupe_window_ms is None:
-                    self._windows_ms.pop(topic.name, None)
-                elif topic.name not in self._swept:
-                    self._windows_ms[topic.name] = topic.dedupe_window_ms
-            self._now_ms = checkpoint.pending_ms or self._now_ms
+        for name in checkpoint.deleted_topics:
+            self._windows_ms.pop(name, None)
+        for topic in checkpoint.topics:
+            self._inserted += len(topic.publisher_ids)
+            if topic.publisher_ids or topic.dedupe_window_ms:
+                self._swept.discard(topic.name)
+            if topic.dedupe_window_ms is None:
+                self._windows_ms.pop(topic.name, None)
+            elif topic.name not in self._swept:
+                self._windows_ms[topic.name] = topic.dedupe_window_ms
+        self._now_ms = checkpoint.pending_ms or self._now_ms
 
     def begin(self, connection: BoundedConnection, identity: str) -> Answer:
         """Look at the next rows, in the transaction of the checkpoint."""

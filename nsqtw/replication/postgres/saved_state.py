@@ -25,7 +25,7 @@ _ROWS_AT_ONCE = 20_000
 _BROKER = "SELECT wall_shift_ms FROM nsqtw_data_set WHERE identity = %(data_set)s"
 _TOPICS = f"""
 SELECT topic, state::text FROM nsqtw_topic
-WHERE data_set = %(data_set)s AND topic > %(after)s AND state IS NOT NULL ORDER BY topic LIMIT {_TOPICS_AT_ONCE}
+WHERE data_set = %(data_set)s AND topic > %(after)s ORDER BY topic LIMIT {_TOPICS_AT_ONCE}
 """
 _CURSORS = """
 SELECT topic, channel, state::text FROM nsqtw_cursor

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from nsqtw.core.checkpoint import Checkpoint, CursorState, TopicState
-from nsqtw.replication.postgres.arrays import Bytes, Numbers, Texts
+from nsqtw.replication.postgres.arrays import Bytes, Number, Numbers, Texts
 from nsqtw.replication.postgres.documents import cursor_document, topic_document
+from nsqtw.replication.store import Correction, ForgetDelays, ForgetIds
 
-Statement = tuple[str, dict[str, Any], int]
-"""With its parameters, to which the identity of the data set is added as `data_set`; and for how many rows it is."""
+Statement = tuple[str, dict[str, Any]]
+"""With its parameters, to which the identity of the data set is added as `data_set`."""
 Cursor = tuple[str, str]
 """Topic and channel."""
 Run = tuple[str, str, int, int, int]
@@ -42,7 +43,23 @@ OF_DELETED_TOPICS = ("nsqtw_segment", "nsqtw_pending", "nsqtw_publisher_id")
 OF_DELETED_CHANNELS = ("nsqtw_pending",)
 """The tables that may have very many rows of a topic or of a channel."""
 
-_FORGET_STATE = f"UPDATE nsqtw_topic SET state = NULL {_OF_TOPICS}"
+_ROWS_IN_A_SECOND = 10_000
+"""As long as a database may take for a checkpoint of very many rows. One on a good machine saves ten times as many."""
+_SECONDS_OF_UNKNOWN = 60.0
+"""For a statement of which nobody knows how many rows it finds. A good machine changes a million in a few seconds."""
+
+_FORGET_PENDING = """
+WITH held AS (
+    DELETE FROM nsqtw_held
+    WHERE data_set = %(data_set)s AND topic = %(topic)s AND channel = %(channel)s AND sequence >= %(start)s
+)
+DELETE FROM nsqtw_pending
+WHERE data_set = %(data_set)s AND topic = %(topic)s AND channel = %(channel)s AND sequence >= %(start)s
+"""
+_FORGET_IDS = """
+DELETE FROM nsqtw_publisher_id WHERE data_set = %(data_set)s AND topic = %(topic)s AND sequence >= %(start)s
+"""
+_FORGET_DELAYS = "UPDATE nsqtw_pending SET due_ms = 0 WHERE data_set = %(data_set)s AND due_ms > 0"
 _PUT_TOPICS = """
 INSERT INTO nsqtw_topic (data_set, topic, state)
 SELECT %(data_set)s, one.topic, one.state::json
@@ -89,31 +106,50 @@ ON CONFLICT (data_set, topic, hash) DO UPDATE SET published_ms = excluded.publis
 """
 
 
-def replacing(topics: Sequence[str]) -> Iterator[Statement]:
-    """Remove what is saved of topics, and not their segments."""
-    if topics:
-        for table in (*_CURSOR_TABLES, "nsqtw_publisher_id"):
-            yield f"DELETE FROM {table} {_OF_TOPICS}", {"topics": Texts(topics)}, 0
-        yield _FORGET_STATE, {"topics": Texts(topics)}, 0
+def seconds_for(checkpoint: Checkpoint, corrections: Sequence[Correction]) -> float:
+    """Return how much longer than other calls a save may take."""
+    cursors = [cursor for topic in checkpoint.topics for cursor in topic.cursors]
+    is_unknown = bool(
+        corrections
+        or checkpoint.deleted_topics
+        or checkpoint.deleted_channels
+        or any(cursor.emptied or cursor.forgotten_from is not None for cursor in cursors)
+    )
+    rows = len(cursors) + sum(1 + len(topic.publisher_ids) for topic in checkpoint.topics)
+    for cursor in cursors:
+        rows += len(cursor.pending) + len(cursor.held) + len(cursor.dropped_rows)
+        rows += sum(run.count for run in cursor.runs)
+    return rows / _ROWS_IN_A_SECOND + is_unknown * _SECONDS_OF_UNKNOWN
+
+
+def correcting(corrections: Sequence[Correction]) -> Iterator[Statement]:
+    """Make corrections."""
+    for one in corrections:
+        if isinstance(one, ForgetDelays):
+            yield _FORGET_DELAYS, {}
+        elif isinstance(one, ForgetIds):
+            yield _FORGET_IDS, {"topic": one.topic, "start": Number(one.start)}
+        else:
+            yield _FORGET_PENDING, {"topic": one.topic, "channel": one.channel, "start": Number(one.start)}
 
 
 def saving(checkpoint: Checkpoint) -> Iterator[Statement]:
     """Save a checkpoint."""
     if checkpoint.deleted_topics:
         for table in (*_CURSOR_TABLES, "nsqtw_publisher_id", "nsqtw_segment", "nsqtw_topic"):
-            yield f"DELETE FROM {table} {_OF_TOPICS}", {"topics": Texts(checkpoint.deleted_topics)}, 0
+            yield f"DELETE FROM {table} {_OF_TOPICS}", {"topics": Texts(checkpoint.deleted_topics)}
     if checkpoint.deleted_channels:
         channels = _cursors(checkpoint.deleted_channels)
         for table in _CURSOR_TABLES:
-            yield f"DELETE FROM {table} {_OF_CHANNELS.format(table)}", channels, 0
+            yield f"DELETE FROM {table} {_OF_CHANNELS.format(table)}", channels
     topics = {topic.name: topic for topic in checkpoint.topics}
     if topics:
         states = Texts([topic_document(topic) for topic in topics.values()])
-        yield _PUT_TOPICS, {"topics": Texts(topics), "states": states}, len(topics)
+        yield _PUT_TOPICS, {"topics": Texts(topics), "states": states}
     cursors = {(topic.name, cursor.name): cursor for topic in checkpoint.topics for cursor in topic.cursors}
     if cursors:
         states = Texts([cursor_document(cursor) for cursor in cursors.values()])
-        yield _PUT_CURSORS, {**_cursors([*cursors]), "states": states}, len(cursors)
+        yield _PUT_CURSORS, {**_cursors([*cursors]), "states": states}
         yield from _rows(cursors)
     yield from _publisher_ids(checkpoint.topics)
 
@@ -136,11 +172,11 @@ def _rows(cursors: dict[Cursor, CursorState]) -> Iterator[Statement]:
     for some in _portions([*pending.items()]):
         rows, values = zip(*some, strict=True)
         attempts, dues = zip(*values, strict=True)
-        yield _PUT_PENDING, {**_keys(rows), "attempts": Numbers(attempts), "dues": Numbers(dues)}, len(some)
+        yield _PUT_PENDING, {**_keys(rows), "attempts": Numbers(attempts), "dues": Numbers(dues)}
     for pieces in _pieces(sorted(run for run in runs if run[3] > 1)):
         topics, channels, firsts, counts, dues = zip(*pieces, strict=True)
         parameters = {"firsts": Numbers(firsts), "counts": Numbers(counts), "dues": Numbers(dues)}
-        yield _PUT_RUNS, {"topics": Texts(topics), "channels": Texts(channels), **parameters}, sum(counts)
+        yield _PUT_RUNS, {"topics": Texts(topics), "channels": Texts(channels), **parameters}
     for held in _portions([*{(*of, row.sequence): row for of, one in cursors.items() for row in one.held}.items()]):
         rows, states = zip(*held, strict=True)
         yield (
@@ -151,7 +187,6 @@ def _rows(cursors: dict[Cursor, CursorState]) -> Iterator[Statement]:
                 "details": Bytes([row.detail.encode("utf-8", "surrogatepass") for row in states]),
                 "dues": Numbers([row.due_ms for row in states]),
             },
-            len(held),
         )
 
 
@@ -167,14 +202,13 @@ def _publisher_ids(topics: Sequence[TopicState]) -> Iterator[Statement]:
                 "published": Numbers([one.published_ms for _, one in some]),
                 "sequences": Numbers([one.sequence for _, one in some]),
             },
-            len(some),
         )
 
 
 def _remove(rows: Sequence[tuple[str, str, Any]], operator: str, tables: Sequence[str]) -> Iterator[Statement]:
     for some in _portions(rows):
         for table in tables:
-            yield f"DELETE FROM {table} {_OF_ROWS.format(table, operator)}", _keys(some), len(some)
+            yield f"DELETE FROM {table} {_OF_ROWS.format(table, operator)}", _keys(some)
 
 
 def _portions(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

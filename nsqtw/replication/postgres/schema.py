@@ -3,9 +3,9 @@ The tables of replica stores in PostgreSQL. Plain SQL: no extension, trigger or 
 speak the protocol of PostgreSQL can serve.
 
     nsqtw_data_set      one row for each: who owns it, its last LSN, what is saved of the broker itself
-    nsqtw_epoch         one row for each claim
+    nsqtw_epoch         one row for each of the last claims
     nsqtw_segment       the messages
-    nsqtw_topic         what is saved of a topic (`documents`), NULL before; and where its last trimmed segment ended
+    nsqtw_topic         what is saved of a topic (`documents`)
     nsqtw_cursor        what is saved of a channel
     nsqtw_pending       pending rows
     nsqtw_held          the further state of those that are held
@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS nsqtw_data_set (
     identity {_NAME},
     format integer NOT NULL,
     epoch bigint NOT NULL DEFAULT 0,
+    token text NOT NULL DEFAULT '',                 -- made at random with each claim
     owner text NOT NULL DEFAULT '',
     address text NOT NULL DEFAULT '',
     lease double precision NOT NULL DEFAULT 0,      -- of the owner, in seconds
@@ -52,6 +53,7 @@ CREATE TABLE IF NOT EXISTS nsqtw_data_set (
 CREATE TABLE IF NOT EXISTS nsqtw_epoch (
     data_set {_NAME},
     epoch bigint NOT NULL,
+    token text NOT NULL,
     lsn bigint NOT NULL,                            -- of the data set when it was claimed
     owner text NOT NULL,
     claimed timestamptz NOT NULL,
@@ -76,8 +78,7 @@ CREATE TABLE IF NOT EXISTS nsqtw_segment (
 CREATE TABLE IF NOT EXISTS nsqtw_topic (
     data_set {_NAME},
     topic {_NAME},
-    state json,
-    past bigint NOT NULL DEFAULT 0,                 -- one past the highest sequence that was trimmed
+    state json NOT NULL,
     PRIMARY KEY (data_set, topic)
 )""",
     f"""
@@ -222,3 +223,4 @@ def remove_rows(connection: BoundedConnection, identity: str) -> None:
         while connection.execute(step, parameters).rowcount:
             connection.go_on()
         connection.execute(rest, parameters)
+        connection.go_on()

@@ -12,13 +12,15 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from attrs import frozen
+
 from nsqtw.backends.checksum import crc32
 from nsqtw.backends.header_block import encode_block, has_block, segment_of
-from nsqtw.core.segment import Segment
+from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.errors import ReplicaError
 from nsqtw.replication.postgres.arrays import Bytes, Numbers, Texts
 from nsqtw.replication.postgres.connection import BoundedConnection, no_data_set
-from nsqtw.replication.store import StoredSegment, Write
+from nsqtw.replication.store import OnDamage, StoredSegment, Write
 
 _NUMBERS = struct.Struct(">3Q")
 _TRANSACTIONS_AT_ONCE = 1000
@@ -46,6 +48,33 @@ WHERE data_set = %(data_set)s AND lsn > %(after)s
 ORDER BY lsn, topic, first
 """
 _IDENTITY = "SELECT identity FROM nsqtw_data_set WHERE name = %s"
+
+
+@frozen
+class _Row:
+    """A row of the table."""
+
+    lsn: int
+    topic: str
+    first: int
+    count: int
+    delay_ms: int
+    channel: str
+    frames: bytes
+    headers: bytes
+    checksum: int
+
+    def segment(self) -> Segment | None:
+        """Return the segment; None when it is damaged."""
+        first, count, delay_ms, frames, headers = self.first, self.count, self.delay_ms, self.frames, self.headers
+        if first < 0 or count < 1 or first + count - 1 > SEQUENCE_MASK or delay_ms < 0:
+            return None
+        if _checksum(self.topic, first, count, delay_ms, frames, headers) != self.checksum:
+            return None
+        segment: Segment | None = (
+            segment_of(frames + headers, first, count, delay_ms) if headers else Segment(first, count, delay_ms, frames)
+        )
+        return None if segment is None or segment.channel != self.channel else segment
 
 
 def put_parameters(writes: Sequence[Write]) -> dict[str, Any]:
@@ -81,32 +110,40 @@ def identity_of(connection: BoundedConnection, name: str) -> str:
     return identity
 
 
-def read_segments(connection: BoundedConnection, name: str, after: int, limit: int) -> list[StoredSegment]:
+def read_segments(
+    connection: BoundedConnection, name: str, after: int, limit: int, on_damage: OnDamage | None
+) -> list[StoredSegment]:
     """Like `IReplicaStore.segments`."""
-    parameters = {"data_set": identity_of(connection, name), "after": after, "limit": limit}
-    cursor = connection.cursor(binary=True)
-    return [_stored(*row) for row in cursor.execute(_READ, parameters)]
+    data_set = identity_of(connection, name)
+    found: list[StoredSegment] = []
+    damaged: list[_Row] = []
+    while not found:
+        rows = _read_page(connection, {"data_set": data_set, "after": after, "limit": limit})
+        if not rows:
+            break
+        for row in rows:
+            segment = row.segment()
+            if segment is not None:
+                found.append(StoredSegment(row.lsn, row.topic, segment))
+            elif on_damage is None:
+                raise ReplicaError(f"PostgreSQL: {_damage(row)}")
+            else:
+                damaged.append(row)
+        after = rows[-1].lsn
+        connection.go_on()
+    for row in damaged:
+        # What is behind the last one comes again with the next call.
+        if on_damage is not None and (not found or row.lsn <= found[-1].lsn):
+            on_damage(row.topic, row.first, max(row.first, row.first + row.count - 1), _damage(row))
+    return found
 
 
-def _stored(
-    lsn: int,
-    topic: str,
-    first: int,
-    count: int,
-    delay_ms: int,
-    channel: str,
-    frames: bytes,
-    headers: bytes,
-    checksum: int,
-) -> StoredSegment:
-    segment: Segment | None = None
-    if _checksum(topic, first, count, delay_ms, frames, headers) == checksum:
-        segment = (
-            segment_of(frames + headers, first, count, delay_ms) if headers else Segment(first, count, delay_ms, frames)
-        )
-    if segment is None or segment.channel != channel:
-        raise ReplicaError(f"PostgreSQL: the segment {first} of topic {topic} is damaged")
-    return StoredSegment(lsn, topic, segment)
+def _read_page(connection: BoundedConnection, parameters: dict[str, Any]) -> list[_Row]:
+    return [_Row(*row) for row in connection.cursor(binary=True).execute(_READ, parameters)]
+
+
+def _damage(row: _Row) -> str:
+    return f"the segment {row.first} of topic {row.topic} is damaged"
 
 
 def _checksum(topic: str, first: int, count: int, delay_ms: int, frames: bytes, block: bytes) -> int:

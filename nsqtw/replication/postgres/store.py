@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_hex
+from time import monotonic
 from typing import Any
 
 from zope.interface import implementer
@@ -22,10 +23,12 @@ from nsqtw.replication.postgres.writer import PostgresWriter
 from nsqtw.replication.store import (
     FORMAT,
     Behind,
+    Claim,
     DataSet,
     Finding,
     IReplicaStore,
     IReplicaWriter,
+    OnDamage,
     Size,
     StandbyReport,
     StoredSegment,
@@ -33,12 +36,21 @@ from nsqtw.replication.store import (
 
 _REMOVED = "removed "
 _STANDBY_SECONDS = 60
+_TIDY_SECONDS = 3600.0
+"""How often a standby looks for reports that are too old."""
+_REMOVAL_SECONDS = 60.0
+"""For each step of a removal."""
+_EPOCHS = 1000
+"""How many claims are kept."""
+_SPANS_AT_ONCE = 5000
 
-_COLUMNS = """
+# The same text in each session, whatever its time zone.
+_RENEWED = "to_char(renewed AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"
+_COLUMNS = f"""
 name, identity, epoch, owner, address, released,
 (CASE WHEN released OR epoch = 0 THEN 0
  ELSE least(lease, greatest(0, lease - extract(epoch FROM clock_timestamp() - renewed))) END)::float8,
-lsn, checkpoint_lsn, requested_by, format
+lease, {_RENEWED}, token, lsn, checkpoint_lsn, requested_by, format
 """
 _DATA_SET = f"SELECT {_COLUMNS} FROM nsqtw_data_set WHERE name = %s"
 _CREATE = """
@@ -47,22 +59,30 @@ INSERT INTO nsqtw_data_set (name, identity, format) VALUES (%s, %s, %s) ON CONFL
 _CLAIM = f"""
 WITH claimed AS (
     UPDATE nsqtw_data_set
-    SET epoch = epoch + 1, owner = %(owner)s, address = %(address)s, lease = %(lease)s, renewed = now(),
-        released = false, requested_by = ''
+    SET epoch = epoch + 1, token = %(new_token)s, owner = %(owner)s, address = %(address)s, lease = %(lease)s,
+        renewed = now(), released = false, requested_by = ''
     WHERE name = %(name)s AND format <= {FORMAT} AND (
-        %(forced)s OR epoch = 0 OR released OR owner = %(owner)s OR renewed + lease * interval '1 second' <= now()
+        %(forced)s OR epoch = 0 OR released OR renewed + lease * interval '1 second' <= now()
+        OR (token = %(token)s AND token <> '')
+        OR (identity = %(seen_identity)s AND epoch = %(seen_epoch)s AND token = %(seen_token)s AND lsn = %(seen_lsn)s
+            AND {_RENEWED} = %(seen_renewed)s)
     )
-    RETURNING identity, epoch, lsn, owner
+    RETURNING identity, epoch, token, lsn, owner
+), old AS (
+    DELETE FROM nsqtw_epoch USING claimed
+    WHERE data_set = claimed.identity AND nsqtw_epoch.epoch <= claimed.epoch - {_EPOCHS}
 )
-INSERT INTO nsqtw_epoch (data_set, epoch, lsn, owner, claimed)
-SELECT identity, epoch, lsn, owner, now() FROM claimed RETURNING data_set, epoch, lsn
+INSERT INTO nsqtw_epoch (data_set, epoch, token, lsn, owner, claimed)
+SELECT identity, epoch, token, lsn, owner, now() FROM claimed RETURNING data_set, epoch, lsn
 """
 _RENEW = f"""
-UPDATE nsqtw_data_set SET renewed = now() WHERE name = %s AND epoch = %s AND NOT released RETURNING {_COLUMNS}
+UPDATE nsqtw_data_set SET renewed = now()
+WHERE name = %(name)s AND epoch = %(epoch)s AND NOT released AND (%(token)s = '' OR token = %(token)s)
+RETURNING {_COLUMNS}
 """
 _REQUEST = "UPDATE nsqtw_data_set SET requested_by = %s WHERE name = %s"
 _EPOCH = """
-SELECT lsn FROM nsqtw_epoch
+SELECT token, lsn FROM nsqtw_epoch
 WHERE data_set = (SELECT identity FROM nsqtw_data_set WHERE name = %s) AND epoch = %s
 """
 _REPORT = """
@@ -71,6 +91,7 @@ SELECT identity, %(standby)s, %(address)s, %(lsn)s, now() FROM nsqtw_data_set WH
 ON CONFLICT (data_set, identity) DO UPDATE
 SET address = excluded.address, lsn = excluded.lsn, reported = excluded.reported
 """
+_TIDY = "DELETE FROM nsqtw_standby WHERE reported < now() - interval '1 day'"
 _STANDBYS = f"""
 SELECT identity, address, lsn, greatest(0, extract(epoch FROM clock_timestamp() - reported))::float8
 FROM nsqtw_standby WHERE data_set = (SELECT identity FROM nsqtw_data_set WHERE name = %s)
@@ -79,13 +100,19 @@ ORDER BY identity
 """
 _KEPT = """
 SELECT * FROM (
-    SELECT one.topic, coalesce(
-        (SELECT first FROM nsqtw_segment
-         WHERE data_set = %(data_set)s AND nsqtw_segment.topic = one.topic ORDER BY first LIMIT 1),
-        (SELECT past FROM nsqtw_topic WHERE data_set = %(data_set)s AND nsqtw_topic.topic = one.topic)
+    SELECT one.topic, (
+        SELECT first FROM nsqtw_segment
+        WHERE data_set = %(data_set)s AND nsqtw_segment.topic = one.topic ORDER BY first LIMIT 1
     ) AS first
     FROM unnest(%(topics)s::text[]) AS one (topic)
-) AS found WHERE first IS NOT NULL
+) AS found
+WHERE first IS NOT NULL
+    OR EXISTS (SELECT 1 FROM nsqtw_topic WHERE data_set = %(data_set)s AND nsqtw_topic.topic = found.topic)
+"""
+_SPANS = f"""
+SELECT first, first + count FROM nsqtw_segment
+WHERE data_set = %(data_set)s AND topic = %(topic)s AND first > %(after)s AND count > 0
+ORDER BY first LIMIT {_SPANS_AT_ONCE}
 """
 _BEHIND = """
 SELECT coalesce(sum(count), 0)::bigint, coalesce(sum(octet_length(frames) + octet_length(headers)), 0)::bigint
@@ -112,8 +139,9 @@ class PostgresStore:
         self._settings = settings
         self._name = settings.data_set
         self._server = Server(settings, timeout)
-        self._renewed: tuple[str, str, int] | None = None
-        """Identity of the data set, owner and epoch of the last renewal."""
+        self._claim = (0, "")
+        """Epoch and token of the last claim, or of the last one that was renewed."""
+        self._tidied: float | None = None
 
     def data_set(self) -> DataSet | None:
         """IReplicaStore API."""
@@ -142,14 +170,39 @@ class PostgresStore:
         try:
             with self._server.call() as connection:
                 connection.execute(_REMOVE, (self._name,))
+                # From here on another one of the same name can be created.
+                connection.allow(_REMOVAL_SECONDS)
                 self._finish_removals(connection)
         except NoDataSet:
             # There are no tables.
             return
 
-    def claim(self, owner: str, address: str, lease: float, *, forced: bool = False) -> IReplicaWriter | None:
+    def claim(
+        self,
+        owner: str,
+        address: str,
+        lease: float,
+        *,
+        token: str = "",
+        unchanged: DataSet | None = None,
+        forced: bool = False,
+    ) -> IReplicaWriter | None:
         """IReplicaStore API."""
-        parameters = {"name": self._name, "owner": owner, "address": address, "lease": lease, "forced": forced}
+        new_token = token_hex(16)
+        parameters = {
+            "name": self._name,
+            "owner": owner,
+            "address": address,
+            "lease": lease,
+            "new_token": new_token,
+            "forced": forced,
+            "token": token,
+            "seen_identity": unchanged.identity if unchanged else "",
+            "seen_epoch": unchanged.epoch if unchanged else -1,
+            "seen_token": unchanged.token if unchanged else "",
+            "seen_lsn": unchanged.lsn if unchanged else -1,
+            "seen_renewed": unchanged.renewed if unchanged else "",
+        }
         with self._server.call() as connection:
             row = connection.execute(_CLAIM, parameters).fetchone()
             if row is None:
@@ -157,24 +210,24 @@ class PostgresStore:
                     raise no_data_set(self._name)
                 return None
         identity, epoch, lsn = row
+        self._claim = (epoch, new_token)
         server = Server(self._settings, self._server.timeout)
-        return PostgresWriter(server, self._name, identity, owner, epoch, lsn)
+        return PostgresWriter(server, self._name, identity, new_token, epoch, lsn)
 
     def renew(self, epoch: int) -> DataSet:
         """IReplicaStore API."""
+        known, token = self._claim
+        # The same epoch may be one of another claim, in a store that has lost this one.
+        parameters = {"name": self._name, "epoch": epoch, "token": token if known == epoch else ""}
         with self._server.call() as connection:
-            row = connection.execute(_RENEW, (self._name, epoch)).fetchone()
+            row = connection.execute(_RENEW, parameters).fetchone()
             if row is None:
                 found = self._data_set(connection)
                 if found is None:
                     raise no_data_set(self._name)
                 raise self._not_owner(found)
         renewed = _read(row)
-        claim = (renewed.identity, renewed.owner, epoch)
-        if self._renewed is not None and self._renewed != claim and self._renewed[2] == epoch:
-            # The same number, of another data set, or of another claim after this one was lost.
-            raise self._not_owner(renewed)
-        self._renewed = claim
+        self._claim = (epoch, renewed.token)
         return renewed
 
     def request(self, standby: str) -> None:
@@ -183,11 +236,11 @@ class PostgresStore:
             if not connection.execute(_REQUEST, (standby, self._name)).rowcount:
                 raise no_data_set(self._name)
 
-    def epoch_began(self, epoch: int) -> int | None:
-        """IReplicaStore API."""
+    def claim_of(self, epoch: int) -> Claim | None:
+        """IReplicaStore API. Of the last thousand claims."""
         with self._server.call() as connection:
             row = connection.execute(_EPOCH, (self._name, epoch)).fetchone()
-        return row[0] if row else None
+        return Claim(*row) if row else None
 
     def report(self, standby: str, address: str, lsn: int) -> None:
         """IReplicaStore API."""
@@ -195,16 +248,24 @@ class PostgresStore:
         with self._server.call() as connection:
             if not connection.execute(_REPORT, parameters).rowcount:
                 raise no_data_set(self._name)
+            if self._tidied is None or monotonic() - self._tidied > _TIDY_SECONDS:
+                # Of every data set: also of those that were removed while a standby reported.
+                connection.execute(_TIDY)
+                self._tidied = monotonic()
 
     def standbys(self) -> Sequence[StandbyReport]:
         """IReplicaStore API."""
         with self._server.call() as connection:
             return [StandbyReport(*row) for row in connection.execute(_STANDBYS, (self._name,))]
 
-    def segments(self, after: int, limit: int) -> Sequence[StoredSegment]:
-        """IReplicaStore API."""
+    def segments(self, after: int, limit: int, on_damage: OnDamage | None = None) -> Sequence[StoredSegment]:
+        """
+        IReplicaStore API. With `on_damage` transactions of which nothing can be read are passed over: [] says that
+        nothing behind `after` can be read, and not that nothing is there. All is copied then that the data set had up
+        to the LSN that it had before this call.
+        """
         with self._server.call() as connection:
-            return read_segments(connection, self._name, after, limit)
+            return read_segments(connection, self._name, after, limit, on_damage)
 
     def behind(self, after: int) -> Behind:
         """IReplicaStore API."""
@@ -214,11 +275,17 @@ class PostgresStore:
         assert row is not None, "sums have a row"
         return Behind(*row)
 
-    def kept(self, topics: Sequence[str]) -> Mapping[str, int]:
+    def kept(self, topics: Sequence[str]) -> Mapping[str, int | None]:
         """IReplicaStore API."""
         with self._server.call() as connection:
             parameters = {"data_set": identity_of(connection, self._name), "topics": [*topics]}
             return dict(connection.execute(_KEPT, parameters).fetchall())
+
+    def spans(self, topic: str) -> Iterator[tuple[int, int]]:
+        """IReplicaStore API. Each step takes at most the timeout."""
+        with self._server.call() as connection:
+            identity = identity_of(connection, self._name)
+        return self._spans(identity, topic)
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """IReplicaStore API. Each step takes at most the timeout."""
@@ -262,6 +329,12 @@ class PostgresStore:
         for name, identity in connection.execute(_REMOVALS).fetchall():
             remove_rows(connection, identity)
             connection.execute("DELETE FROM nsqtw_data_set WHERE name = %s", (name,))
+
+    def _spans(self, identity: str, topic: str) -> Iterator[tuple[int, int]]:
+        after = -1
+        while rows := self._query(identity, _SPANS, {"topic": topic, "after": after}):
+            yield from rows
+            after = rows[-1][0]
 
     def _query(self, identity: str, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         with self._server.call() as connection:

@@ -1,7 +1,7 @@
 """
 The owner's side of a data set in PostgreSQL.
 
-Theory of operation. The row of the data set has the identity of the data set, the epoch and the owner of the last
+Theory of operation. The row of the data set has the identity of the data set, the epoch and the token of the last
 claim, and the LSN. Whatever is written is one transaction with a change of that row, which finds it only if all of them
 are as expected. A write of segments is a single statement, so it takes one round trip, and a broker that is stopped in
 the middle of it has sent nothing that the server could begin with. A checkpoint is several statements; they touch rows
@@ -35,18 +35,16 @@ from nsqtw.replication.postgres.saving import (
     OF_DELETED_CHANNELS,
     OF_DELETED_TOPICS,
     Statement,
-    replacing,
+    correcting,
     saving,
+    seconds_for,
 )
 from nsqtw.replication.postgres.schema import removals
 from nsqtw.replication.postgres.trimming import PAGE, Span, Trimmed
-from nsqtw.replication.store import IReplicaWriter, Write
-
-_ROWS_IN_A_SECOND = 10_000
-"""As long as a database may take for a checkpoint of very many rows. One on a good machine saves ten times as many."""
+from nsqtw.replication.store import Correction, IReplicaWriter, Write
 
 _OWN = """
-name = %(name)s AND identity = %(data_set)s AND epoch = %(epoch)s AND owner = %(owner)s AND NOT released
+name = %(name)s AND identity = %(data_set)s AND epoch = %(epoch)s AND token = %(token)s AND NOT released
 """
 _EXPECTED = f"{_OWN} AND lsn = %(lsn)s"
 _OWNED = f"{_OWN} AND lsn >= %(lsn)s"
@@ -70,7 +68,7 @@ UPDATE nsqtw_data_set SET next_block = greatest(coalesce(next_block, 0), %(next_
 """
 _RELEASE = f"UPDATE nsqtw_data_set SET released = true, requested_by = '' WHERE {_OWN}"
 _LOOK = """
-SELECT identity, epoch, owner, address, released, lsn FROM nsqtw_data_set WHERE name = %(name)s
+SELECT identity, epoch, token, address, released, lsn FROM nsqtw_data_set WHERE name = %(name)s
 """
 _SPANS = f"""
 SELECT first, first + count FROM nsqtw_segment
@@ -84,9 +82,7 @@ WITH owner AS (
     DELETE FROM nsqtw_segment USING owner
     WHERE data_set = owner.identity AND topic = %(topic)s AND first = ANY(%(firsts)s)
 )
-INSERT INTO nsqtw_topic (data_set, topic, past)
-SELECT identity, %(topic)s, %(past)s FROM owner
-ON CONFLICT (data_set, topic) DO UPDATE SET past = greatest(nsqtw_topic.past, excluded.past)
+SELECT 1 FROM owner
 """
 _STEP = f"""
 WITH owner AS (UPDATE nsqtw_data_set SET renewed = now() WHERE {_OWNED} RETURNING identity) {{0}}
@@ -96,16 +92,16 @@ AND EXISTS (SELECT 1 FROM owner)
 
 @implementer(IReplicaWriter)
 class PostgresWriter:
-    """The data set `name` of this identity, claimed by `owner` with `epoch` when its LSN was `lsn`."""
+    """The data set `name` of this identity, claimed as `epoch` and with `token` when its LSN was `lsn`."""
 
-    def __init__(self, server: Server, name: str, identity: str, owner: str, epoch: int, lsn: int) -> None:
+    def __init__(self, server: Server, name: str, identity: str, token: str, epoch: int, lsn: int) -> None:
         self.epoch = epoch
+        self.token = token
         self.lsn = lsn
         self._server = server
-        self._own = {"name": name, "data_set": identity, "epoch": Number(epoch), "owner": owner}
+        self._own = {"name": name, "data_set": identity, "epoch": Number(epoch), "token": token}
         self._name = name
         self._identity = identity
-        self._owner = owner
         self._base = lsn
         self._is_known = True
         """Whether the outcome of all transactions is known."""
@@ -128,23 +124,23 @@ class PostgresWriter:
                 raise ReplicaError("PostgreSQL: an earlier transaction goes on")
         self._committed()
 
-    def save(self, checkpoints: Iterable[Checkpoint], replaced: Sequence[str] = ()) -> None:
-        """IReplicaWriter API. Takes longer than the timeout only with tens of thousands of rows, when these do."""
-        saved = [*checkpoints]
-        wall_shift_ms = None
-        for checkpoint in saved:
-            wall_shift_ms = wall_shift_ms if checkpoint.wall_shift_ms is None else checkpoint.wall_shift_ms
+    def save(self, checkpoint: Checkpoint, corrections: Sequence[Correction] = ()) -> None:
+        """
+        IReplicaWriter API. Takes longer than the timeout only with very many rows, or with an unknown number of rows to
+        remove or to correct.
+        """
         with self._writing() as connection:
-            self._shrink(connection, saved)
-            self._sweep.saving(saved)
+            self._shrink(connection, checkpoint)
+            connection.allow(seconds_for(checkpoint, corrections))
+            self._sweep.saving(checkpoint)
             with connection.pipeline():
                 connection.execute("BEGIN")
-                self._execute_all(connection, replacing(replaced))
-                for checkpoint in saved:
-                    self._execute_all(connection, saving(checkpoint))
+                self._execute_all(connection, correcting(corrections))
+                self._execute_all(connection, saving(checkpoint))
                 swept = self._sweep.begin(connection, self._identity)
             self._sweep.end(swept)
-            values = {**self._own, "epoch": self.epoch, "lsn": self._base, "wall_shift_ms": wall_shift_ms}
+            shift_ms = checkpoint.wall_shift_ms
+            values = {**self._own, "epoch": self.epoch, "lsn": self._base, "wall_shift_ms": shift_ms}
             try:
                 connection.execute(_in_one_message(_COMMIT, values), prepare=False)
             except errors.DivisionByZero:
@@ -152,9 +148,8 @@ class PostgresWriter:
                 self._look(connection)
                 raise ReplicaError("PostgreSQL: an earlier transaction goes on") from None
         self._committed()
-        for checkpoint in saved:
-            for topic in checkpoint.deleted_topics:
-                self._trimmed.pop(topic, None)
+        for topic in checkpoint.deleted_topics:
+            self._trimmed.pop(topic, None)
 
     def reserve(self, next_block: int) -> None:
         """IReplicaWriter API."""
@@ -234,13 +229,13 @@ class PostgresWriter:
         if row is None or row[0] != self._identity:
             what = "was removed, and another one has its name" if row else "was removed"
             raise NoDataSet(f"PostgreSQL: the data set {self._name} {what}")
-        _, epoch, owner, address, is_released, lsn = row
+        _, epoch, token, address, is_released, lsn = row
         if lsn < self.lsn or epoch < self.epoch:
             self._verdict = StoreLost(
                 f"PostgreSQL has lost {max(self.lsn - lsn, 0)} transactions of the data set {self._name} that it had"
                 f" committed: its last one is {lsn}, and was {self.lsn}"
             )
-        elif (epoch, owner) != (self.epoch, self._owner):
+        elif (epoch, token) != (self.epoch, self.token):
             self._verdict = NotOwner(f"PostgreSQL: the broker at {address} owns the data set {self._name} now")
         elif is_released:
             self._verdict = NotOwner(f"PostgreSQL: this broker gave the data set {self._name} up")
@@ -254,27 +249,22 @@ class PostgresWriter:
         self._is_known = True
 
     def _execute_all(self, connection: BoundedConnection, statements: Iterable[Statement]) -> None:
-        for statement, parameters, rows in statements:
-            # Rows have their own time: with very many of them a checkpoint would never be saved otherwise.
-            connection.deadline += rows / _ROWS_IN_A_SECOND
+        for statement, parameters in statements:
             connection.execute(statement, {**parameters, "data_set": self._identity})
 
-    def _shrink(self, connection: BoundedConnection, checkpoints: Sequence[Checkpoint]) -> None:
+    def _shrink(self, connection: BoundedConnection, checkpoint: Checkpoint) -> None:
         """
         Remove most of what belongs to deleted topics and channels, in steps that are transactions of their own: all of
-        it at once might take longer than a call may, each time; so a call that takes too long has removed some. What
-        is removed is not needed, also if the checkpoint is not saved.
+        it at once might take longer than a call may, each time. What is removed is not needed, also if the checkpoint
+        is not saved.
         """
-        created: set[str] = set()
-        for checkpoint in checkpoints:
-            topics = [topic for topic in checkpoint.deleted_topics if topic not in created]
-            created.update(topic.name for topic in checkpoint.topics)
-            for table in OF_DELETED_TOPICS if topics else ():
-                self._remove_in_steps(connection, table, "AND topic = ANY(%(topics)s)", {"topics": Texts(topics)})
-            for topic, channel in checkpoint.deleted_channels:
-                for table in OF_DELETED_CHANNELS:
-                    where = "AND topic = %(topic)s AND channel = %(channel)s"
-                    self._remove_in_steps(connection, table, where, {"topic": topic, "channel": channel})
+        topics = checkpoint.deleted_topics
+        for table in OF_DELETED_TOPICS if topics else ():
+            self._remove_in_steps(connection, table, "AND topic = ANY(%(topics)s)", {"topics": Texts(topics)})
+        for topic, channel in checkpoint.deleted_channels:
+            for table in OF_DELETED_CHANNELS:
+                where = "AND topic = %(topic)s AND channel = %(channel)s"
+                self._remove_in_steps(connection, table, where, {"topic": topic, "channel": channel})
 
     def _remove_in_steps(
         self, connection: BoundedConnection, table: str, where: str, parameters: dict[str, Any]
@@ -282,8 +272,9 @@ class PostgresWriter:
         given = {**parameters, **self._own, "lsn": Number(self.lsn)}
         step, rest = (_STEP.format(statement) for statement in removals(table, where))
         while connection.execute(step, given).rowcount:
-            pass
+            connection.go_on()
         connection.execute(rest, given)
+        connection.go_on()
 
     def _spans(self, connection: BoundedConnection, topic: str, start: int, below: int) -> Sequence[Span]:
         parameters = {"data_set": self._identity, "topic": topic, "start": Number(start), "below": Number(below)}
@@ -295,7 +286,6 @@ class PostgresWriter:
             "lsn": Number(self.lsn),
             "topic": topic,
             "firsts": Numbers([first for first, _ in spans]),
-            "past": Number(max(end for _, end in spans)),
         }
         self._expect(connection, connection.execute(_TRIM, parameters).rowcount)
 

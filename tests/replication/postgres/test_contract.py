@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nsqtw.replication.store import IReplicaStore
-from nsqtw.testing.replica_contract import ReplicaStoreContract
+from nsqtw.testing.replica_contract import ReplicaStoreContract, row_of
 from tests.replication.servers import PostgresPair, opened
 
 pytestmark = pytest.mark.process
@@ -24,3 +24,7 @@ class TestPostgres(ReplicaStoreContract):
     def make_store(self, directory: str) -> IReplicaStore:
         name = sha256(directory.encode()).hexdigest()[:16]
         return opened(Path(directory), self.servers.dsn, 10.0, name)
+
+    def damage(self, store: IReplicaStore, topic: str, first: int) -> None:
+        where = f"data_set = '{row_of(store).identity}' AND topic = '{topic}' AND first = {first}"
+        self.servers.primary.execute(f"UPDATE nsqtw_segment SET frames = set_byte(frames, 3, 77) WHERE {where}")

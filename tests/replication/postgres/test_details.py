@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nsqtw.core.checkpoint import Checkpoint, CursorState, HeldRow, PendingRow, PendingRun, PublisherId, TopicState
-from nsqtw.errors import ReplicaError
+from nsqtw.errors import NotOwner, ReplicaError
 from nsqtw.replication.postgres import schema
 from nsqtw.replication.postgres.connection import BoundedConnection
-from nsqtw.replication.store import IReplicaStore, IReplicaWriter
+from nsqtw.replication.store import ForgetDelays, IReplicaStore, IReplicaWriter
 from nsqtw.testing.contracts import make_segment, make_segment_with_headers
 from nsqtw.testing.replica_contract import ALL, LONG, claimed, row_of, saved_state
 from tests.replication.servers import PostgresPair
@@ -96,16 +96,29 @@ def test_nothing_to_store_is_no_transaction(writer: IReplicaWriter) -> None:
         "topic = 'u'",
         "channel = 'x'",
         "headers = ''",
+        "first = -1",
+        "count = 0",
+        "count = -5",
+        "count = 1::bigint << 60",
+        "delay_ms = -1",
     ],
 )
 def test_a_damaged_segment_is_found(
     servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter, change: str
 ) -> None:
-    """And not delivered as something else."""
+    """And not delivered as something else, nor does it keep others back."""
     writer.append([("t", [make_segment_with_headers(0, 3)])])
     servers.primary.execute(f"UPDATE nsqtw_segment SET {change} WHERE data_set = '{row_of(store).identity}'")
-    with pytest.raises(ReplicaError, match=r"the segment 0 of topic [tu] is damaged"):
+    writer.append([("t", [make_segment(50)])])
+    with pytest.raises(ReplicaError, match=r"the segment (0|-1) of topic [tu] is damaged"):
         store.segments(0, ALL)
+    damaged: list[tuple[Any, ...]] = []
+    found = store.segments(0, ALL, lambda *damage: damaged.append(damage))
+    assert [(one.lsn, one.segment.first) for one in found] == [(2, 50)]
+    ((topic, first, last, why),) = damaged
+    assert topic in "tu" and first <= last
+    assert why == f"the segment {first} of topic {topic} is damaged"
+    assert [end for _, end in store.spans("t") if end <= 0] == []
 
 
 @pytest.mark.parametrize(
@@ -115,7 +128,7 @@ def test_a_state_that_makes_no_sense_is_an_error(
     servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter, state: str
 ) -> None:
     """One line."""
-    writer.save([Checkpoint(topics=[TopicState("t", cursors=[CursorState("c")])])])
+    writer.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c")])]))
     where = f"WHERE data_set = '{row_of(store).identity}'"
     for table, what in (("nsqtw_cursor", "channel t/c"), ("nsqtw_topic", "topic t")):
         servers.primary.execute(f"UPDATE {table} SET state = '{state}' {where}")
@@ -172,12 +185,12 @@ def test_publishers_ids_are_removed_by_and_by(
 
     names = ("plain", "t", "u", "unknown")
     topics = [TopicState(name, publisher_ids=ids(0), dedupe_window_ms=1000) for name in names]
-    writer.save([Checkpoint(topics=topics, pending_ms=50)])
+    writer.save(Checkpoint(topics=topics, pending_ms=50))
     assert count(servers, "nsqtw_publisher_id", store) == 200
     windows = {"plain": 0, "t": 100, "u": 20, "unknown": None}
     states = [TopicState(name, dedupe_window_ms=window) for name, window in windows.items()]
     for _ in range(30):
-        writer.save([Checkpoint(topics=states, pending_ms=60)])
+        writer.save(Checkpoint(topics=states, pending_ms=60))
     left: dict[str, set[int]] = {name: set() for name in names}
     for checkpoint in store.checkpoints():
         for topic in checkpoint.topics:
@@ -193,8 +206,8 @@ def test_large_deletions_are_made_in_steps(
     cursors = [CursorState(name, pending=[PendingRow(number, 1, 0) for number in range(30)]) for name in ("c", "d")]
     topics = [TopicState(name, cursors=cursors, dedupe_window_ms=5) for name in ("t", "u")]
     writer.append([(name, [make_segment(number) for number in range(30)]) for name in ("t", "u")])
-    writer.save([Checkpoint(topics=topics)])
-    writer.save([Checkpoint(deleted_topics=["t"], deleted_channels=[("u", "d")])])
+    writer.save(Checkpoint(topics=topics))
+    writer.save(Checkpoint(deleted_topics=["t"], deleted_channels=[("u", "d")]))
     assert [count(servers, table, store) for table in ("nsqtw_segment", "nsqtw_pending")] == [30, 30]
     identity = row_of(store).identity
     store.forget()
@@ -230,7 +243,7 @@ def test_an_interrupted_removal_is_finished_later(
 
 
 def test_trim_removes_all_that_is_not_needed(store: IReplicaStore, writer: IReplicaWriter) -> None:
-    """And the highest sequence is known afterwards, also to the next owner."""
+    """Also one of the next owner."""
     writer.append([("t", [make_segment(first, 10) for first in range(0, 1000, 10)])])
     writer.trim("t", 500, iter([3, 250, 251]))
     assert [one.segment.first for one in store.segments(0, ALL)] == [0, 250, *range(500, 1000, 10)]
@@ -238,8 +251,105 @@ def test_trim_removes_all_that_is_not_needed(store: IReplicaStore, writer: IRepl
     taken = claimed(store, "other", forced=True)
     taken.trim("t", 1000, iter([]))
     assert store.segments(0, ALL) == []
-    assert store.kept(["t"]) == {"t": 1000}
+    assert store.kept(["t"]) == {}
+    taken.save(Checkpoint(topics=[TopicState("t")]))
+    assert store.kept(["t"]) == {"t": None}
     taken.close()
+
+
+def test_a_claim_after_the_servers_clock_went_back(
+    servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter
+) -> None:
+    """The lease of a lost owner would not end for a day."""
+    later = "renewed = now() + interval '1 day'"
+    servers.primary.execute(f"UPDATE nsqtw_data_set SET {later} WHERE identity = '{row_of(store).identity}'")
+    row = row_of(store)
+    assert row.lease_left == row.lease == LONG
+    assert store.claim("b", "b:1", LONG) is None
+    taken = store.claim("b", "b:1", LONG, unchanged=row)
+    assert taken is not None
+    with pytest.raises(NotOwner):
+        writer.append([("t", [make_segment(0)])])
+    taken.close()
+
+
+def test_renewals_are_told_apart_to_the_microsecond(
+    servers: PostgresPair, open_store: Open, store: IReplicaStore, writer: IReplicaWriter
+) -> None:
+    """In the same words by each session, whatever its time zone."""
+    row = row_of(store)
+    change = "renewed = renewed + interval '1 microsecond'"
+    other = open_store(f"{servers.dsn} options='-c TimeZone=Asia/Tokyo -c DateStyle=German'", data_set=row.name)
+    assert row_of(other).renewed == row.renewed
+    servers.primary.execute(f"UPDATE nsqtw_data_set SET {change} WHERE identity = '{row.identity}'")
+    assert row_of(store).renewed != row.renewed
+    assert other.claim("b", "b:1", LONG, unchanged=row) is None
+    taken = other.claim("b", "b:1", LONG, unchanged=row_of(store))
+    assert taken is not None
+    taken.close()
+
+
+def test_another_claim_of_the_same_epoch(servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter) -> None:
+    """After a server has lost a claim: its token is another one, and who made the lost claim owns nothing."""
+    claims = f"UPDATE nsqtw_data_set SET token = 'x', owner = 'b' WHERE identity = '{row_of(store).identity}'"
+    servers.primary.execute(claims)
+    with pytest.raises(NotOwner):
+        store.renew(1)
+    for _ in range(2):
+        with pytest.raises(NotOwner):
+            writer.append([("t", [make_segment(0)])])
+    assert row_of(store).lsn == 0
+
+
+def test_the_last_claims_are_kept(servers: PostgresPair, store: IReplicaStore) -> None:
+    """A thousand of them."""
+    claimed(store).close()
+    identity = row_of(store).identity
+    servers.primary.execute(f"UPDATE nsqtw_data_set SET epoch = 1000 WHERE identity = '{identity}'")
+    claimed(store, forced=True).close()
+    assert store.claim_of(1) is None
+    first = store.claim_of(1001)
+    claimed(store, forced=True).close()
+    assert count(servers, "nsqtw_epoch", store) == 2
+    assert store.claim_of(1001) == first is not None
+
+
+def test_old_reports_of_standbys_are_removed(
+    servers: PostgresPair, open_store: Open, store: IReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of a data set that was removed; a standby looks for them once an hour."""
+    for standby in ("new", "old"):
+        store.report(standby, "s:1", 1)
+    name, identity = row_of(store).name, row_of(store).identity
+    age = f"UPDATE nsqtw_standby SET reported = now() - interval '25 hours' WHERE data_set = '{identity}'"
+    servers.primary.execute(f"{age} AND identity = 'old'")
+    store.report("new", "s:1", 2)
+    assert count(servers, "nsqtw_standby", store) == 2
+    open_store(servers.dsn, data_set=name).report("new", "s:1", 3)
+    assert count(servers, "nsqtw_standby", store) == 1
+    assert [(one.identity, one.lsn) for one in store.standbys()] == [("new", 3)]
+
+
+def test_the_server_has_as_much_time_as_a_long_save(store: IReplicaStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And afterwards as much as before."""
+    writer = claimed(store)
+    limits = []
+    execute = BoundedConnection.execute
+
+    def note(self: BoundedConnection, query: Any, *arguments: Any, **more: Any) -> Any:
+        if query == "BEGIN":
+            limits.append(execute(self, "SHOW statement_timeout").fetchall()[0][0])
+        return execute(self, query, *arguments, **more)
+
+    monkeypatch.setattr(BoundedConnection, "execute", note)
+    few = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=[PendingRow(1, 1, 0)])])])
+    many = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=[PendingRun(1, 100_000, 5)])])])
+    emptied = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", emptied=True)])])
+    for checkpoint in (few, many, few, emptied):
+        writer.save(checkpoint)
+    writer.save(few, [ForgetDelays()])
+    assert limits == ["20s", "40s", "20s", "140s", "140s"]
+    writer.close()
 
 
 SEQUENCES = st.integers(0, 12)
@@ -300,16 +410,16 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
 
 @pytest.mark.histories
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(st.lists(checkpoints(), min_size=1, max_size=5), st.booleans())
+@given(st.lists(checkpoints(), min_size=1, max_size=5))
 def test_any_checkpoints_save_the_same_again(
-    tmp_path_factory: pytest.TempPathFactory, store: IReplicaStore, history: list[Checkpoint], at_once: bool
+    tmp_path_factory: pytest.TempPathFactory, store: IReplicaStore, history: list[Checkpoint]
 ) -> None:
     """A `positions.db` made from the store is equal to the one of the owner, whatever was saved."""
     store.forget()
     store.create()
     writer = claimed(store)
-    for some in [history] if at_once else [[one] for one in history]:
-        writer.save(some)
+    for checkpoint in history:
+        writer.save(checkpoint)
     writer.close()
     folders = [tmp_path_factory.mktemp(name) for name in ("direct", "copied")]
     direct, copied = (saved(path, made) for path, made in zip(folders, (history, store.checkpoints()), strict=True))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import Event
 from typing import Any
 
@@ -14,9 +16,10 @@ import psycopg
 import pytest
 
 from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PendingRun, TopicState
-from nsqtw.errors import BackendFull, NotOwner, ReplicaError, StoreLost
-from nsqtw.replication.postgres.connection import BoundedConnection
-from nsqtw.replication.store import IReplicaStore, IReplicaWriter
+from nsqtw.errors import BackendFull, NoDataSet, NotOwner, ReplicaError, StoreLost
+from nsqtw.replication.postgres import schema
+from nsqtw.replication.postgres.connection import BoundedConnection, TimedOut
+from nsqtw.replication.store import ForgetDelays, IReplicaStore, IReplicaWriter
 from nsqtw.testing.contracts import make_segment
 from nsqtw.testing.replica_contract import LONG, WRITES, claimed, row_of
 from tests.replication.servers import PostgresPair
@@ -73,7 +76,7 @@ def in_time(seconds: float) -> Iterator[None]:
 
 
 def test_a_server_that_stops_ends_each_call_in_time(
-    servers: PostgresPair, open_store: Open, store: IReplicaStore, writer: IReplicaWriter, data_set: str
+    servers: PostgresPair, open_store: Open, store: IReplicaStore, data_set: str
 ) -> None:
     """On a connection that is there, and on one that is to be made."""
     asked = open_store(servers.dsn, 0.2, data_set)
@@ -240,7 +243,7 @@ def test_a_stopped_owner_has_no_lock_on_the_data_set(
     state = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=[PendingRow(0, 1, 0)])])])
     monkeypatch.setattr(BoundedConnection, "execute", stop)
     with ThreadPoolExecutor(1) as thread:
-        saving = thread.submit(writer.save, [state])
+        saving = thread.submit(writer.save, state)
         assert reached.wait(30)
         taken = claimed(store, "other", forced=True)
         put(taken, 1)
@@ -364,8 +367,117 @@ def eventually_succeeds(call: Callable[[], None]) -> None:
 def test_a_checkpoint_of_very_many_rows_has_its_time(
     servers: PostgresPair, store: IReplicaStore, hasty: IReplicaWriter
 ) -> None:
-    """No single statement takes long, and each row adds to the time of the call."""
-    pending = [PendingRow(sequence, 1, 0) for sequence in range(150_000)]
-    runs = [PendingRun(1_000_000, 150_000, 5)]
-    hasty.save([Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=pending, runs=runs)])])])
+    """No single statement takes long, and each row adds to the time of the call, also one of a run."""
+    runs = [PendingRun(1_000_000, 300_000, 5)]
+    hasty.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=runs)])]))
     assert store.size().pending_rows == 300_000
+    hasty.save(Checkpoint(), [ForgetDelays()])
+    hasty.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", forgotten_from=1_100_000)])]))
+    assert store.size().pending_rows == 100_000
+
+
+def test_a_removal_has_as_much_time_as_it_needs(
+    servers: PostgresPair, open_store: Open, store: IReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a call is for each of its steps, here of one row."""
+    name = row_of(store).name
+    writer = claimed(store)
+    writer.append([("t", [make_segment(number) for number in range(60)])])
+    writer.close()
+    monkeypatch.setattr(schema, "KEYS", {table: (key, 1) for table, (key, _) in schema.KEYS.items()})
+    hasty = open_store(servers.dsn, 0.5, name)
+    deadlines = []
+    execute = BoundedConnection.execute
+
+    def slow(self: BoundedConnection, query: Any, *arguments: Any, **more: Any) -> Any:
+        if "DELETE FROM nsqtw_segment" in str(query):
+            deadlines.append(self.deadline)
+            time.sleep(0.02)
+        return execute(self, query, *arguments, **more)
+
+    monkeypatch.setattr(BoundedConnection, "execute", slow)
+    hasty.forget()
+    assert len(deadlines) > 60 and deadlines == sorted(deadlines)
+    assert store.data_set() is None
+
+
+def test_a_removal_that_is_interrupted_hinders_nobody(
+    servers: PostgresPair, open_store: Open, store: IReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is free before anything is removed."""
+    writer = claimed(store)
+    put(writer, 0)
+    before = row_of(store)
+    hasty = open_store(servers.dsn, 0.5, before.name)
+    execute = BoundedConnection.execute
+
+    def stop(self: BoundedConnection, query: Any, *arguments: Any, **more: Any) -> Any:
+        if "DELETE" in str(query):
+            raise TimedOut("no answer in time")
+        return execute(self, query, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BoundedConnection, "execute", stop)
+        with pytest.raises(ReplicaError, match="did not answer"):
+            hasty.forget()
+    created = store.create()
+    assert created.identity != before.identity and store.segments(0, 1 << 30) == []
+    with pytest.raises(NoDataSet):
+        put(writer, 1)
+    writer.close()
+    again = claimed(store)
+    put(again, 5)
+    hasty.forget()
+    rows = f"SELECT count(*) FROM nsqtw_segment WHERE data_set = '{before.identity}'"
+    assert servers.primary.execute(rows) == [(0,)]
+    again.close()
+
+
+@pytest.mark.parametrize("where", ["at the begin", "while rows are sent", "at the end"])
+def test_a_server_that_stops_during_a_checkpoint(
+    servers: PostgresPair,
+    store: IReplicaStore,
+    open_store: Open,
+    data_set: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    where: str,
+) -> None:
+    """One error and nothing else, wherever it is in the pipeline; the next checkpoint is saved."""
+    hasty = claimed(open_store(servers.dsn, 0.5, data_set))
+    put(hasty, 0)
+    pending = [PendingRow(sequence, 1, 0) for sequence in range(1 if where != "while rows are sent" else 25_000)]
+    state = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=pending)])])
+    unraisable: list[Any] = []
+    execute = BoundedConnection.execute
+    stopped = ExitStack()
+
+    def stop(self: BoundedConnection, query: Any, *arguments: Any, **more: Any) -> Any:
+        is_there = more.get("prepare") is False if where == "at the end" else query == "BEGIN"
+        if is_there:
+            stopped.enter_context(servers.primary.stopped())
+        return execute(self, query, *arguments, **more)
+
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    with monkeypatch.context() as patch, stopped:
+        patch.setattr(BoundedConnection, "execute", stop)
+        with in_time(4), pytest.raises(ReplicaError) as caught:
+            hasty.save(state)
+    gc.collect()
+    assert str(caught.value) == "PostgreSQL did not answer within 0.5 s"
+    del caught
+    gc.collect()
+    assert unraisable == []
+    assert capfd.readouterr() == ("", "")
+    eventually_succeeds(lambda: hasty.save(state))
+    assert row_of(store).lsn == row_of(store).checkpoint_lsn == hasty.lsn
+    assert store.size().pending_rows == len(pending)
+    hasty.close()
+
+
+@pytest.mark.long
+def test_a_checkpoint_of_a_million_rows(store: IReplicaStore, hasty: IReplicaWriter) -> None:
+    """As a topic has that was paused with a million deferred messages."""
+    runs = [PendingRun(5, 1_000_000, 5)]
+    hasty.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=runs)])]))
+    assert store.size().pending_rows == 1_000_000
