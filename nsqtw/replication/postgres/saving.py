@@ -39,8 +39,8 @@ _OF_ROWS = (
 )
 _CURSOR_TABLES = ("nsqtw_cursor", "nsqtw_pending", "nsqtw_held")
 _ROW_TABLES = ("nsqtw_pending", "nsqtw_held")
-OF_DELETED_TOPICS = ("nsqtw_segment", "nsqtw_pending", "nsqtw_publisher_id")
-OF_DELETED_CHANNELS = ("nsqtw_pending",)
+OF_DELETED_TOPICS = ("nsqtw_segment", "nsqtw_pending", "nsqtw_held", "nsqtw_publisher_id")
+OF_DELETED_CHANNELS = ("nsqtw_pending", "nsqtw_held")
 """The tables that may have very many rows of a topic or of a channel."""
 
 _ROWS_IN_A_SECOND = 10_000
@@ -106,20 +106,25 @@ ON CONFLICT (data_set, topic, hash) DO UPDATE SET published_ms = excluded.publis
 """
 
 
-def seconds_for(checkpoint: Checkpoint, corrections: Sequence[Correction]) -> float:
-    """Return how much longer than other calls a save may take."""
+def seconds_of_removals(checkpoint: Checkpoint, corrections: Sequence[Correction]) -> float:
+    """Return how much longer a save may take because of rows that it has not itself."""
     cursors = [cursor for topic in checkpoint.topics for cursor in topic.cursors]
-    is_unknown = bool(
-        corrections
-        or checkpoint.deleted_topics
-        or checkpoint.deleted_channels
-        or any(cursor.emptied or cursor.forgotten_from is not None for cursor in cursors)
-    )
+    if corrections or any(cursor.emptied or cursor.forgotten_from is not None for cursor in cursors):
+        return _SECONDS_OF_UNKNOWN
+    # What the steps before have left of the deleted ones, at most.
+    rows = ROWS_AT_ONCE * len(OF_DELETED_TOPICS) if checkpoint.deleted_topics else 0
+    rows += ROWS_AT_ONCE * len(OF_DELETED_CHANNELS) * len(checkpoint.deleted_channels)
+    return min(rows / _ROWS_IN_A_SECOND, _SECONDS_OF_UNKNOWN)
+
+
+def seconds_of_rows(checkpoint: Checkpoint) -> float:
+    """Return how much longer a save may take because of its rows."""
+    cursors = [cursor for topic in checkpoint.topics for cursor in topic.cursors]
     rows = len(cursors) + sum(1 + len(topic.publisher_ids) for topic in checkpoint.topics)
     for cursor in cursors:
         rows += len(cursor.pending) + len(cursor.held) + len(cursor.dropped_rows)
         rows += sum(run.count for run in cursor.runs)
-    return rows / _ROWS_IN_A_SECOND + is_unknown * _SECONDS_OF_UNKNOWN
+    return rows / _ROWS_IN_A_SECOND
 
 
 def correcting(corrections: Sequence[Correction]) -> Iterator[Statement]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from time import monotonic
 from typing import Any
 
 from psycopg import errors, sql
@@ -37,7 +38,8 @@ from nsqtw.replication.postgres.saving import (
     Statement,
     correcting,
     saving,
-    seconds_for,
+    seconds_of_removals,
+    seconds_of_rows,
 )
 from nsqtw.replication.postgres.schema import removals
 from nsqtw.replication.postgres.trimming import PAGE, Span, Trimmed
@@ -131,7 +133,8 @@ class PostgresWriter:
         """
         with self._writing() as connection:
             self._shrink(connection, checkpoint)
-            connection.allow(seconds_for(checkpoint, corrections))
+            seconds = seconds_of_rows(checkpoint)
+            connection.allow(seconds + seconds_of_removals(checkpoint, corrections))
             self._sweep.saving(checkpoint)
             with connection.pipeline():
                 connection.execute("BEGIN")
@@ -139,6 +142,8 @@ class PostgresWriter:
                 self._execute_all(connection, saving(checkpoint))
                 swept = self._sweep.begin(connection, self._identity)
             self._sweep.end(swept)
+            # What may take long is done.
+            connection.deadline = min(connection.deadline, monotonic() + connection.timeout + seconds)
             shift_ms = checkpoint.wall_shift_ms
             values = {**self._own, "epoch": self.epoch, "lsn": self._base, "wall_shift_ms": shift_ms}
             try:

@@ -345,10 +345,11 @@ def test_the_server_has_as_much_time_as_a_long_save(store: IReplicaStore, monkey
     few = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=[PendingRow(1, 1, 0)])])])
     many = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=[PendingRun(1, 100_000, 5)])])])
     emptied = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", emptied=True)])])
-    for checkpoint in (few, many, few, emptied):
+    deleted = Checkpoint(deleted_channels=[("t", "c"), ("t", "d")])
+    for checkpoint in (few, many, few, emptied, deleted, Checkpoint(deleted_topics=["t"])):
         writer.save(checkpoint)
     writer.save(few, [ForgetDelays()])
-    assert limits == ["20s", "40s", "20s", "140s", "140s"]
+    assert limits == ["20s", "40s", "20s", "140s", "36s", "36s", "140s"]
     writer.close()
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PendingRun, TopicState
 from nsqtw.errors import BackendFull, NoDataSet, NotOwner, ReplicaError, StoreLost
-from nsqtw.replication.postgres import schema
+from nsqtw.replication.postgres import saving, schema
 from nsqtw.replication.postgres.connection import BoundedConnection, TimedOut
 from nsqtw.replication.store import ForgetDelays, IReplicaStore, IReplicaWriter
 from nsqtw.testing.contracts import make_segment
@@ -475,9 +475,26 @@ def test_a_server_that_stops_during_a_checkpoint(
     hasty.close()
 
 
-@pytest.mark.long
-def test_a_checkpoint_of_a_million_rows(store: IReplicaStore, hasty: IReplicaWriter) -> None:
-    """As a topic has that was paused with a million deferred messages."""
-    runs = [PendingRun(5, 1_000_000, 5)]
-    hasty.save(Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", runs=runs)])]))
-    assert store.size().pending_rows == 1_000_000
+def test_a_server_that_reads_nothing_for_long(
+    servers: PostgresPair, open_store: Open, store: IReplicaStore, data_set: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As during a long statement: what is behind it waits in the sockets, longer than the time of a call."""
+    dsn = f"host=127.0.0.1 port={servers.primary.port} dbname=postgres user=nsqtw"
+    hasty = claimed(open_store(dsn, 0.5, data_set))
+    monkeypatch.setattr(saving, "_FORGET_DELAYS", "SELECT pg_sleep(3)")
+    pending = [PendingRow(sequence, 1, 0) for sequence in range(100_000)]
+    state = Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=pending)])])
+    hasty.save(state, [ForgetDelays()])
+    assert store.size().pending_rows == 100_000
+    hasty.close()
+
+
+def test_a_commit_has_no_more_time_than_others(
+    servers: PostgresPair, store: IReplicaStore, hasty: IReplicaWriter
+) -> None:
+    """However long the statements before it may take."""
+    hasty.save(Checkpoint(), [ForgetDelays()])
+    with servers.standby.stopped(), in_time(1), pytest.raises(ReplicaError, match="did not answer"):
+        hasty.save(Checkpoint(), [ForgetDelays()])
+    eventually_succeeds(lambda: hasty.save(Checkpoint()))
+    assert row_of(store).lsn == hasty.lsn
