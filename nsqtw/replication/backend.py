@@ -59,6 +59,10 @@ class ReplicatedBackend:
         self._queues[topic], self._topics[queue] = queue, topic
         return queue
 
+    def end_of(self, topic: str) -> int:
+        """ICopyingBackend API"""
+        return self._ownership.ends.get(topic, 0)
+
     def commit(
         self, writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool
     ) -> dict[Any, BackendError]:
@@ -73,11 +77,13 @@ class ReplicatedBackend:
             return failed
         named = [(self._topics[queue], segments) for queue, segments in writes]
         copied = [write for write in named if not is_ephemeral(write[0])]
-        if copied:
-            try:
-                self._ownership.append(copied)
-            except BackendError as error:
-                return dict.fromkeys([queue for queue, _ in writes], error)
+        if not copied:
+            failed = self.local.commit(writes, durable)
+            return failed
+        try:
+            self._ownership.append(copied)
+        except BackendError as error:
+            return dict.fromkeys([queue for queue, _ in writes], error)
         failed = self.local.commit(writes, False)
         self._ownership.appended()
         return failed
