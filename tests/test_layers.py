@@ -89,7 +89,7 @@ LAYERS: dict[str, set[str]] = {
         "nsqd_import",
         *("options", "plugins", "replication", "runtime", "stats"),
     },
-    "cli": {"client", "cluster", "net", "options", "runtime", "tools"},
+    "cli": {"client", "cluster", "net", "options", "replication.status", "runtime", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols", "replication"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},

@@ -138,12 +138,13 @@ def node_stats_in(stats: JsonObject, node: Node, nsqtw_version: str) -> NodeStat
 
 def replica_in(document: JsonObject) -> ReplicaStatus:
     """Return the state of a broker with a replica store, of /stats or /v2/replica. ServerFailed."""
-    return ReplicaStatus(
+    values: dict[str, Any] = {
         **{name: read.text(document, name) for name in ("role", "data_set", "identity", "owner", "error")},
         **{name: read.count(document, name) for name in ("epoch", "lsn", *_BEHIND)},
         **{name: read.number(document, name) for name in ("lease_left", "behind_seconds")},
-        standbys=tuple(map(_standby, read.objects(document, "standbys")[:_MAX_STANDBYS])),
-    )
+    }
+    standbys = tuple(map(_standby, read.objects(document, "standbys")[:_MAX_STANDBYS]))
+    return ReplicaStatus(**values, standbys=standbys)
 
 
 def topics_in(stats: JsonObject, node: Node, is_nsqtw: bool) -> tuple[TopicStats, ...]:
