@@ -81,8 +81,8 @@ LAYERS: dict[str, set[str]] = {
         *("options", "plugins", "replication", "replication.status", "runtime", "stats"),
     },
     "admin": {
-        *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
-        "stats",
+        *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins"),
+        *("replication.status", "runtime", "stats"),
     },
     "tools": {
         *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "http", "lookupd", "nsqd"),
