@@ -27,7 +27,7 @@ PATHS = (
     *("/topics/t/c?view=messages", "/topics/t/c?view=messages&state=in_flight&show=hex", "/topics/t?view=messages"),
     *("/actions/set_policy_channel?topic=t&channel=c", "/actions/seek_channel?topic=t&channel=c"),
     *("/api/topics", "/api/topics/t", "/api/topics/t/c", "/api/nodes", f"/api/nodes/{ODD}", "/api/counter"),
-    *("/api/policies/t", "/api/policies/t/c"),
+    *("/api/policies/t", "/api/policies/t/c", f"/actions/release_node?node={ODD}"),
 )
 
 
