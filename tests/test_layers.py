@@ -89,7 +89,7 @@ LAYERS: dict[str, set[str]] = {
         "nsqd_import",
         *("options", "plugins", "replication", "runtime", "stats"),
     },
-    "cli": {"client", "cluster", "net", "options", "replication.status", "runtime", "tools"},
+    "cli": {"client", "cluster", "net", "options", "replication", "replication.status", "runtime", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols", "replication"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
@@ -251,6 +251,14 @@ def test_one_module_opens_databases() -> None:
     """Its connections raise no other errors than those of SQLite, however damaged the file is."""
     opening = [name for name, module in NAMES.items() if "sqlite3.connect(" in module.read_text("utf-8")]
     assert opening == ["backends.connection"]
+
+
+def test_one_package_imports_psycopg() -> None:
+    """Its errors are converted there, and a broker without a copy in PostgreSQL does not load it."""
+    importing = {
+        name for name, module in NAMES.items() if "psycopg" in {one.partition(".")[0] for one in imports_of(module)}
+    }
+    assert {name.rpartition(".")[0] for name in importing} == {"replication.postgres"}
 
 
 def test_every_package_has_a_layer() -> None:

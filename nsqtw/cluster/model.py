@@ -15,12 +15,15 @@ import attrs
 
 from nsqtw.names import dead_letter_name
 from nsqtw.options.addresses import is_node_address, join_host_port
-from nsqtw.replication.status import OWNER, ReplicaStatus
+from nsqtw.replication.status import OWNER, STANDBY, ReplicaStatus
 
 MERGED = "*"
 """The node of an object that is merged over nodes."""
 
 T = TypeVar("T")
+
+_OK = "OK"
+"""The health of a node that can store messages."""
 
 _ASKED_FOR = {"is_asked_for": True}
 """Of a field that /stats has under another name, and only when it is asked for."""
@@ -335,6 +338,11 @@ class NodeStats:
     def message_count(self) -> int:
         """Messages published to the node's topics."""
         return sum(topic.message_count for topic in self.topics)
+
+    @property
+    def error(self) -> str:
+        """The error that the node reports, "" without one. A standby is well: it reports that it serves nobody."""
+        return "" if self.role == STANDBY or self.health == _OK else self.health
 
     @property
     def role(self) -> str:

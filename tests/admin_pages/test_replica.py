@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 import attrs
 import pytest
 
-from nsqtw.replication.status import ReplicaStatus
+from nsqtw.replication.status import OWNER, STANDBY, ReplicaStatus
 from tests.admin_pages.test_odd_answers import Admin
 from tests.cluster.odd_answers import ODD, SOUND, answers_of, documents
 from tests.replica_control import A_STANDBY, AN_OWNER, SILENT
 
 ALONE = attrs.evolve(AN_OWNER, standbys=(SILENT,))
 FORM = f"/actions/release_node?{urlencode({'node': SOUND})}"
+HEALTH = {OWNER: "OK", STANDBY: "NOK - suspended"}
 ROLE_COLUMN = '<th scope="col">Role</th>'
 
 
@@ -25,10 +25,11 @@ def admin_of(sound: ReplicaStatus | None, odd: ReplicaStatus | None, **options: 
     """Return an nsqadmin of two nodes in these states; None for one without a replica store."""
     answers = answers_of()
     for address, state in ((SOUND, sound), (ODD, odd)):
-        stats: dict[str, Any] = {**documents(address, 1)["/stats"]}
+        stats: dict[str, Any] = documents(address, 1)["/stats"]
         del stats["replica"]
-        shown: Mapping[str, Any] = {} if state is None else {"replica": state.document()}
-        answers[address, "/stats"] = json.dumps({**stats, **shown}).encode()
+        if state is not None:
+            stats |= {"replica": state.document(), "health": HEALTH[state.role]}
+        answers[address, "/stats"] = json.dumps(stats).encode()
     return Admin(answers, **options)
 
 
@@ -51,6 +52,8 @@ def test_a_table_of_nodes_has_roles_when_one_has_a_replica_store(path: str) -> N
     assert body.count('<span class="badge good">owner</span>') == 1
     body = page(admin_of(None, A_STANDBY), path)
     assert '<span class="badge">standby</span>' in body
+    assert body.count('<span class="badge good">up</span>') >= 2
+    assert "suspended" not in body
     body = page(admin_of(None, None), path)
     assert ROLE_COLUMN not in body
 

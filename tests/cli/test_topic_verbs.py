@@ -193,7 +193,7 @@ def test_nodes_shows_roles_when_one_has_a_role(on_nsqd: Nsqtw, nsqtw: Nsqtw) -> 
     assert "ROLE" not in on_nsqd("nodes").out
     assert on_nsqd("nodes", "-o", "json").json[0]["role"] is None
     info = {"version": "1.3.0", "broadcast_address": "10.0.0.1", "hostname": "h", "tcp_port": 4150, "http_port": 4151}
-    stats = {"version": "1.3.0", "health": "OK", "topics": [], "replica": A_STANDBY.document()}
+    stats = {"version": "1.3.0", "health": "NOK - suspended", "topics": [], "replica": A_STANDBY.document()}
     with serving("/info", json.dumps(info).encode(), more={"/stats": (200, json.dumps(stats).encode())}) as node:
         head, row = nsqtw("--nsqd-http-address", node, "nodes").out.splitlines()
         assert head.split()[:5] == ["NODE", "TCP", "VERSION", "HEALTH", "ROLE"]

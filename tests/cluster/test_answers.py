@@ -106,6 +106,12 @@ def test_an_owner_with_and_without_a_standby_that_runs(
     assert (stats.is_unprotected, stats.is_releasable) == (is_unprotected, is_releasable)
 
 
+def test_a_standby_is_well_although_it_serves_nobody() -> None:
+    text = "NOK - suspended"
+    found = [NodeStats(node=NODE, replica=state, health=text).error for state in (None, AN_OWNER, A_STANDBY)]
+    assert found == [text, text, ""]
+
+
 def test_missing_fields_and_null_are_zero() -> None:
     (topic,) = node_stats_in({"topics": [{"topic_name": "t", "channels": None}]}, NODE, "1").topics
     assert (topic.channels, topic.message_count, topic.durability, topic.policy) == ((), 0, "os", {})

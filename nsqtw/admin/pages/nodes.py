@@ -22,7 +22,6 @@ from nsqtw.replication.status import StandbyStatus
 
 LITTLE_BYTES, LITTLE_PART = 1_000_000_000, 0.1
 """Less disk space than this, or than this part of the disk, is little."""
-_OK = "OK"
 _MEMORY = (
     ("heap_in_use_bytes", "Memory in use", formats.size),
     ("gc_total_runs", "Garbage collections", formats.count),
@@ -51,7 +50,7 @@ class NodeRow:
     @property
     def is_well(self) -> bool:
         """True when the node reports no error."""
-        return self.stats.health in ("", _OK)
+        return not self.stats.error
 
     @property
     def disk_state(self) -> str:

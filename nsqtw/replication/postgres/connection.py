@@ -164,7 +164,7 @@ class Server:
                 connection = _connect_to({**defaults, **one, **given}, monotonic() + share)
                 self._prepare(connection, monotonic() + share)
             except (psycopg.Error, OSError) as error:
-                is_late = is_late or isinstance(error, TimedOut | TimeoutError)
+                is_late = is_late or isinstance(error, TimedOut)
                 reasons.append(_first_line(str(error)))
                 self._servers.remove(one)
                 self._servers.append(one)
