@@ -89,4 +89,5 @@ def test_an_owner_hands_over_to_its_standby(pages: Window, replicas: tuple[Repli
     assert replicas[0].await_end() == REPLACED
     wait_until(lambda: replicas[1].is_owner, "the standby has taken over", TAKEOVER_SECONDS)
     pages.go("/")
+    expect(pages.page.locator("#nodes")).to_contain_text("was owner")
     expect(pages.page.locator("#unprotected")).to_contain_text(f"{standby}: owner of orders")

@@ -96,6 +96,7 @@ async def releasing(page_request: PageRequest, target: Target, fields: Fields) -
             f"A standby takes over the data set {replica.data_set} at once. Those that run: {names}.",
             "Consumers and publishers lose their connections, and reconnect to the new owner.",
             "Messages in flight are delivered again.",
+            "When the service manager of this node starts the broker again, it is a standby.",
         ]
     }
 
