@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from nsqtw.core.checkpoint import Checkpoint
-from nsqtw.errors import BackendError, NotOwner, ReplicaError, StoreLost
+from nsqtw.errors import BackendError, NoDataSet, NotOwner, ReplicaError, StoreLost
 from nsqtw.replication.lease import Lease
 from nsqtw.replication.state_file import StateFile
 from nsqtw.replication.store import IReplicaWriter, Write
@@ -118,7 +118,7 @@ class Ownership:
         began = self._now()
         try:
             yield
-        except (NotOwner, StoreLost) as error:
+        except (NotOwner, StoreLost, NoDataSet) as error:
             self.failure = error
             self.lease.lose(error)
             raise

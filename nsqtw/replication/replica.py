@@ -276,7 +276,7 @@ class Replica:
         lease = self.lease = Lease(self._settings.lease, monotonic)
         lease.renew(monotonic())
         lease.on_lost = lambda: self._tell(self._events.lost, lease.lost)
-        self._run(lambda: self._renew(writer.epoch, lease), "nsqtw-heartbeat")
+        self._run(lambda: self._renew(writer.epoch, standby.identity, lease), "nsqtw-heartbeat")
         self._log("info", "REPLICA: owner of the data set, epoch {epoch}", epoch=writer.epoch)
         standby.copy_rest()
         claimed = store.data_set()
@@ -294,17 +294,20 @@ class Replica:
 
     # -- the owner
 
-    def _renew(self, epoch: int, lease: Lease) -> None:
+    def _renew(self, epoch: int, identity: str, lease: Lease) -> None:
         store = self._settings.open_store()
         try:
             while not self._stopping.is_set() and lease.lost is None:
                 began = monotonic()
                 try:
-                    self.data_set = store.renew(epoch)
+                    data_set = store.renew(epoch)
+                    if data_set.owner != identity:  # the store has lost the claim, and gave the epoch to another one
+                        raise NotOwner(f"the broker at {data_set.address} owns the data set {data_set.name}")
+                    self.data_set = data_set
                     lease.renew(began)
                     self.standbys = store.standbys()
                     self.error = ""
-                except (NotOwner, StoreLost) as error:
+                except (NotOwner, StoreLost, NoDataSet) as error:
                     lease.lose(error)
                     return
                 except ReplicaError as error:

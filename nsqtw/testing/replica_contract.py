@@ -577,6 +577,7 @@ class ReplicaStoreContract(OnDirectory):
 
     def test_trim_keeps_what_is_needed(self, store: IReplicaStore, writer: IReplicaWriter) -> None:
         """Whatever is removed, it is not from `below` on and has nothing of `keep`; other topics keep all."""
+        writer.save([Checkpoint(topics=[TopicState("t"), TopicState("u")])])
         segments = [make_segment(first, 10, size=50) for first in range(0, 500, 10)]
         for segment in segments:
             writer.append([("t", [segment]), ("u", [segment])])

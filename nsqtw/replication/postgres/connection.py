@@ -45,8 +45,8 @@ _SYNC_WAIT = "SyncRepWaitForLSN"
 _OUTCOME_UNKNOWN = "the database no longer waits for its synchronous standby: the outcome is not known"
 
 _SESSION = """
-SELECT set_config(name, wanted, false) FROM unnest(%s::text[], %s::text[]) AS one (setting, wanted)
-JOIN pg_settings ON name = setting
+SELECT set_config(wanted.name, wanted.value, false) FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)
+JOIN pg_settings AS known ON known.name = wanted.name
 """
 
 # psycopg logs what goes wrong while it ends a pipeline on a connection that is lost: the error itself is raised.
@@ -61,6 +61,7 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection with a deadline, in the time of `monotonic`. In autocommit, so a transaction has its own BEGIN."""
 
     deadline = 0.0
+    timeout = 0.0
     is_unreplicated = False
     """A commit did not wait for the synchronous standby."""
 
@@ -75,6 +76,10 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         except StopIteration as end:
             result: RV = end.value
             return result
+
+    def go_on(self) -> None:
+        """The call has done a part of very much: the next part has as much time again."""
+        self.deadline = monotonic() + self.timeout
 
     @property
     def is_usable(self) -> bool:
@@ -112,7 +117,7 @@ class Server:
         deadline = monotonic() + self._timeout
         try:
             connection = self._connected(deadline)
-            connection.deadline = deadline
+            connection.deadline, connection.timeout = deadline, self._timeout
             yield connection
             if connection.is_unreplicated:
                 raise ReplicaError(f"PostgreSQL: {_OUTCOME_UNKNOWN}")
@@ -175,7 +180,10 @@ class Server:
         raise psycopg.OperationalError("; ".join(dict.fromkeys(reasons)))
 
     def _prepare(self, connection: BoundedConnection, deadline: float) -> None:
-        """Have the server end what nobody waits for any more. Settings that it does not know are left out."""
+        """
+        Have the server end what nobody waits for any more, and plan for how we read. Settings that it does not know are
+        left out.
+        """
         connection.deadline = deadline
         milliseconds = int(self._timeout * 1000)
         settings = {
@@ -190,6 +198,10 @@ class Server:
             "tcp_keepalives_interval": 2,
             "tcp_keepalives_count": 3,
             "default_transaction_isolation": "read committed",
+            # Pages are read in the order of an index. Of a table that was just filled the server may expect a few rows,
+            # and would collect and sort all that follow for each page.
+            "enable_bitmapscan": "off",
+            "enable_seqscan": "off",
         }
         try:
             connection.execute(_SESSION, [[*settings], [str(value) for value in settings.values()]])
@@ -229,9 +241,10 @@ def no_data_set(name: str) -> NoDataSet:
 def _connect_to(parameters: Mapping[str, str], deadline: float) -> BoundedConnection:
     """Connect to one server, at any of its addresses. psycopg.Error, OSError."""
     failure: Exception | None = None
-    for one in resolved(parameters, deadline - monotonic()):
+    found = resolved(parameters, deadline - monotonic())
+    for index, one in enumerate(found):
         try:
-            return _opened(one, deadline)
+            return _opened(one, monotonic() + (deadline - monotonic()) / (len(found) - index))
         except psycopg.Error as error:
             failure = error
     raise failure or OSError("it has no address")

@@ -61,6 +61,25 @@ def test_segments_are_stored_in_one_statement(writer: IReplicaWriter, monkeypatc
     assert len(statements) == 1
 
 
+def test_the_server_is_told_to_give_up(
+    servers: PostgresPair, store: IReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that a broker no longer waits for goes on there for long."""
+    connections = []
+    execute = BoundedConnection.execute
+
+    def note(self: BoundedConnection, query: Any, *arguments: Any, **more: Any) -> Any:
+        connections.append(self)
+        return execute(self, query, *arguments, **more)
+
+    monkeypatch.setattr(BoundedConnection, "execute", note)
+    store.data_set()
+    names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "enable_bitmapscan"]
+    names += ["client_connection_check_interval", "default_transaction_isolation"]
+    values = [execute(connections[0], f"SHOW {name}").fetchall()[0][0] for name in names]
+    assert values == ["20s", "10s", "10s", "off", "1s", "read committed"]
+
+
 def test_nothing_to_store_is_no_transaction(writer: IReplicaWriter) -> None:
     writer.append([])
     writer.append([("t", [])])
@@ -185,9 +204,13 @@ def test_large_deletions_are_made_in_steps(
 
 
 def test_an_interrupted_removal_is_finished_later(
-    servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter, monkeypatch: pytest.MonkeyPatch
+    servers: PostgresPair,
+    open_store: Open,
+    store: IReplicaStore,
+    writer: IReplicaWriter,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the next one, or when a data set is created. What is left belongs to nobody."""
+    """By the next one, of any data set. What is left belongs to nobody."""
     writer.append([("t", [make_segment(0)])])
     identity = row_of(store).identity
 
@@ -202,6 +225,7 @@ def test_an_interrupted_removal_is_finished_later(
     assert servers.primary.execute(f"SELECT count(*) FROM nsqtw_segment WHERE data_set = '{identity}'") == [(1,)]
     store.create()
     assert store.segments(0, ALL) == []
+    open_store(servers.dsn, data_set="absent").forget()
     assert servers.primary.execute(f"SELECT count(*) FROM nsqtw_segment WHERE data_set = '{identity}'") == [(0,)]
 
 
@@ -236,7 +260,6 @@ def cursors(draw: st.DrawFn) -> CursorState:
         interrupted=interrupted,
         pending=pending,
         runs=draw(st.lists(st.builds(PendingRun, st.integers(13, 20), st.integers(1, 4), st.just(9)), max_size=2)),
-        pending_count=draw(st.integers(0, 5)),
         held=[
             HeldRow(
                 row.sequence, row.attempts, draw(st.sampled_from(["requeued", "timed out"])), draw(st.text("\0é x")), 5

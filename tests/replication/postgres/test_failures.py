@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, TopicState
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PendingRun, TopicState
 from nsqtw.errors import BackendFull, NotOwner, ReplicaError, StoreLost
 from nsqtw.replication.postgres.connection import BoundedConnection
 from nsqtw.replication.store import IReplicaStore, IReplicaWriter
@@ -359,3 +359,13 @@ def eventually_succeeds(call: Callable[[], None]) -> None:
         except ReplicaError:
             assert time.monotonic() < end
             time.sleep(0.05)
+
+
+def test_a_checkpoint_of_very_many_rows_has_its_time(
+    servers: PostgresPair, store: IReplicaStore, hasty: IReplicaWriter
+) -> None:
+    """No single statement takes long, and each row adds to the time of the call."""
+    pending = [PendingRow(sequence, 1, 0) for sequence in range(150_000)]
+    runs = [PendingRun(1_000_000, 150_000, 5)]
+    hasty.save([Checkpoint(topics=[TopicState("t", cursors=[CursorState("c", pending=pending, runs=runs)])])])
+    assert store.size().pending_rows == 300_000
