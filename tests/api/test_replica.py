@@ -72,11 +72,14 @@ def test_a_release(state: ReplicaStatus, query: str, outcome: int | tuple[int, s
 def test_the_metrics() -> None:
     web, _ = with_replica(attrs.evolve(AN_OWNER, error="the store is away"))
     text = web.get("/metrics").body.decode()
-    for line in (
+    assert [line for line in text.splitlines() if line.startswith("nsq_replica_")] == [
         'nsq_replica_role{data_set="orders",role="owner"} 1.0',
         'nsq_replica_role{data_set="orders",role="standby"} 0.0',
+        "nsq_replica_lease_seconds 2.5",
         "nsq_replica_epoch 3.0",
+        "nsq_replica_behind_messages 0.0",
+        "nsq_replica_behind_bytes 0.0",
+        "nsq_replica_behind_seconds 0.0",
         "nsq_replica_standbys 1.0",
         "nsq_replica_store_up 0.0",
-    ):
-        assert f"\n{line}\n" in text
+    ]
