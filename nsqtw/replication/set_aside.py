@@ -40,5 +40,5 @@ def check_not_a_copy(directory: str) -> None:
     if os.path.exists(os.path.join(directory, "replica.state")):
         raise BackendError(
             f"{directory} is a copy of a data set, whose owner may be another broker: start with --replicate, "
-            "or make it a data path of its own with 'nsqtw replicate forget --data-path'"
+            "or make it a data path of its own with 'nsqtw replicate detach --data-path'"
         )
