@@ -482,12 +482,6 @@ class ICopyingBackend(Interface):
 
     local = Attribute("the IBackend that stores the same without a copy: for messages of class memory")
 
-    def end_of(topic: str) -> int:
-        """
-        Return one past the highest sequence that a topic ever had, 0 if that is not known. Its queue may end earlier
-        and lack nothing: a copy has no messages that were finished before it was made.
-        """
-
 
 class IRemovableBackend(Interface):
     """
