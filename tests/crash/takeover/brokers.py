@@ -24,7 +24,7 @@ from typing import Any
 from nsqtw.replication.store import DataSet
 from tests.crash.harness import LAUNCHER, Harness
 from tests.crash.history import KILL, STOP, Died, Journal
-from tests.crash.promises import await_promised
+from tests.crash.promises import Broken, await_promised
 from tests.process import comes_true
 from tests.wire import ANSWER_SECONDS, HOST
 
@@ -50,6 +50,7 @@ class Replica(Harness):
         self.place = place
         self.sentence: int | None = None
         """The signal that was sent to end it."""
+        self._has_served = False
         self._began = len(self.said())
         self._command = [sys.executable, str(LAUNCHER), str(self._control_path), "narrow", sabotage, *self._flags]
 
@@ -81,13 +82,15 @@ class Replica(Harness):
             self.signal(number)
 
     def serves(self) -> bool:
-        """Whether clients can come."""
-        try:
-            answer = self.http("GET", "/v2/replica")
-            with socket.create_connection((HOST, self.tcp_port), timeout=ANSWER_SECONDS):
-                return answer.status == 200 and json.loads(answer.body)["role"] == "owner"
-        except (OSError, HTTPException):
-            return False
+        """Whether clients can come. A broker that has begun to serve does so until it ends."""
+        if not self._has_served:
+            try:
+                answer = self.http("GET", "/v2/replica")
+                with socket.create_connection((HOST, self.tcp_port), timeout=ANSWER_SECONDS):
+                    self._has_served = answer.status == 200 and json.loads(answer.body)["role"] == "owner"
+            except (OSError, HTTPException):
+                return False
+        return self._has_served
 
     def _listens(self, said: str) -> bool:
         return not self.runs or f"HTTP: listening on {HOST}:" in said
@@ -185,7 +188,9 @@ class Brokers:
                 return
 
     def raise_failures(self) -> None:
-        """Raise what has ended a keeper."""
+        """Raise what has ended a keeper, or a broker that must not have ended so."""
+        if self.wrongs:
+            raise Broken(self.wrongs[0])
         for keeper in self.keepers.values():
             if keeper.failure is not None:
                 raise keeper.failure

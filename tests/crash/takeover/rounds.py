@@ -109,9 +109,11 @@ class TakeoverCampaign(Chapters):
             self._rows = Rows(self._brokers.unused, rows, seed, durability, random.Random(f"{seed} rows"))
             plain = "".join(f'[topic."{name}"]\ndurability = "{name}"\n' for name in TOPICS)
             config.write_text(plain + self._rows.config())
-            (directory / "direct").mkdir()
+            (directory / "direct" / "data").mkdir(parents=True)
             store_name = self._write_settings("direct", self._database.dsn)
-            init(store_name, str(directory / "a" / "data"), False, lambda line: None)
+            # `init` makes an empty data path one of the backend disk.
+            first = "a" if "--backend=disk" in flags else "direct"
+            init(store_name, str(directory / first / "data"), False, lambda line: None)
             self._watch = Watch(directory / "direct", self._database.dsn, self._brokers.follow)
             self._nemesis = Nemesis(
                 self._brokers, self._database, self._links, store_name, self._lease, random.Random(f"{seed} nemesis")
@@ -217,7 +219,7 @@ class TakeoverCampaign(Chapters):
 
     def _end(self, traffic: Traffic, end: str) -> None:
         """The clients end, and perhaps the owner too: then the next one has to have all of it."""
-        traffic.stop(leaving=end != KILLED)
+        traffic.stop(leaving=end != KILLED, finishing=end == SETTLED)
         owner = self._brokers.await_owner()
         if end == KILLED:
             self._nemesis.do("kill owner", owner)

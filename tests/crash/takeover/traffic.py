@@ -108,10 +108,10 @@ class Traffic(threading.Thread):
             if one.failure is not None:
                 raise one.failure
 
-    def stop(self, *, leaving: bool) -> None:
+    def stop(self, *, leaving: bool, finishing: bool) -> None:
         """
         Nothing more is published. With `leaving` the consumers of the last life leave when the broker has done all that
-        they said; else the caller ends its broker.
+        they said, with `finishing` also of what they had kept; else the caller ends its broker.
         """
         self._stopping.set()
         self.join()
@@ -125,6 +125,8 @@ class Traffic(threading.Thread):
                 self._await_end(reader)
         for reader in self._of_life[last][1] if last and leaving else ():
             with suppress(OSError):
+                if finishing:
+                    reader.finish_all()
                 reader.leave()
 
     def stop_at_once(self) -> None:
