@@ -53,6 +53,10 @@ class Chapters:
     _rows: Rows
     _clients: list[Writing | Reading]
 
+    def __init__(self) -> None:
+        self._counted: dict[tuple[int, Channel], int] = {}
+        """How many messages of a life and a channel were counted before this chapter."""
+
     def _store(self) -> None:
         covers = len(self.journal.events)
         self.harness.store()
@@ -69,8 +73,8 @@ class Chapters:
                 in_flight=channel["in_flight_count"],
                 deferred=channel["deferred_count"],
                 topic_depth=topic["depth"],
-                message_count=channel["message_count"],
-                topic_message_count=topic["message_count"],
+                message_count=channel["message_count"] - self._counted.get((self.harness.life, place), 0),
+                topic_message_count=topic["message_count"] - self._counted.get((self.harness.life, place), 0),
                 life=self.harness.life,
                 held=held,
             )
@@ -131,9 +135,12 @@ class Chapters:
         for reader in readers:
             reader.join()
         self._raise_failures()
-        self._count(DRAINED)
+        counts = self._count(DRAINED)
         self._store()
         self._check()
+        for count in counts:
+            place = count.life, count.channel
+            self._counted[place] = self._counted.get(place, 0) + count.message_count
 
     def _await_empty(self, channels: Sequence[Channel]) -> None:
         """Return when nothing is left; Broken when nothing moves any more."""

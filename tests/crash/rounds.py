@@ -64,6 +64,7 @@ class Campaign(Chapters):
         is_plain: bool = True,
         drains: float = 0.7,
     ) -> None:
+        super().__init__()
         self._directory = directory
         self._seed = seed
         self._most_messages = most_messages

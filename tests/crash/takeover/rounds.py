@@ -78,6 +78,7 @@ class TakeoverCampaign(Chapters):
         drains: float = 0.7,
         told: Callable[[str], None] = lambda line: None,
     ) -> None:
+        super().__init__()
         self._directory = directory
         self._seed = seed
         self._chance = chance = random.Random(seed)
