@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def compose() -> dict[str, Any]:
     return found
 
 
+def documents(name: str) -> list[dict[str, Any]]:
+    """Return the documents of a file in YAML."""
+    return list(yaml.safe_load_all((CONTAINER / name).read_text("utf-8")))
+
+
 def check(words: list[str]) -> None:
     """The command of a daemon has options that it takes."""
     program, *flags = words
@@ -49,6 +55,32 @@ def check(words: list[str]) -> None:
     resolved = reader.resolve(reader.read_command_line(flags))
     reader.table.check(resolved.options)
     assert resolved.warnings == []
+
+
+@pytest.mark.parametrize("name", ["broker1", "broker2", "nsqlookupd", "nsqadmin"])
+def test_a_service_with_a_copy_has_options_of_ours(name: str) -> None:
+    [compose_ha] = documents("compose-ha.yaml")
+    check(compose_ha["services"][name]["command"])
+
+
+def test_the_brokers_with_a_copy_are_alike() -> None:
+    """But for their names."""
+    [compose_ha] = documents("compose-ha.yaml")
+    first, second = (compose_ha["services"][name]["command"] for name in ("broker1", "broker2"))
+    assert [word.replace("broker2", "broker1") for word in second] == first
+    assert "dsn" in tomllib.loads(compose_ha["configs"]["replica"]["content"])
+
+
+def test_the_pods_of_kubernetes_have_options_of_ours() -> None:
+    found = {document["kind"]: document for document in documents("kubernetes-ha.yaml")}
+    pod = found["StatefulSet"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    check([word.replace("$(POD_NAME)", "nsqd-0") for word in container["args"]])
+    assert set(tomllib.loads(found["ConfigMap"]["data"]["replica.toml"])) == {"dsn", "password_file", "data_set"}
+    assert {volume["name"] for volume in container["volumeMounts"]} <= {
+        *(volume["name"] for volume in pod["volumes"]),
+        "data",
+    }
 
 
 def test_the_image_has_no_root_and_a_health_check_of_its_own() -> None:

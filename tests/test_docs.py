@@ -61,6 +61,7 @@ PROTECTED = re.compile(
 )
 """Flags of a daemon that asks its clients who they are, reads its addresses from a file, or only prints something."""
 IN_A_NETWORK = {
+    ("high-availability.md", "nsqd --data-path=/var/lib/nsqd"): "one of two machines",
     ("discovery.md", "nsqd --lookupd-tcp-address=10.0.0.1:4160"): "brokers of three machines",
     ("migration.md", "nsqd --data-path=/var/lib/nsqd"): "takes the place of an nsqd, with the addresses that it had",
 }

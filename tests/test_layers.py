@@ -62,10 +62,13 @@ LAYERS: dict[str, set[str]] = {
     "client": {"gocompat", "options", "protocols"},
     "net": {"core", "options", "protocols", "runtime"},
     "daemon": {"options", "runtime"},
-    "stats": {"backends", "core", "daemon", "options", "runtime"},
+    "stats": {"backends", "core", "daemon", "options", "replication", "runtime"},
     "http": {"daemon", "gocompat", "net", "options", "protocols", "runtime"},
     "auth.http": {"auth", "http", "net", "options", "runtime"},
-    "api": {"backends", "core", "daemon", "gocompat", "http", "net", "options", "protocols", "runtime", "stats"},
+    "api": {
+        *("backends", "core", "daemon", "gocompat", "http", "net", "options", "protocols", "replication", "runtime"),
+        "stats",
+    },
     "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
     "nsqd_import": {"backends", "core"},
     "cluster": {"client", "gocompat", "http", "net", "options", "runtime"},
@@ -74,7 +77,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "nsqd": {
         *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),
-        *("options", "plugins", "runtime", "stats"),
+        *("options", "plugins", "replication", "runtime", "stats"),
     },
     "admin": {
         *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
@@ -82,9 +85,10 @@ LAYERS: dict[str, set[str]] = {
     },
     "tools": {
         *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "http", "lookupd", "nsqd"),
-        *("options", "plugins", "runtime", "stats"),
+        "nsqd_import",
+        *("options", "plugins", "replication", "runtime", "stats"),
     },
-    "cli": {"client", "cluster", "net", "options", "runtime", "tools"},
+    "cli": {"client", "cluster", "net", "options", "replication", "runtime", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols", "replication"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
@@ -245,6 +249,14 @@ def test_one_module_opens_databases() -> None:
     """Its connections raise no other errors than those of SQLite, however damaged the file is."""
     opening = [name for name, module in NAMES.items() if "sqlite3.connect(" in module.read_text("utf-8")]
     assert opening == ["backends.connection"]
+
+
+def test_one_package_imports_psycopg() -> None:
+    """Its errors are converted there, and a broker without a copy in PostgreSQL does not load it."""
+    importing = {
+        name for name, module in NAMES.items() if "psycopg" in {one.partition(".")[0] for one in imports_of(module)}
+    }
+    assert {name.rpartition(".")[0] for name in importing} == {"replication.postgres"}
 
 
 def test_every_package_has_a_layer() -> None:

@@ -34,6 +34,7 @@ from nsqtw.nsqd import nsqd_dat
 from nsqtw.options.broker import Options
 from nsqtw.plugins import backend_description, find_authorizer, find_backend, find_protocols
 from nsqtw.replication.set_aside import check_not_a_copy
+from nsqtw.runtime.leased_pump import LeasedPump
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor import Reactor
 from nsqtw.runtime.storage_thread import StorageThread
@@ -179,7 +180,7 @@ def assemble(
         measure=measure(options),
     )
     writer = StorageThread(reactor, positions, log, partial(write_names, storage.metadata_path))
-    pump = Pump(reactor, broker, writer)
+    pump = Pump(reactor, broker, writer) if storage.ownership is None else LeasedPump(reactor, broker, writer)
     if nsqd_import.is_due(storage.directory):
         from nsqtw.nsqd_import.importer import take_over
 
@@ -207,7 +208,7 @@ def assemble_standby(
     nothing = memory_backend(options, directory)
     positions = Positions(os.path.join(directory, POSITIONS_FILE))  # never opened
     broker = Broker(options, nothing, nothing, positions=positions, log=log, start_time=int(time.time()))
-    pump = Pump(reactor, broker, NothingStored())
+    pump = LeasedPump(reactor, broker, NothingStored())
     pump.serve_until(-inf)
     authorizations = None if authorizer is None else PluginAuthorizations(reactor, authorizer, pump.now)
     broker.authorizations = authorizations

@@ -36,6 +36,7 @@ from nsqtw.options.protection import tls_protection
 from nsqtw.options.types import CLIENT_AUTH_POLICIES, REQUIRE_VERIFY, TLS_REQUIRED
 from nsqtw.plugins import find_protocols
 from nsqtw.runtime.drain import Drain
+from nsqtw.runtime.leased_pump import LeasedPump
 from nsqtw.runtime.monotonic import use_monotonic_clock
 from nsqtw.runtime.reactor import Reactor, stop_once
 from nsqtw.runtime.reactor_lag import ReactorLag
@@ -244,9 +245,14 @@ class BrokerService(DaemonService):
             self._options,
             self._directory,
             serve=serve,
-            renewed=lambda end: self._parts.pump.serve_until(end),
+            renewed=self._serve_until,
             stop=self._stop_with,
         )
+
+    def _serve_until(self, end: float) -> None:
+        """The lease ends at this time."""
+        if isinstance(self._parts.pump, LeasedPump):
+            self._parts.pump.serve_until(end)
 
     def _stop_with(self, code: int) -> None:
         """Stop the process in order, with this exit code."""

@@ -2,9 +2,9 @@
 The threads of a broker with a replica store: first the standby, then the heartbeat of the owner.
 
 Theory of operation. Calls of a store block, so none is made in the reactor thread. A broker starts as a standby, in a
-thread of its own (`standby`). After a claim that thread copies what is missing, while a second one renews the lease
-(`heartbeat`). Then the reactor thread is told, and the broker begins to serve; from then on messages and checkpoints go
-to the store in the storage thread, with the connection of the claim. Each thread has its own connection.
+thread of its own. After a claim that thread copies what is missing, while a second one renews the lease
+(the heartbeat). Then the reactor thread is told, and the broker begins to serve; from then on messages and checkpoints
+go to the store in the storage thread, with the connection of the claim. Each thread has its own connection.
 """
 
 from __future__ import annotations
@@ -190,6 +190,9 @@ class Replica:
                 log=self._log,
             )
             self._log("info", "REPLICA: standby of the data set {data_set}", data_set=copy.state.state.data_set)
+            for finding in store.health():
+                if not finding.is_good:
+                    self._log("warn", "REPLICA: {check}: {text}", check=finding.name, text=finding.text)
             while standby.writer is None and not self._stopping.is_set():
                 delay = standby.step(monotonic())
                 if standby.writer is None and delay:

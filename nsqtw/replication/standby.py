@@ -152,7 +152,8 @@ class Standby:
         if now >= self._next_report:
             self._store.report(self.identity, self._reported, self._copy.lsn)
             messages, size = self._store.behind(self._copy.lsn)
-            self._show(owner=data_set.address, behind_messages=messages, behind_bytes=size)
+            behind = data_set.lsn - self._copy.lsn
+            self._show(owner=data_set.address, behind=behind, behind_messages=messages, behind_bytes=size)
             self._next_report = now + REPORT_SECONDS
         if self._copy_some(data_set):
             return 0.0

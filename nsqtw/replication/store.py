@@ -158,7 +158,7 @@ class IReplicaStore(Interface):
     def checkpoints() -> Iterator[Checkpoint]:
         """
         Return the saved state, as checkpoints of limited size that together save it: a topic and its channels in each
-        one with rows of theirs. The first one has `wall_shift_ms`. Called by the owner before its first write.
+        one with rows of theirs. The first one has `Checkpoint.wall_shift_ms`. Called by the owner before it writes.
         """
 
     def next_block() -> int | None:
@@ -193,7 +193,8 @@ class IReplicaWriter(Interface):
     def save(checkpoints: Iterable[Checkpoint], replaced: Sequence[str] = ()) -> None:
         """
         Save checkpoints in one transaction, in order, after removing the saved state (not the segments) of the topics
-        `replaced`. A topic that a checkpoint deletes loses its segments, too. Sets `checkpoint_lsn`. As `append`.
+        `replaced`. A topic that a checkpoint deletes loses its segments, too. Sets `DataSet.checkpoint_lsn`. As
+        `append`.
         """
 
     def reserve(next_block: int) -> None:

@@ -102,7 +102,6 @@ class Pump:
         self._changed: dict[Connection, None] = {}
         """Connections to flush that do not know whether they are queued."""
         self._before_answers: list[Callable[[], None]] = []
-        self._serve_until = inf
         self._turn_is_due = False
         self._read_bytes = 0
         self._timer: Any = None
@@ -128,14 +127,6 @@ class Pump:
         if not self._turn_is_due:
             self._turn_is_due = True
             self._at_end(self._turn)
-
-    def serve_until(self, end: float) -> None:
-        """
-        Deliver nothing and refuse publishes from the time `end` on, until this is called again. The lease of an owner:
-        each turn compares, so a process that was stopped for a while does not go on serving.
-        """
-        self._serve_until = end
-        self.wake()
 
     def before_answers(self, call: Callable[[], None]) -> None:
         """Call `call` once, before the publishes of this turn are committed or answered."""
@@ -222,8 +213,6 @@ class Pump:
         more = False
         if self._phase is not _STOPPED:
             set_clock(broker, now)
-            if broker.is_suspended is not (now >= self._serve_until):
-                broker.suspend(now >= self._serve_until)
             broker.tick(now)
             self._call_before_answers()
             if broker.to_commit:
@@ -231,12 +220,10 @@ class Pump:
                 if answered_count:
                     self._publish_ack.observe(self.now() - now, answered_count)
             self._begin_commit(now)
-            if broker.to_serve and not broker.is_suspended:
+            if broker.to_serve:
                 more = self._serve(now)
         self._write(now)
-        more = more or bool(
-            self._phase is not _STOPPED and (broker.to_commit or (broker.to_serve and not broker.is_suspended))
-        )
+        more = more or bool(self._phase is not _STOPPED and (broker.to_commit or broker.to_serve))
         return more or bool(self._queued or self._changed or self._before_answers)
 
     def _call_before_answers(self) -> None:

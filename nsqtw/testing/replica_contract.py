@@ -332,10 +332,11 @@ class ReplicaStoreContract(OnDirectory):
         assert absent.standbys() == []
         assert saved_topics(absent) == []
 
-    def test_a_forgotten_data_set_is_gone(self, store: IReplicaStore, other: IReplicaStore) -> None:
+    def test_a_forgotten_data_set_is_gone(
+        self, store: IReplicaStore, other: IReplicaStore, writer: IReplicaWriter
+    ) -> None:
         """The next one of its name has another identity and nothing of it, and the old owner cannot write."""
         before = row_of(store)
-        writer = claimed(store)
         writer.append([("t", [make_segment(0, 3)])])
         writer.save([EVERYTHING])
         writer.reserve(7)
@@ -346,9 +347,10 @@ class ReplicaStoreContract(OnDirectory):
             writer.append([("t", [make_segment(3)])])
         created = other.create()
         assert created.identity != before.identity
-        for write in WRITES.values():
-            with pytest.raises((NotOwner, NoDataSet)):
-                write(writer)
+        for name, write in WRITES.items():
+            if name != "trim":  # there is nothing to remove
+                with pytest.raises((NotOwner, NoDataSet)):
+                    write(writer)
         assert store.data_set() == created
         assert store.segments(0, ALL) == []
         assert store.kept(["t"]) == {}
@@ -356,7 +358,6 @@ class ReplicaStoreContract(OnDirectory):
         assert store.standbys() == []
         assert store.epoch_began(1) is None
         assert saved_topics(store) == []
-        writer.close()
 
     def test_data_sets_are_apart(self, store: IReplicaStore, writer: IReplicaWriter, tmp_path: Any) -> None:
         """One store keeps those of several brokers."""
@@ -576,6 +577,7 @@ class ReplicaStoreContract(OnDirectory):
 
     def test_trim_keeps_what_is_needed(self, store: IReplicaStore, writer: IReplicaWriter) -> None:
         """Whatever is removed, it is not from `below` on and has nothing of `keep`; other topics keep all."""
+        writer.save([Checkpoint(topics=[TopicState("t"), TopicState("u")])])
         segments = [make_segment(first, 10, size=50) for first in range(0, 500, 10)]
         for segment in segments:
             writer.append([("t", [segment]), ("u", [segment])])

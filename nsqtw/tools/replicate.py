@@ -53,7 +53,8 @@ def init(store_name: str, data_path: str, must_replace: bool, say: Say) -> None:
             raise OptionError(f"the replica store has the data set {existing.name}: --replace replaces it")
         if read_state(directory) is not None and not must_replace:
             raise OptionError(f"{directory} is a copy of a data set: --replace makes a new data set of it")
-        store.forget()
+        if must_replace:
+            store.forget()
         data_set = store.create()
         with _opened(directory) as backend:
             positions = Positions(os.path.join(directory, POSITIONS_FILE))

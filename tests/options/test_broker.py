@@ -130,6 +130,7 @@ def test_nothing_but_the_table_of_nsqd_and_our_own_is_there() -> None:
         "metrics-max-series",
     }
     ours |= {"lookupd-tls", "lookupd-tls-root-ca-file", "lookupd-tls-cert", "lookupd-tls-key", "lookupd-secret-file"}
+    ours |= {"replicate", "replicate-timeout", "replicate-lease", "replicate-from"}
     limits = {
         "max-topics",
         "max-channels",
@@ -169,6 +170,7 @@ def _example(option: Any) -> str:
         "log_format": "json",
         "http_auth": "off",
         "sigterm": "drain",
+        "replicate_from": "store",
     }
     by_word = {
         "string": "x",

@@ -116,7 +116,7 @@ class PostgresServer:
         self._process.wait()
         # Their end frees the shared memory, without which it does not start again.
         for pid in children:
-            while Path(f"/proc/{pid}/stat").exists():
+            while _is_running(pid):
                 time.sleep(0.01)
 
     @contextmanager
@@ -208,6 +208,15 @@ class PostgresPair:
     def _configure(self, server: PostgresServer) -> None:
         values = {"folder": self.folder, "port": server.port, "name": server.name, "primary_port": self.primary.port}
         (server.data / "postgresql.conf").write_text(_SETTINGS.format(**values))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    # What is left of a process whose parent ended waits for the first process of the system.
+    return state != "Z"
 
 
 def _run(program: str, *arguments: str) -> None:

@@ -32,9 +32,9 @@ _COLUMNS = (
 )
 
 
-def doctor(session: Session, data_path: str | None) -> Document:
+def doctor(session: Session, data_path: str | None, replicate: str) -> Document:
     """`nsqtw doctor`. The exit code is FAILED when there is an error."""
-    findings = list(_findings(session, data_path))
+    findings = list(_findings(session, data_path, replicate))
     rows = [
         {
             "level": finding.level.value,
@@ -61,10 +61,15 @@ def doctor(session: Session, data_path: str | None) -> Document:
     )
 
 
-def _findings(session: Session, data_path: str | None) -> Iterator[Finding]:
+def _findings(session: Session, data_path: str | None, replicate: str) -> Iterator[Finding]:
     yield check_limits(*open_file_limits())
     if data_path is not None:
         yield from check_data_path(data_path)
+    if replicate:
+        # Only this check waits for what a replica store takes.
+        from nsqtw.cli.doctor.replica import check_replica_store
+
+        yield from check_replica_store(replicate)
     try:
         contexts = session.contexts
         yield check_config(contexts, session.context_name)

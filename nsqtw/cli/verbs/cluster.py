@@ -124,6 +124,7 @@ VERBS: tuple[Verb, ...] = (
         option(
             "--data-path", "Data path of a broker on this machine: check its disk and file system.", type=click.Path()
         ),
+        option("--replicate", "Replica store of a broker: check it, too.", default="", metavar="NAME:ARGUMENT"),
         description="Check the limits of this machine, disk and file system of a data path, the config file, secrets"
         " and TLS files, and the nodes: whether they can be reached and are ready, their addresses, clocks,"
         " certificates and versions. Each problem says what to do. The exit code is 1 when one of them is an error.",

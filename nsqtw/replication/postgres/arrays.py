@@ -21,6 +21,8 @@ _BYTEA, _BIGINT, _TEXT = 17, 20, 25
 
 
 class _Encoded:
+    """Encoded items."""
+
     __slots__ = ("data",)
 
     def __init__(self, data: bytes) -> None:

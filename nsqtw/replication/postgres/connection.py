@@ -61,6 +61,7 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection with a deadline, in the time of `monotonic`. In autocommit, so a transaction has its own BEGIN."""
 
     deadline = 0.0
+    timeout = 0.0
     is_unreplicated = False
     """A commit did not wait for the synchronous standby."""
 
@@ -75,6 +76,10 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         except StopIteration as end:
             result: RV = end.value
             return result
+
+    def go_on(self) -> None:
+        """The call has done a part of very much: the next part has as much time again."""
+        self.deadline = monotonic() + self.timeout
 
     @property
     def is_usable(self) -> bool:
@@ -112,7 +117,7 @@ class Server:
         deadline = monotonic() + self._timeout
         try:
             connection = self._connected(deadline)
-            connection.deadline = deadline
+            connection.deadline, connection.timeout = deadline, self._timeout
             yield connection
             if connection.is_unreplicated:
                 raise ReplicaError(f"PostgreSQL: {_OUTCOME_UNKNOWN}")
@@ -164,7 +169,7 @@ class Server:
                 connection = _connect_to({**defaults, **one, **given}, monotonic() + share)
                 self._prepare(connection, monotonic() + share)
             except (psycopg.Error, OSError) as error:
-                is_late = is_late or isinstance(error, TimedOut | TimeoutError)
+                is_late = is_late or isinstance(error, TimedOut)
                 reasons.append(_first_line(str(error)))
                 self._servers.remove(one)
                 self._servers.append(one)
@@ -229,9 +234,10 @@ def no_data_set(name: str) -> NoDataSet:
 def _connect_to(parameters: Mapping[str, str], deadline: float) -> BoundedConnection:
     """Connect to one server, at any of its addresses. psycopg.Error, OSError."""
     failure: Exception | None = None
-    for one in resolved(parameters, deadline - monotonic()):
+    found = resolved(parameters, deadline - monotonic())
+    for index, one in enumerate(found):
         try:
-            return _opened(one, deadline)
+            return _opened(one, monotonic() + (deadline - monotonic()) / (len(found) - index))
         except psycopg.Error as error:
             failure = error
     raise failure or OSError("it has no address")

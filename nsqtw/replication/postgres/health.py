@@ -13,7 +13,7 @@ from nsqtw.replication.store import Finding
 
 _LOWEST_VERSION = 12
 _MAX_SKEW_SECONDS = 1.0
-_MANY_DEAD = 100_000
+_MANY_DEAD = 1_000_000
 _NAMES = (
     *("server_version", "server_version_num", "synchronous_commit", "synchronous_standby_names", "fsync"),
     *("full_page_writes", "autovacuum"),

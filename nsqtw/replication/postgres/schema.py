@@ -168,16 +168,17 @@ KEYS = {
 """For each table with rows of data sets the rest of its key, and how many rows are removed at once."""
 
 
-def removal(table: str, where: str = "") -> str:
+def removals(table: str, where: str = "") -> tuple[str, str]:
     """
-    Return the statement that removes some rows of a data set: `where` is what else is asked for. It
-    is executed until it removes none: however many there are, each execution takes a limited time.
+    Return the statements that remove the rows of a data set, or those of them that `where` tells: one that removes a
+    limited number, to be executed until it removes none, and one for the rest. So each execution takes a limited time,
+    however many there are.
     """
     key, count = KEYS[table]
-    return (
-        f"DELETE FROM {table} WHERE data_set = %(data_set)s AND ({key}) IN"
-        f" (SELECT {key} FROM {table} WHERE data_set = %(data_set)s {where} ORDER BY {key} LIMIT {count})"
-    )
+    all_rows = f"data_set = %(data_set)s {where}"
+    last = f"SELECT {key} FROM {table} WHERE {all_rows} ORDER BY {key} LIMIT 1 OFFSET {count - 1}"
+    rest = f"DELETE FROM {table} WHERE {all_rows}"
+    return f"{rest} AND ({key}) <= ({last})", rest
 
 
 def has_tables(connection: BoundedConnection) -> bool:
@@ -217,6 +218,7 @@ def remove_rows(connection: BoundedConnection, identity: str) -> None:
     """Remove all rows of a data set, in steps. Its own row is removed by the caller."""
     parameters: dict[str, Any] = {"data_set": identity}
     for table in KEYS:
-        statement = removal(table)
-        while connection.execute(statement, parameters).rowcount:
-            pass
+        step, rest = removals(table)
+        while connection.execute(step, parameters).rowcount:
+            connection.go_on()
+        connection.execute(rest, parameters)

@@ -129,7 +129,6 @@ class PostgresStore:
         with self._server.call() as connection:
             if not has_tables(connection):
                 make_tables(connection)
-            self._finish_removals(connection)
             identity = token_hex(8)
             if not connection.execute(_CREATE, (self._name, identity, FORMAT)).rowcount:
                 raise DataSetExists(f"PostgreSQL has a data set {self._name} already")
@@ -139,7 +138,7 @@ class PostgresStore:
         return found
 
     def forget(self) -> None:
-        """IReplicaStore API."""
+        """IReplicaStore API. Takes longer than the timeout while it removes rows."""
         try:
             with self._server.call() as connection:
                 connection.execute(_REMOVE, (self._name,))
@@ -270,6 +269,8 @@ class PostgresStore:
             return cursor.execute(statement, {**parameters, "data_set": identity}).fetchall()
 
     def _not_owner(self, found: DataSet) -> NotOwner:
+        if found.is_released:
+            return NotOwner(f"PostgreSQL: the broker at {found.address} gave the data set {self._name} up")
         return NotOwner(f"PostgreSQL: the broker at {found.address} owns the data set {self._name} now")
 
 

@@ -5,11 +5,11 @@ Theory of operation. A trim is requested about once a second for each topic that
 remove. So what the writer knows of the store is kept here, for each topic:
 
     0 ............ scanned ................. ready ..........
-    segments that  no segment between these  a segment behind `scanned` may end here
-    are needed:    ends below `ready`
+    segments that  no segment between these  a segment behind *scanned* may end here
+    are needed:    ends below *ready*
     `_kept`
 
-Only when `below` has reached `ready` the database is asked, for what is behind `scanned`. The segments in front of it
+The database is asked only when all below *ready* may go, and for what is behind *scanned*. The segments in front of it
 are in memory; when they become too many they are forgotten, and some time later all is read again. A trim looks at a
 limited number of segments, and the next one goes on where it stopped. The more needed sequences one has read, the more
 requests are skipped after it.

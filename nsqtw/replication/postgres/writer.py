@@ -19,7 +19,7 @@ does. Whatever happens, the two cannot both be committed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from psycopg import errors, sql
@@ -38,9 +38,12 @@ from nsqtw.replication.postgres.saving import (
     replacing,
     saving,
 )
-from nsqtw.replication.postgres.schema import removal
+from nsqtw.replication.postgres.schema import removals
 from nsqtw.replication.postgres.trimming import PAGE, Span, Trimmed
 from nsqtw.replication.store import IReplicaWriter, Write
+
+_ROWS_IN_A_SECOND = 10_000
+"""As long as a database may take for a checkpoint of very many rows. One on a good machine saves ten times as many."""
 
 _OWN = """
 name = %(name)s AND identity = %(data_set)s AND epoch = %(epoch)s AND owner = %(owner)s AND NOT released
@@ -126,13 +129,13 @@ class PostgresWriter:
         self._committed()
 
     def save(self, checkpoints: Iterable[Checkpoint], replaced: Sequence[str] = ()) -> None:
-        """IReplicaWriter API."""
+        """IReplicaWriter API. Takes longer than the timeout only with tens of thousands of rows, when these do."""
         saved = [*checkpoints]
         wall_shift_ms = None
         for checkpoint in saved:
             wall_shift_ms = wall_shift_ms if checkpoint.wall_shift_ms is None else checkpoint.wall_shift_ms
-        self._shrink(saved)
         with self._writing() as connection:
+            self._shrink(connection, saved)
             self._sweep.saving(saved)
             with connection.pipeline():
                 connection.execute("BEGIN")
@@ -165,7 +168,21 @@ class PostgresWriter:
         # Until it is done nothing is known: a failure may be one after a removal.
         del self._trimmed[topic]
         self._check()
-        trimmed.trim(below, keep, lambda start, end: self._spans(topic, start, end), lambda one: self._free(topic, one))
+        with ExitStack() as stack:
+            # Mostly the database is not asked; when it is, all of it is one call.
+            connections: list[BoundedConnection] = []
+
+            def connected() -> BoundedConnection:
+                if not connections:
+                    connections.append(stack.enter_context(self._calling()))
+                return connections[0]
+
+            trimmed.trim(
+                below,
+                keep,
+                lambda start, end: self._spans(connected(), topic, start, end),
+                lambda spans: self._free(connected(), topic, spans),
+            )
         self._trimmed[topic] = trimmed
 
     def release(self) -> None:
@@ -237,49 +254,50 @@ class PostgresWriter:
         self._is_known = True
 
     def _execute_all(self, connection: BoundedConnection, statements: Iterable[Statement]) -> None:
-        for statement, parameters in statements:
+        for statement, parameters, rows in statements:
+            # Rows have their own time: with very many of them a checkpoint would never be saved otherwise.
+            connection.deadline += rows / _ROWS_IN_A_SECOND
             connection.execute(statement, {**parameters, "data_set": self._identity})
 
-    def _shrink(self, checkpoints: Sequence[Checkpoint]) -> None:
+    def _shrink(self, connection: BoundedConnection, checkpoints: Sequence[Checkpoint]) -> None:
         """
         Remove most of what belongs to deleted topics and channels, in steps that are transactions of their own: all of
-        it at once might take longer than a call may, each time. What is removed is not needed, also if the checkpoint
-        is not saved.
+        it at once might take longer than a call may, each time; so a call that takes too long has removed some. What
+        is removed is not needed, also if the checkpoint is not saved.
         """
         created: set[str] = set()
         for checkpoint in checkpoints:
             topics = [topic for topic in checkpoint.deleted_topics if topic not in created]
             created.update(topic.name for topic in checkpoint.topics)
             for table in OF_DELETED_TOPICS if topics else ():
-                self._remove_in_steps(table, "AND topic = ANY(%(topics)s)", {"topics": Texts(topics)})
+                self._remove_in_steps(connection, table, "AND topic = ANY(%(topics)s)", {"topics": Texts(topics)})
             for topic, channel in checkpoint.deleted_channels:
                 for table in OF_DELETED_CHANNELS:
                     where = "AND topic = %(topic)s AND channel = %(channel)s"
-                    self._remove_in_steps(table, where, {"topic": topic, "channel": channel})
+                    self._remove_in_steps(connection, table, where, {"topic": topic, "channel": channel})
 
-    def _remove_in_steps(self, table: str, where: str, parameters: dict[str, Any]) -> None:
-        statement = _STEP.format(removal(table, where))
-        count = 1
-        while count:
-            with self._calling() as connection:
-                given = {**parameters, **self._own, "lsn": Number(self.lsn)}
-                count = connection.execute(statement, given).rowcount
+    def _remove_in_steps(
+        self, connection: BoundedConnection, table: str, where: str, parameters: dict[str, Any]
+    ) -> None:
+        given = {**parameters, **self._own, "lsn": Number(self.lsn)}
+        step, rest = (_STEP.format(statement) for statement in removals(table, where))
+        while connection.execute(step, given).rowcount:
+            pass
+        connection.execute(rest, given)
 
-    def _spans(self, topic: str, start: int, below: int) -> Sequence[Span]:
-        with self._calling() as connection:
-            parameters = {"data_set": self._identity, "topic": topic, "start": Number(start), "below": Number(below)}
-            return connection.execute(_SPANS, parameters).fetchall()
+    def _spans(self, connection: BoundedConnection, topic: str, start: int, below: int) -> Sequence[Span]:
+        parameters = {"data_set": self._identity, "topic": topic, "start": Number(start), "below": Number(below)}
+        return connection.execute(_SPANS, parameters).fetchall()
 
-    def _free(self, topic: str, spans: Sequence[Span]) -> None:
-        with self._calling() as connection:
-            parameters = {
-                **self._own,
-                "lsn": Number(self.lsn),
-                "topic": topic,
-                "firsts": Numbers([first for first, _ in spans]),
-                "past": Number(max(end for _, end in spans)),
-            }
-            self._expect(connection, connection.execute(_TRIM, parameters).rowcount)
+    def _free(self, connection: BoundedConnection, topic: str, spans: Sequence[Span]) -> None:
+        parameters = {
+            **self._own,
+            "lsn": Number(self.lsn),
+            "topic": topic,
+            "firsts": Numbers([first for first, _ in spans]),
+            "past": Number(max(end for _, end in spans)),
+        }
+        self._expect(connection, connection.execute(_TRIM, parameters).rowcount)
 
 
 def _in_one_message(statement: str, values: dict[str, Any]) -> sql.Composed:

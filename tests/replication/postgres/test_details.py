@@ -1,0 +1,301 @@
+"""What the store in PostgreSQL does beyond the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nsqtw.core.checkpoint import Checkpoint, CursorState, HeldRow, PendingRow, PendingRun, PublisherId, TopicState
+from nsqtw.errors import ReplicaError
+from nsqtw.replication.postgres import schema
+from nsqtw.replication.postgres.connection import BoundedConnection
+from nsqtw.replication.store import IReplicaStore, IReplicaWriter
+from nsqtw.testing.contracts import make_segment, make_segment_with_headers
+from nsqtw.testing.replica_contract import ALL, LONG, claimed, row_of, saved_state
+from tests.replication.servers import PostgresPair
+
+pytestmark = pytest.mark.process
+
+Open = Callable[..., IReplicaStore]
+
+
+@pytest.fixture
+def store(servers: PostgresPair, open_store: Open, topic: str) -> Iterator[IReplicaStore]:
+    store = open_store(servers.dsn, data_set=topic)
+    store.create()
+    yield store
+    store.forget()
+
+
+@pytest.fixture
+def writer(store: IReplicaStore) -> Iterator[IReplicaWriter]:
+    writer = claimed(store)
+    yield writer
+    writer.close()
+
+
+def count(servers: PostgresPair, table: str, store: IReplicaStore) -> int:
+    """Return the number of rows that a data set has in a table."""
+    where = f"data_set = '{row_of(store).identity}'"
+    found: int = servers.primary.execute(f"SELECT count(*) FROM {table} WHERE {where}")[0][0]
+    return found
+
+
+def test_segments_are_stored_in_one_statement(writer: IReplicaWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection waits once for an answer."""
+    writer.append([("t", [make_segment(0)])])
+    statements = []
+    execute = BoundedConnection.execute
+
+    def note(self: BoundedConnection, query: Any, *arguments: Any, **more: Any) -> Any:
+        statements.append(query)
+        return execute(self, query, *arguments, **more)
+
+    monkeypatch.setattr(BoundedConnection, "execute", note)
+    writer.append([("t", [make_segment(1), make_segment_with_headers(2, 3)]), ("u", [make_segment(5)])])
+    assert len(statements) == 1
+
+
+def test_nothing_to_store_is_no_transaction(writer: IReplicaWriter) -> None:
+    writer.append([])
+    writer.append([("t", [])])
+    assert writer.lsn == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "frames = set_byte(frames, 40, 1)",
+        "headers = set_byte(headers, 3, 255)",
+        "delay_ms = 5",
+        "count = count + 1",
+        "topic = 'u'",
+        "channel = 'x'",
+        "headers = ''",
+    ],
+)
+def test_a_damaged_segment_is_found(
+    servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter, change: str
+) -> None:
+    """And not delivered as something else."""
+    writer.append([("t", [make_segment_with_headers(0, 3)])])
+    servers.primary.execute(f"UPDATE nsqtw_segment SET {change} WHERE data_set = '{row_of(store).identity}'")
+    with pytest.raises(ReplicaError, match=r"the segment 0 of topic [tu] is damaged"):
+        store.segments(0, ALL)
+
+
+@pytest.mark.parametrize(
+    "state", ["{}", "[]", "5", '{"policy": {"no_setting": 1}}', '{"policy": {}, "paused": true, "dropped": [[1]]}']
+)
+def test_a_state_that_makes_no_sense_is_an_error(
+    servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter, state: str
+) -> None:
+    """One line."""
+    writer.save([Checkpoint(topics=[TopicState("t", cursors=[CursorState("c")])])])
+    where = f"WHERE data_set = '{row_of(store).identity}'"
+    for table, what in (("nsqtw_cursor", "channel t/c"), ("nsqtw_topic", "topic t")):
+        servers.primary.execute(f"UPDATE {table} SET state = '{state}' {where}")
+        with pytest.raises(ReplicaError, match=f"what is saved of {what} "):
+            list(store.checkpoints())
+
+
+def test_a_newer_format_is_refused(servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter) -> None:
+    """Also by a claim."""
+    servers.primary.execute(f"UPDATE nsqtw_data_set SET format = 9 WHERE name = '{row_of(store).name}'")
+    for call in (store.data_set, lambda: store.claim("a", "a:1", LONG, forced=True), lambda: store.renew(1)):
+        with pytest.raises(ReplicaError, match=r"has format 9, this nsqtw knows 1: install a newer one$"):
+            call()
+
+
+def test_health(servers: PostgresPair, store: IReplicaStore) -> None:
+    """Of these servers all is good; without what survives the loss of a machine it is not."""
+
+    def found() -> dict[str, tuple[bool, str]]:
+        return {one.name: (one.is_good, one.text) for one in store.health()}
+
+    primary = servers.primary
+    assert {name for name, (is_good, _) in found().items() if not is_good} == set()
+    try:
+        primary.execute("GRANT pg_read_all_stats TO nsqtw")
+        assert found()["standby"] == (True, "synchronous standbys connected: 1")
+        primary.execute("ALTER ROLE nsqtw SET synchronous_commit = local")
+        primary.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+        primary.execute("SELECT pg_reload_conf()")
+        primary.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'nsqtw'")
+        bad = {name for name, (is_good, _) in found().items() if not is_good}
+        assert bad == {"synchronous_commit", "synchronous_standby_names"}
+    finally:
+        primary.execute("ALTER ROLE nsqtw RESET synchronous_commit")
+        primary.execute("REVOKE pg_read_all_stats FROM nsqtw")
+        servers.synchronize()
+
+
+def test_health_of_a_clock(store: IReplicaStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases of a broker and of the store are compared by people, in the end."""
+    monkeypatch.setattr("nsqtw.replication.postgres.health.time.time", lambda: 1_000_000.0)
+    (finding,) = [one for one in store.health() if one.name == "clock"]
+    assert not finding.is_good and "s ahead of that of this machine" in finding.text
+
+
+def test_publishers_ids_are_removed_by_and_by(
+    servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are older than the window of their topic, a few with each checkpoint; without a window all."""
+    monkeypatch.setattr("nsqtw.replication.postgres.publisher_ids._ROWS_AT_LEAST", 10)
+
+    def ids(start: int) -> list[PublisherId]:
+        return [PublisherId(b"%016d" % number, number, number) for number in range(start, start + 50)]
+
+    names = ("plain", "t", "u", "unknown")
+    topics = [TopicState(name, publisher_ids=ids(0), dedupe_window_ms=1000) for name in names]
+    writer.save([Checkpoint(topics=topics, pending_ms=50)])
+    assert count(servers, "nsqtw_publisher_id", store) == 200
+    windows = {"plain": 0, "t": 100, "u": 20, "unknown": None}
+    states = [TopicState(name, dedupe_window_ms=window) for name, window in windows.items()]
+    for _ in range(30):
+        writer.save([Checkpoint(topics=states, pending_ms=60)])
+    left: dict[str, set[int]] = {name: set() for name in names}
+    for checkpoint in store.checkpoints():
+        for topic in checkpoint.topics:
+            left[topic.name].update(one.published_ms for one in topic.publisher_ids)
+    assert left == {"plain": set(), "t": {*range(50)}, "u": {*range(40, 50)}, "unknown": {*range(50)}}
+
+
+def test_large_deletions_are_made_in_steps(
+    servers: PostgresPair, store: IReplicaStore, writer: IReplicaWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much a topic or data set has, each step takes a limited time."""
+    monkeypatch.setattr(schema, "KEYS", {table: (key, 7) for table, (key, _) in schema.KEYS.items()})
+    cursors = [CursorState(name, pending=[PendingRow(number, 1, 0) for number in range(30)]) for name in ("c", "d")]
+    topics = [TopicState(name, cursors=cursors, dedupe_window_ms=5) for name in ("t", "u")]
+    writer.append([(name, [make_segment(number) for number in range(30)]) for name in ("t", "u")])
+    writer.save([Checkpoint(topics=topics)])
+    writer.save([Checkpoint(deleted_topics=["t"], deleted_channels=[("u", "d")])])
+    assert [count(servers, table, store) for table in ("nsqtw_segment", "nsqtw_pending")] == [30, 30]
+    identity = row_of(store).identity
+    store.forget()
+    for table in schema.KEYS:
+        assert servers.primary.execute(f"SELECT count(*) FROM {table} WHERE data_set = '{identity}'") == [(0,)]
+    store.create()
+
+
+def test_an_interrupted_removal_is_finished_later(
+    servers: PostgresPair,
+    open_store: Open,
+    store: IReplicaStore,
+    writer: IReplicaWriter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the next one, of any data set. What is left belongs to nobody."""
+    writer.append([("t", [make_segment(0)])])
+    identity = row_of(store).identity
+
+    def fail(*arguments: Any) -> None:
+        raise ReplicaError("interrupted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nsqtw.replication.postgres.store.remove_rows", fail)
+        with pytest.raises(ReplicaError, match="interrupted"):
+            store.forget()
+    assert store.data_set() is None
+    assert servers.primary.execute(f"SELECT count(*) FROM nsqtw_segment WHERE data_set = '{identity}'") == [(1,)]
+    store.create()
+    assert store.segments(0, ALL) == []
+    open_store(servers.dsn, data_set="absent").forget()
+    assert servers.primary.execute(f"SELECT count(*) FROM nsqtw_segment WHERE data_set = '{identity}'") == [(0,)]
+
+
+def test_trim_removes_all_that_is_not_needed(store: IReplicaStore, writer: IReplicaWriter) -> None:
+    """And the highest sequence is known afterwards, also to the next owner."""
+    writer.append([("t", [make_segment(first, 10) for first in range(0, 1000, 10)])])
+    writer.trim("t", 500, iter([3, 250, 251]))
+    assert [one.segment.first for one in store.segments(0, ALL)] == [0, 250, *range(500, 1000, 10)]
+    writer.trim("t", 1000, iter([250]))
+    taken = claimed(store, "other", forced=True)
+    taken.trim("t", 1000, iter([]))
+    assert store.segments(0, ALL) == []
+    assert store.kept(["t"]) == {"t": 1000}
+    taken.close()
+
+
+SEQUENCES = st.integers(0, 12)
+ROWS = st.builds(PendingRow, SEQUENCES, st.integers(0, 65535), st.sampled_from([0, 0, 7, 1 << 40]))
+
+
+@st.composite
+def cursors(draw: st.DrawFn) -> CursorState:
+    pending = [*{row.sequence: row for row in draw(st.lists(ROWS, max_size=4))}.values()]
+    due_now = [row for row in pending if row.due_ms == 0]
+    held = [row for row in due_now if draw(st.booleans())]
+    interrupted = [row.sequence for row in due_now if row not in held and draw(st.booleans())]
+    return CursorState(
+        draw(st.sampled_from(["a", "b"])),
+        paused=draw(st.booleans()),
+        next=draw(st.integers(0, 1 << 53)) & (1 << 53) - 1,
+        first_deliveries=[*draw(st.sets(SEQUENCES, max_size=3))],
+        interrupted=interrupted,
+        pending=pending,
+        runs=draw(st.lists(st.builds(PendingRun, st.integers(13, 20), st.integers(1, 4), st.just(9)), max_size=2)),
+        held=[
+            HeldRow(
+                row.sequence, row.attempts, draw(st.sampled_from(["requeued", "timed out"])), draw(st.text("\0é x")), 5
+            )
+            for row in held
+        ],
+        dropped_rows=draw(st.lists(SEQUENCES.filter(lambda one: one not in interrupted), max_size=3)),
+        emptied=draw(st.sampled_from([False, False, False, True])),
+        forgotten_from=draw(st.sampled_from([None, None, None, 3, 14])),
+        policy=draw(st.sampled_from([{}, {}, {"max_attempts": 5}])),
+    )
+
+
+@st.composite
+def checkpoints(draw: st.DrawFn) -> Checkpoint:
+    names = st.sampled_from(["t", "u"])
+    topics = [
+        TopicState(
+            name,
+            released=draw(st.integers(0, 1 << 50)),
+            floor=draw(st.none() | SEQUENCES),
+            policy=draw(st.sampled_from([{}, {"message_ttl": 2.5}])),
+            cursors=[*{one.name: one for one in draw(st.lists(cursors(), max_size=2))}.values()],
+            publisher_ids=[
+                PublisherId(b"%016d" % number, number, number) for number in draw(st.sets(SEQUENCES, max_size=3))
+            ],
+            dedupe_window_ms=1 << 60,
+        )
+        for name in draw(st.sets(names, max_size=2))
+    ]
+    return Checkpoint(
+        deleted_topics=draw(st.lists(names, max_size=1)),
+        deleted_channels=draw(st.lists(st.tuples(names, st.sampled_from(["a", "b"])), max_size=1)),
+        topics=topics,
+        wall_shift_ms=draw(st.none() | st.integers(-5, 5)),
+    )
+
+
+@pytest.mark.histories
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(checkpoints(), min_size=1, max_size=5), st.booleans())
+def test_any_checkpoints_save_the_same_again(
+    tmp_path_factory: pytest.TempPathFactory, store: IReplicaStore, history: list[Checkpoint], at_once: bool
+) -> None:
+    """A `positions.db` made from the store is equal to the one of the owner, whatever was saved."""
+    store.forget()
+    store.create()
+    writer = claimed(store)
+    for some in [history] if at_once else [[one] for one in history]:
+        writer.save(some)
+    writer.close()
+    folders = [tmp_path_factory.mktemp(name) for name in ("direct", "copied")]
+    direct, copied = (saved(path, made) for path, made in zip(folders, (history, store.checkpoints()), strict=True))
+    assert copied == direct
+
+
+def saved(folder: Path, made: Any) -> Any:
+    return saved_state(str(folder), made)
