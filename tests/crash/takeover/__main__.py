@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -31,6 +32,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--go-on", action="store_true", help="go on after a broken promise")
     options = parser.parse_args(words)
     seed = options.seed or chosen_seed()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     print(f"seed {seed}", flush=True)
     total = TakeoverTally()
     broken = 0

@@ -34,6 +34,8 @@ REPLACED = 3
 RELEASED = "releasing the data set"
 NOT_A_COPY = "--replicate-from"
 """A broker says it that refuses its own data path."""
+LOSSES = (" are lost", "messages lost: ")
+"""How a broker says that messages are gone. Nobody takes any."""
 _EXIT_CODES: dict[int | None, tuple[int, ...]] = {signal.SIGKILL: (-signal.SIGKILL, 0), signal.SIGTERM: (0,)}
 """Those of a broker that was sent a signal; one that was killed may have ended before."""
 _END_SECONDS = 20.0
@@ -171,6 +173,10 @@ class Brokers:
             self.wrongs.append(f"exit: the broker {replica.place} ended with {code}: {words[-1500:]}")
         if "Traceback" in words:
             self.wrongs.append(f"exit: {replica.place}: {words[max(0, words.find('Traceback') - 500) :][:3000]}")
+        for loss in LOSSES:
+            if loss in words:
+                line = next(line for line in words.splitlines() if loss in line)
+                self.wrongs.append(f"loss: {replica.place} says what nobody did: {line}")
         if replica.life:
             is_planned = (replica.sentence == signal.SIGTERM and code == 0) or (
                 replica.sentence is None and code == REPLACED and RELEASED in words
