@@ -36,7 +36,6 @@ from nsqtw.errors import BackendError, Exiting
 from nsqtw.interfaces import (
     IBackend,
     IBackendQueue,
-    ICopyingBackend,
     IDamagedBackend,
     IStoppingQueue,
     OperatorLog,

@@ -59,10 +59,6 @@ class ReplicatedBackend:
         self._queues[topic], self._topics[queue] = queue, topic
         return queue
 
-    def end_of(self, topic: str) -> int:
-        """ICopyingBackend API"""
-        return self._ownership.ends.get(topic, 0)
-
     def commit(
         self, writes: Sequence[tuple[IBackendQueue, Sequence[Segment]]], durable: bool
     ) -> dict[Any, BackendError]:

@@ -43,8 +43,6 @@ class Ownership:
         self.reserved_blocks = 0
         """The blocks below are reserved in the store."""
         self._wanted_blocks = 0
-        self.ends: dict[str, int] = {}
-        """One past the highest sequence that each topic ever had, as of the claim. The copy may end earlier."""
 
     @property
     def epoch(self) -> int:

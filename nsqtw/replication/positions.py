@@ -65,7 +65,6 @@ class ReplicatedPositions:
             why = saved.lost_how or next(iter(saved.invalid), "it is lost")
             raise ReplicaError(f"positions.db is damaged, and the next start makes it anew: {why}")
         for topic in saved.topics:
-            self._ownership.ends[topic.name] = topic.end
             self._remember(topic)
         return saved
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from nsqtw import nsqd_import
 from nsqtw.backends.manifest import read_manifest
 from nsqtw.daemon.data_path import lock_data_path
-from nsqtw.errors import NoDataSet, OptionError, ReplicaError
+from nsqtw.errors import NoDataSet, NotOwner, OptionError, ReplicaError
 from nsqtw.interfaces import IBackend
 from nsqtw.nsqd.build import open_backend
 from nsqtw.options.broker import Options
@@ -71,7 +72,8 @@ def promote(store_name: str, must_force: bool, seconds: float, say: Say) -> None
         if must_force:
             writer = store.claim("promotion", before.address, 0.0, forced=True)
             assert writer is not None, "a forced claim is granted"
-            writer.release()
+            with suppress(NotOwner):  # a standby was faster
+                writer.release()
             writer.close()
             say(f"the broker at {before.address} is not the owner any more")
         else:
