@@ -33,14 +33,7 @@ from nsqtw.core.topic import Topic, TopicOwner
 from nsqtw.core.topic_listener import NullListener, TopicListener
 from nsqtw.core.write_behind import WriteBehind
 from nsqtw.errors import BackendError, Exiting
-from nsqtw.interfaces import (
-    IBackend,
-    IBackendQueue,
-    IDamagedBackend,
-    IStoppingQueue,
-    OperatorLog,
-    Waiter,
-)
+from nsqtw.interfaces import IBackend, IBackendQueue, IDamagedBackend, IStoppingQueue, OperatorLog, Waiter
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 from nsqtw.rights import Authorizations
@@ -139,10 +132,7 @@ class Broker(TopicOwner):
         """The log of a topic. BackendError."""
         in_memory = is_ephemeral(name)
         backend = self._memory_backend if in_memory else self.backend
-        log = Log(backend, backend.queue(name), self._cache, is_in_memory=in_memory)
-        if ICopyingBackend.providedBy(backend):
-            log.end = max(log.end, backend.end_of(name))
-        return log
+        return Log(backend, backend.queue(name), self._cache, is_in_memory=in_memory)
 
     def move_out_of_memory(self, topic: Topic) -> None:
         """
