@@ -16,6 +16,8 @@
 # make clients            the test suites of NSQ's clients against this broker; ONLY='gnsq nsqjs' for some
 # make crash              brokers crash, and what they promised is checked; MINUTES=60, SEED=1 repeats an earlier run;
 #                         without SEED, brokers that break a promise have to be caught after that
+# make crash-takeover     two brokers with one data set in PostgreSQL, which must be installed: one takes over from the
+#                         other, and what they promised is checked; MINUTES=60, ROUNDS=100, SEED=1 repeats an earlier run
 # make model              histories of all pairs of policies, administration and faults; MINUTES=60, SEED=1 repeats one
 # make crash-spark        an archive on a Spark cluster, under SIGKILL of driver, executors and broker, for MINUTES=10
 #
@@ -68,7 +70,7 @@ AGAIN = { echo "Once more, by itself, what failed:"; $(PYTEST) -p tests.flaky --
 SWEEP = $(BIN)/python -m tests.bench.sweep --json rates.json --png rates.png $(if $(PEER),--peer '$(PEER)')
 
 .PHONY: help run demo test test-fast test-browser screenshots test-compiled test-spark test-system test-twisted fuzz \
-    conformance clients crash crash-spark model bench bench-plots bench-shapes bench-pauses \
+    conformance clients crash crash-spark crash-takeover model bench bench-plots bench-shapes bench-pauses \
     bench-clients bench-connections bench-durability bench-lookupd bench-spark docs wheels venv
 
 # The comment at the top of this file.
@@ -134,6 +136,10 @@ clients: $(EVERYTHING)
 crash: $(EVERYTHING)
 	@$(BIN)/python -m tests.crash $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
 	$(if $(SEED),,@$(BIN)/python -m pytest --quiet --numprocesses=$(JOBS) -m long tests/crash)
+
+crash-takeover: $(EVERYTHING)
+	@$(BIN)/python -m tests.crash.takeover $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(ROUNDS),--rounds '$(ROUNDS)') \
+	    $(if $(SEED),--seed '$(SEED)')
 
 model: $(EVERYTHING)
 	@$(BIN)/python -m tests.core.model --minutes $(MINUTES) $(if $(SEED),--seed '$(SEED)')

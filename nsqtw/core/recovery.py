@@ -35,7 +35,7 @@ from nsqtw.core.segment import SEQUENCE_MASK, Segment
 from nsqtw.core.sequence_ranges import SequenceRanges
 from nsqtw.core.sequences import BLOCK_SIZE
 from nsqtw.core.topic import Topic
-from nsqtw.interfaces import ICountedQueue, IDamagedBackend, IDamagedQueue
+from nsqtw.interfaces import ICopyingBackend, ICountedQueue, IDamagedBackend, IDamagedQueue
 from nsqtw.names import is_ephemeral
 from nsqtw.options.broker import Options
 
@@ -65,6 +65,9 @@ def load(broker: Broker, saved: SavedState, stored: list[str], now: float, named
     for name, log in logs.items():
         asked = named_topics.get(name, NamedTopic(name))
         state = _state_of(broker, log, asked, saved_topics.get(name), saved.next_block)
+        if ICopyingBackend.providedBy(broker.backend):
+            # What all channels had finished may be freed before this machine had a copy: channels stay behind it.
+            log.end = max(log.end, state.end)
         backlog, saved_end, lost_from = _backlog_of(state), state.end, _lost_from(state, log)
         repair(state, log, broker.positions)
         if saved_end > log.end and backlog > _backlog_of(state):
@@ -169,7 +172,7 @@ def repair(state: TopicState, log: Log, positions: IPositions) -> None:
         _forget_messages(state, log)
         return
     is_damaged = IDamagedQueue.providedBy(log.queue) and log.queue.is_damaged
-    is_shorter = log.end < state.end
+    is_shorter = log.queue.end < state.end
     if is_damaged or is_shorter:  # after a power loss the checkpoint may also be older than the last trim
         _forget_lost_rows(state, log, positions)
     if is_shorter:
@@ -244,14 +247,15 @@ def _recount(state: TopicState, log: Log, positions: IPositions) -> None:
     Count the messages from the log, up to the saved end. Messages beyond the end of the log are lost: they are not
     counted, and no channel waits for them.
     """
+    stored_end = log.queue.end
     state.waiting = [
-        evolve(waiting, count=min(waiting.count, log.end - waiting.first))
+        evolve(waiting, count=min(waiting.count, stored_end - waiting.first))
         for waiting in state.waiting
-        if waiting.first < log.end
+        if waiting.first < stored_end
     ]
     for cursor in state.cursors:
-        cursor.pending_count -= positions.forget_pending(state.name, cursor.name, log.end)
-        cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < log.end]
+        cursor.pending_count -= positions.forget_pending(state.name, cursor.name, stored_end)
+        cursor.first_deliveries = [sequence for sequence in cursor.first_deliveries if sequence < stored_end]
         cursor.next = min(cursor.next, log.end)
     state.released = min(state.released, log.end)
     _count_unread(state, log)

@@ -239,6 +239,7 @@ class IReplicaWriter(Interface):
     """
 
     epoch = Attribute("the epoch that was claimed")
+    token = Attribute("the token of the claim")
     lsn = Attribute("the LSN of the last transaction that is known to be committed")
 
     def append(writes: Sequence[Write]) -> None:

@@ -4,8 +4,8 @@ Starts `nsqd` as its console script does, with what the nemesis needs in it:
     launcher.py CONTROL FILES SABOTAGE FLAG...
 
 CONTROL is the file to be told by, FILES the file layer of the backends (`narrow` or `volatile`), SABOTAGE a promise to
-be broken (`tests.crash.sabotage`, `tests.crash.policies.sabotage`), or empty. The wall clock is made of the monotonic
-one, so that nobody but the nemesis moves it.
+be broken (`tests.crash.sabotage`, and those of policies and of takeovers), or empty. The wall clock is made of the
+monotonic one, so that nobody but the nemesis moves it.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def main(words: list[str]) -> int:
     if broken:
         from tests.crash import sabotage
         from tests.crash.policies import sabotage as of_policies
+        from tests.crash.takeover import sabotage as of_replicas
 
-        (sabotage.SABOTAGES | of_policies.SABOTAGES)[broken]()
+        (sabotage.SABOTAGES | of_policies.SABOTAGES | of_replicas.SABOTAGES)[broken]()
     return tap.NSQD_PROGRAM.run(flags)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 
 from tests.crash.harness import Harness
 from tests.crash.history import CLASSES, Answered, Journal, Sent, moment
@@ -15,15 +16,18 @@ _SIZES = (0, 0, 10, 10, 10, 100, 100, 100, 1000)
 _LARGE = (5_000, 30_000, 70_000)
 _LARGE_SHARE = 0.02
 _OK, _FULL = 200, 503
+AFTER_REFUSAL_SECONDS = 0.01
+"""A broker may refuse everything for seconds: nobody needs thousands of refusals."""
 
 
 class Writer(threading.Thread):
-    """Publishes to all classes, one command at a time, until it is told to stop or the broker is gone."""
+    """Publishes to `topics`, one command at a time, until it is told to stop or the broker is gone."""
 
-    def __init__(self, harness: Harness, journal: Journal, seed: str) -> None:
+    def __init__(self, harness: Harness, journal: Journal, seed: str, topics: Sequence[str] = CLASSES) -> None:
         super().__init__(name=f"writer {seed}")
         self._house = harness
         self._journal = journal
+        self._topics = topics
         self._chance = random.Random(seed)
         self._seed = seed.encode()
         self._turn = 0
@@ -45,7 +49,7 @@ class Writer(threading.Thread):
 
     def _publish_until_refused(self, client: Client) -> None:
         while not self.stopping.is_set():
-            topic = self._chance.choice(CLASSES)
+            topic = self._chance.choice(self._topics)
             command = self._chance.choice((self._pub, self._pub, self._mpub, self._dpub, self._http, self._http_many))
             count = self._chance.randint(2, MOST_AT_ONCE) if command in (self._mpub, self._http_many) else 1
             defers = command == self._dpub or (command == self._http and self._chance.random() < 0.3)
@@ -63,6 +67,8 @@ class Writer(threading.Thread):
         self._journal.record(*[Answered(body, good, self._life) for body in bodies])
         if good:
             self.acknowledged += len(bodies)
+        else:
+            self.stopping.wait(AFTER_REFUSAL_SECONDS)
 
     def _body(self, number: int) -> bytes:
         """One that nobody else has sent or will send, with lengths as they come."""

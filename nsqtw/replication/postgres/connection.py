@@ -80,6 +80,12 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         except StopIteration as end:
             result: RV = end.value
             return result
+        except TimedOut as error:
+            # A generator that ends a pipeline would wait for the server once more: without a connection it cannot.
+            self.pgconn.finish()
+            with suppress(psycopg.Error, StopIteration):
+                gen.throw(error)
+            raise
 
     def go_on(self) -> None:
         """The call has done a part of very much: the next part has as much time again."""

@@ -73,6 +73,11 @@ class Rows:
         for row in self._all:
             row.create()
 
+    def move(self, house: Harness) -> None:
+        """Another broker has the topics now."""
+        for row in self._all:
+            row.house = house
+
     def clients(self) -> tuple[list[Publishing], list[Consuming]]:
         """Begin the next round, which has these clients."""
         publishing: list[Publishing] = []

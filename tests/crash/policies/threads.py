@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from tests.crash.harness import Harness
 from tests.crash.history import Channel
-from tests.crash.policies.clients import CONSUMERS, OVER_BOUND, STORED, Consumer, Got, Publisher
+from tests.crash.policies.clients import CONSUMERS, OVER_BOUND, REFUSED, STORED, Consumer, Got, Publisher
 from tests.crash.policies.notes import Answered, Delivered, Finished, Published, Requeued, Wall, now
+from tests.crash.writers import AFTER_REFUSAL_SECONDS
 from tests.wire import Closed
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Publishing(Client):
         """Note what became of a publish."""
         self.row.notes.note(Answered(body, outcome, self.life, self.now()))
         self.acknowledged += outcome in (STORED, OVER_BOUND)
+        if outcome == REFUSED:
+            self.stopping.wait(AFTER_REFUSAL_SECONDS)
 
 
 class Consuming(Client):
