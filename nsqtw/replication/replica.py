@@ -327,7 +327,7 @@ class Replica:
             )
         if self._stopping.is_set():
             raise Stopped
-        state.record(
+        state.claimed(
             epoch=ownership.epoch,
             token=ownership.token,
             lsn=claimed.lsn,

@@ -44,6 +44,8 @@ class CopyState:
     """The token of that epoch's claim; "" before the first transaction."""
     lsn: int = 0
     """The data path has all segments of the transactions up to here that the store had when it was copied."""
+    claim: str = ""
+    """The token of the last claim of this broker; "" before the first one."""
     checkpoint_lsn: int = 0
     """
     The checkpoint that positions.db has, which this broker saved as the owner; 0: positions.db is not that of the copy.
@@ -118,8 +120,13 @@ class StateFile:
         copy, unless another broker's claim is newer. BackendError.
         """
         if checkpoint_lsn is None:
-            checkpoint_lsn = self.state.checkpoint_lsn if token == self.state.token else 0
+            checkpoint_lsn = self.state.checkpoint_lsn if token == self.state.claim else 0
         self._write(evolve(self.state, epoch=epoch, token=token, lsn=lsn, checkpoint_lsn=checkpoint_lsn))
+
+    def claimed(self, *, epoch: int, token: str, lsn: int, checkpoint_lsn: int) -> None:
+        """This broker has claimed the data set, and has all of it. BackendError."""
+        changed = evolve(self.state, epoch=epoch, token=token, claim=token, lsn=lsn, checkpoint_lsn=checkpoint_lsn)
+        self._write(changed)
 
     def distrust(self) -> None:
         """The data path is damaged: the next start copies the data set again. BackendError."""
