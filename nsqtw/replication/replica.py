@@ -29,7 +29,7 @@ from nsqtw.replication.ownership import Ownership
 from nsqtw.replication.seed import seed
 from nsqtw.replication.set_aside import set_aside
 from nsqtw.replication.standby import REMEDIES, Progress, Standby, check_history
-from nsqtw.replication.state_file import CopyState, StateFile, new_state, read_state
+from nsqtw.replication.state_file import INCOMPLETE, CopyState, StateFile, new_state, read_state
 from nsqtw.replication.status import OWNER, STANDBY, ReplicaStatus, StandbyStatus
 from nsqtw.replication.store import DataSet, IReplicaStore, StandbyReport
 
@@ -213,7 +213,10 @@ class Replica:
         try:
             state = read_state(settings.directory)
             if state is not None and not state.is_trusted:
-                self._log("warn", "REPLICA: the machine stopped unexpectedly, so the data set is copied again")
+                why = (
+                    "this data path lacks messages" if state.boot == INCOMPLETE else "the machine stopped unexpectedly"
+                )
+                self._log("warn", "REPLICA: {why}, so the data set is copied again", why=why)
                 set_aside(settings.directory, Files(), self._log)
                 state = None
             return self._checked_copy(store, data_set, state)

@@ -21,9 +21,11 @@ from zlib import crc32
 from attrs import asdict, evolve, frozen
 
 from nsqtw.backends.files import FILE_MODE, Files, backend_error, replace_file
-from nsqtw.errors import NotACopy, ReplicaError
+from nsqtw.errors import BackendError, NotACopy, ReplicaError
 
 STATE_FILE = "replica.state"
+INCOMPLETE = "incomplete"
+"""In place of the boot, in the state of a data path that lacks something."""
 _LINE_BYTES = 512
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -102,10 +104,16 @@ class StateFile:
         """positions.db changes now, and has no checkpoint of the store until the next one. BackendError."""
         self._write(evolve(self.state, checkpoint_lsn=0))
 
+    def distrust(self) -> None:
+        """The data path lacks something, and the next start does not trust it. What is recorded later says so, too."""
+        self.state = evolve(self.state, boot=INCOMPLETE)
+        with suppress(BackendError):  # then nothing newer is recorded either
+            self._write(self.state)
+
     def close(self, *, is_synced: bool) -> None:
         """Close the file. `is_synced`: the messages and positions are on stable storage. BackendError."""
         try:
-            if is_synced:
+            if is_synced and self.state.boot != INCOMPLETE:
                 self._write(evolve(self.state, boot=""))
                 self._files.sync(self._fd)
         except OSError as error:
