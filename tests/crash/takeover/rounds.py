@@ -32,6 +32,7 @@ from tests.crash.takeover.traffic import CHANNELS, TOPICS, Traffic
 from tests.crash.takeover.watch import Publish, Watch
 from tests.wire import HOST, Closed, Refused
 
+_SHOWN = 5
 ROWS = ("ordered", "letters", "headers", "once", "urgent", "directed")
 """The policies that take part: some whose promises need no more than clients, and no topic that nobody uses."""
 KILLED, SETTLED, STORED_AND_KILLED = ENDS = ("killed", "settled", "stored and killed")
@@ -159,7 +160,8 @@ class TakeoverCampaign(Chapters):
         try:
             self._run(enough)
         except (Broken, Refused) as failure:
-            raise Broken(self._report(str(failure))) from failure
+            more = [] if self._watch is None else [*self._watch.found(self._publishes())]
+            raise Broken(self._report("\n".join([str(failure), *more[:_SHOWN]]))) from failure
 
     def _run(self, enough: Callable[[], bool]) -> None:
         assert self._watch is not None
