@@ -36,6 +36,8 @@ NOT_A_COPY = "--replicate-from"
 """A broker says it that refuses its own data path."""
 LOSSES = (" are lost", "messages lost: ", "is not stored any more")
 """How a broker says that messages are gone. Nobody takes any."""
+NOT_SAVED = ("cannot be stored", "takes longer than")
+"""Said by a broker whose last checkpoint may not be in the store."""
 _EXIT_CODES: dict[int | None, tuple[int, ...]] = {signal.SIGKILL: (-signal.SIGKILL, 0), signal.SIGTERM: (0,)}
 """Those of a broker that was sent a signal; one that was killed may have ended before."""
 _END_SECONDS = 20.0
@@ -182,7 +184,7 @@ class Brokers:
             is_planned = (replica.sentence == signal.SIGTERM and code == 0) or (
                 replica.sentence is None and code == REPLACED and RELEASED in words
             )
-            is_complete = is_planned and "failed" not in words.lower()
+            is_complete = is_planned and not any(failure in words for failure in NOT_SAVED)
             self._journal.record(Died(replica.life, STOP if is_complete else KILL))
 
     def follow(self, data_set: DataSet) -> None:
