@@ -57,38 +57,39 @@ LAYERS: dict[str, set[str]] = {
     "protocols": {"core", "gocompat", "options"},
     "auth": {"options"},
     "lookupd.registrations": {"gocompat", "options"},
-    "replication": {"backends", "core", "options"},
+    "replication": {"backends", "core", "options", "replication.status"},
+    "replication.status": set(),
     "runtime": {"core"},
     "client": {"gocompat", "options", "protocols"},
     "net": {"core", "options", "protocols", "runtime"},
     "daemon": {"options", "runtime"},
-    "stats": {"backends", "core", "daemon", "options", "replication", "runtime"},
+    "stats": {"backends", "core", "daemon", "options", "replication.status", "runtime"},
     "http": {"daemon", "gocompat", "net", "options", "protocols", "runtime"},
     "auth.http": {"auth", "http", "net", "options", "runtime"},
     "api": {
-        *("backends", "core", "daemon", "gocompat", "http", "net", "options", "protocols", "replication", "runtime"),
-        "stats",
+        *("backends", "core", "daemon", "gocompat", "http", "net", "options", "protocols", "replication.status"),
+        *("runtime", "stats"),
     },
     "discovery": {"core", "gocompat", "http", "net", "options", "runtime"},
     "nsqd_import": {"backends", "core"},
-    "cluster": {"client", "gocompat", "http", "net", "options", "runtime"},
+    "cluster": {"client", "gocompat", "http", "net", "options", "replication.status", "runtime"},
     "lookupd": {
         *("backends", "daemon", "gocompat", "http", "lookupd.registrations", "net", "options", "runtime", "stats"),
     },
     "nsqd": {
         *("api", "auth", "auth.http", "backends", "core", "daemon", "discovery", "http", "net", "nsqd_import"),
-        *("options", "plugins", "replication", "runtime", "stats"),
+        *("options", "plugins", "replication", "replication.status", "runtime", "stats"),
     },
     "admin": {
-        *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins", "runtime"),
-        "stats",
+        *("auth", "auth.http", "cluster", "daemon", "gocompat", "http", "net", "options", "plugins"),
+        *("replication.status", "runtime", "stats"),
     },
     "tools": {
         *("admin", "auth", "backends", "client", "cluster", "core", "daemon", "gocompat", "http", "lookupd", "nsqd"),
         "nsqd_import",
         *("options", "plugins", "replication", "runtime", "stats"),
     },
-    "cli": {"client", "cluster", "net", "options", "replication", "runtime", "tools"},
+    "cli": {"client", "cluster", "net", "options", "replication", "replication.status", "runtime", "tools"},
     "testing": {"auth", "backends", "core", "options", "protocols", "replication"},
     "plugins": set(),
     "tap": {"daemon", "nsqd", "options", "plugins"},
@@ -105,6 +106,7 @@ PARTS = {
             "subscription",
         )
     ),
+    "replication.status": ("replication.status",),
 }
 """Modules in another layer than their package."""
 PURE = {"gocompat", "options", "core", "backends", "protocols", "auth", "lookupd.registrations"}

@@ -65,6 +65,13 @@ def test_every_metric_of_a_channel_is_on_the_dashboard() -> None:
     } == set()
 
 
+def test_every_metric_of_a_replica_store_is_on_the_dashboard() -> None:
+    shown = dashboard.text()
+    names = {name for name in NAMES if name.startswith("nsq_replica_")}
+    assert len(names) > 5
+    assert {name for name in names if name not in shown} == set()
+
+
 def test_every_lag_and_state_of_spark_is_on_the_dashboard_or_in_an_alert() -> None:
     shown = dashboard.text() + (ROOT / "contrib/monitoring/alerts.yml").read_text("utf-8")
     gauges = {one.name for one in SPARK_METRICS if one.kind == "gauge" and "rows_per_second" not in one.name}

@@ -22,6 +22,8 @@ _WIDTH, _HEIGHT, _STAT_HEIGHT = 24, 8, 4
 _NODE = 'instance=~"$instance"'
 _TOPIC = f'{_NODE},topic=~"$topic"'
 _CHANNEL = f'{_TOPIC},channel=~"$channel"'
+_STANDBY = 'nsq_replica_role{role="standby"} == 1'
+_OWNER = f'nsq_replica_role{{role="owner",{_NODE}}} == 1'
 _SPARK = 'topic=~"$topic"'
 _QUERY_OF_TOPIC = "{{query}} {{topic}} {{channel}}"
 _GREEN, _YELLOW, _RED = "green", "yellow", "red"
@@ -60,7 +62,11 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         "Overview",
         (
             _stat("Nodes", f"count(nsq_build_info{{{_NODE}}})"),
-            _stat("Checks that fail", f"count(nsq_ready{{{_NODE}}} == 0) or vector(0)", limits=(1, 1)),
+            _stat(
+                "Checks that fail",
+                f"count(nsq_ready{{{_NODE}}} == 0 unless on (instance) {_STANDBY}) or vector(0)",
+                limits=(1, 1),
+            ),
             _stat("Published", f"sum(rate(nsq_topic_messages_total{{{_TOPIC}}}[$__rate_interval]))", "cps"),
             _stat("Finished", f"sum(rate(nsq_channel_finished_total{{{_CHANNEL}}}[$__rate_interval]))", "cps"),
             _stat("Waiting", f"sum(nsq_channel_depth{{{_CHANNEL}}})"),
@@ -374,6 +380,61 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                         "{{instance}} lost messages",
                     ),
                 ),
+            ),
+        ),
+    ),
+    (
+        "Replica store",
+        (
+            Panel(
+                "Owners",
+                ((f'nsq_replica_role{{role="owner",{_NODE}}}', "{{instance}} owns {{data_set}}"),),
+                kind="state-timeline",
+                about="Empty without --replicate.",
+            ),
+            Panel(
+                "The store answers",
+                ((f"nsq_replica_store_up{{{_NODE}}}", "{{instance}}"),),
+                kind="state-timeline",
+            ),
+            Panel(
+                "Standbys that run",
+                ((f"nsq_replica_standbys{{{_NODE}}} and on (instance) {_OWNER}", "{{instance}}"),),
+                about="As the owner sees them.",
+            ),
+            Panel(
+                "Time since a standby had a complete copy",
+                ((f"nsq_replica_behind_seconds{{{_NODE}}} unless on (instance) {_OWNER}", "{{instance}}"),),
+                "s",
+                limits=(10, 60),
+            ),
+            Panel(
+                "Messages that a standby has not copied",
+                ((f"nsq_replica_behind_messages{{{_NODE}}} unless on (instance) {_OWNER}", "{{instance}}"),),
+            ),
+            Panel(
+                "Bytes that a standby has not copied",
+                ((f"nsq_replica_behind_bytes{{{_NODE}}} unless on (instance) {_OWNER}", "{{instance}}"),),
+                "bytes",
+            ),
+            Panel(
+                "Lease of the owner",
+                ((f"nsq_replica_lease_seconds{{{_NODE}}} and on (instance) {_OWNER}", "{{instance}}"),),
+                "s",
+                width=12,
+                about="At 0 the owner pauses: another broker may be the owner.",
+            ),
+            Panel(
+                "Epoch",
+                (
+                    (
+                        "max by (data_set) "
+                        f"(nsq_replica_epoch{{{_NODE}}} * on (instance) group_left (data_set) ({_OWNER}))",
+                        "{{data_set}}",
+                    ),
+                ),
+                width=12,
+                about="Each takeover raises it.",
             ),
         ),
     ),

@@ -26,6 +26,7 @@ from nsqtw.cluster.model import Partial, PolicyAnswer
 from nsqtw.errors import AccessDenied, ClusterError, InvalidName, InvalidPolicy, NsqtwError, UnknownObject
 from nsqtw.names import is_valid_name
 from nsqtw.options.settings import topics_named
+from nsqtw.replication.status import ReplicaStatus
 
 Arguments = Mapping[str, Any]
 Perform = Callable[[Cluster, Target, Arguments], Awaitable[Partial[Any]]]
@@ -42,7 +43,7 @@ NO_ARGUMENTS: Arguments = MappingProxyType({})
 @attrs.frozen(kw_only=True)
 class Action:
     """
-    An action. `is_destructive`: messages or names are lost, and a page asks
+    An action. `is_destructive`: messages or names are lost, or clients are disconnected, and a page asks
     for the name to be typed. `notifies` are the names of its notifications; `is_notified_always`: they are sent also
     when it fails, as in the original.
     """
@@ -131,6 +132,10 @@ async def _set_policy(cluster: Cluster, target: Target, arguments: Arguments) ->
     )
 
 
+async def _release(cluster: Cluster, target: Target, arguments: Arguments) -> Partial[ReplicaStatus]:
+    return Partial(await cluster.release(await cluster.node_named(target.node)))
+
+
 def _create(cluster: Cluster, target: Target, arguments: Arguments) -> Awaitable[Partial[Any]]:
     return cluster.create(target.topic, target.channel)
 
@@ -163,6 +168,14 @@ ACTIONS: dict[str, Action] = {
             is_destructive=True,
             is_name_checked=True,
             notifies=("tombstone_topic_producer",),
+        ),
+        Action(
+            name="release_node",
+            role=Role.ADMIN,
+            perform=_release,
+            is_destructive=True,
+            notifies=("release_node",),
+            api_word="release",
         ),
         Action(name="publish", role=Role.PUBLISH, perform=_publish),
         Action(

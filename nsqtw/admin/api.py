@@ -24,7 +24,6 @@ from nsqtw.errors import ApiError
 from nsqtw.gocompat.json import read_object
 from nsqtw.names import is_valid_name
 
-_WORDS = {action.api_word for action in ACTIONS.values() if action.api_word}
 _NO_BODY = "EOF"
 _MANY = 500
 
@@ -107,14 +106,14 @@ class Api:
         """Pause, unpause or empty a topic."""
         target = Target(topic=topic)
         self._performer.check(request, "change_topic", target)
-        return await self._act(request, f"{_action(request)}_topic", target)
+        return await self._act(request, _action(request, "topic"), target)
 
     @route("POST", "/api/topics/<topic>/<channel>")
     async def change_channel(self, request: WebRequest, topic: str, channel: str) -> object:
         """Pause, unpause or empty a channel."""
         target = Target(topic=topic, channel=channel)
         self._performer.check(request, "change_channel", target)
-        return await self._act(request, f"{_action(request)}_channel", target)
+        return await self._act(request, _action(request, "channel"), target)
 
     @route("DELETE", "/api/topics/<topic>")
     async def delete_topic(self, request: WebRequest, topic: str) -> object:
@@ -127,6 +126,13 @@ class Api:
         target = Target(topic=topic, channel=channel)
         self._performer.check(request, "delete_channel", target)
         return await self._act(request, "delete_channel", target)
+
+    @route("POST", "/api/nodes/<node>")
+    async def change_node(self, request: WebRequest, node: str) -> object:
+        """Have the owner of a data set stop, so that a standby takes over."""
+        target = Target(node=node)
+        self._performer.check(request, "change_node", target)
+        return await self._act(request, _action(request, "node"), target)
 
     @route("DELETE", "/api/nodes/<node>")
     async def tombstone(self, request: WebRequest, node: str) -> object:
@@ -156,11 +162,13 @@ def _now() -> int:
     return int(time.time())
 
 
-def _action(request: WebRequest) -> str:
-    action: str = _fields(request, action="")["action"]
-    if action not in _WORDS:
+def _action(request: WebRequest, kind: str) -> str:
+    """Return the name of the action on a topic, channel or node whose word is in the body. ApiError."""
+    word: str = _fields(request, action="")["action"]
+    action = ACTIONS.get(f"{word}_{kind}")
+    if action is None or action.api_word != word:
         raise ApiError(400, "INVALID_ACTION")
-    return action
+    return action.name
 
 
 def _fields(request: WebRequest, **defaults: str) -> dict[str, Any]:

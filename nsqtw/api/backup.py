@@ -62,7 +62,7 @@ class Backup(Section):
         params = parameters(request.query)
         seconds = min(duration(params, "time", DEFAULT_SECONDS), MAX_SECONDS)
         number = whole_number(params, "hold", 0, lowest=1)
-        if self._broker.stopping:
+        if self._broker.stopping or self._broker.is_suspended:
             return EXITING
         try:
             identity = data_path_identity(self._data_path)

@@ -22,6 +22,7 @@ from nsqtw.http.responses import Answer, document, plain, text
 from nsqtw.http.version import HEADER, versioned
 from nsqtw.options.broker_address import hostname
 from nsqtw.options.texts import duration_text
+from nsqtw.replication.status import OWNER, SILENT_SECONDS
 from nsqtw.runtime.memory import undisturbed
 from nsqtw.runtime.process_memory import memory
 from nsqtw.stats.document import document as stats_document
@@ -123,6 +124,7 @@ class Inspection(Section):
             memory=memory() if params.get("include_mem") not in _OFF else None,
             ages=self._view.oldest.ages() if params.get("include_ages") in _ON else None,
             include_deferred=params.get("include_deferred") in _ON,
+            replica=None if self._view.replica is None else self._view.replica.status(),
         )
         if params.get("include_disk") in _ON:
             document_["disk"] = self._disk_document()
@@ -189,6 +191,8 @@ def stats_text(stats: dict[str, Any], version_line: str, now_ns: int) -> str:
         "",
         f"Health: {stats['health']}",
     ]
+    if "replica" in stats:
+        lines.append(_replica_line(stats["replica"]))
     if "memory" in stats:
         lines += ["", "Memory:", *(f"   {name:<25}\t{value}" for name, value in stats["memory"].items())]
     if "damage" in stats:
@@ -203,6 +207,15 @@ def stats_text(stats: dict[str, Any], version_line: str, now_ns: int) -> str:
     lines += ["", "Producers:" if stats["producers"] else "Producers: None"]
     lines += [f"   {_client_text(client, now_ns)}" for client in stats["producers"] or ()]
     return "\n".join(lines) + "\n"
+
+
+def _replica_line(replica: dict[str, Any]) -> str:
+    """Return what a broker with a replica store is. A standby that has not reached the store knows no data set."""
+    start = f"Replica: {replica['role']} of {replica['data_set'] or '-'}, epoch {replica['epoch']}"
+    if replica["role"] != OWNER:
+        return f"{start}, transactions behind: {replica['behind_transactions']}"
+    running = sum(standby["seconds_ago"] <= SILENT_SECONDS for standby in replica["standbys"])
+    return f"{start}, standbys that run: {running}"
 
 
 def _topic_lines(topic: dict[str, Any], now_ns: int) -> Iterator[str]:

@@ -24,6 +24,7 @@ _COLUMNS = (
     Column("tcp_address", "TCP", rank=4),
     Column("version", "VERSION"),
     Column("health", "HEALTH"),
+    Column("role", "ROLE", if_used=True),
     number("uptime", "UP", age_or_dash, rank=1),
     number("topics", "TOPICS", rank=3),
     number("channels", "CHANNELS", rank=5),
@@ -71,7 +72,8 @@ def _node_row(stats: NodeStats, now: float, is_draining: bool) -> dict[str, Any]
         "tcp_address": node.tcp_address,
         "hostname": node.hostname,
         "version": f"{node.version} (nsqtw {stats.nsqtw_version})" if stats.nsqtw_version else node.version,
-        "health": "draining" if is_draining else stats.health,
+        "health": _health(stats, is_draining=is_draining),
+        "role": stats.role or None,
         "uptime": max(0.0, now - stats.start_time) if stats.start_time else None,
         "topics": len(stats.topics),
         "channels": sum(len(topic.channels) for topic in stats.topics),
@@ -80,6 +82,13 @@ def _node_row(stats: NodeStats, now: float, is_draining: bool) -> dict[str, Any]
         "disk_free": stats.disk_free,
         "out_of_date": node.is_outdated,
     }
+
+
+def _health(stats: NodeStats, *, is_draining: bool) -> str:
+    """Return what a node says of itself; of a standby, whether it can copy."""
+    if is_draining:
+        return "draining"
+    return stats.error or (stats.replica.error if stats.replica is not None else "") or "OK"
 
 
 async def drain(session: Session, node: str, timeout: str | None, no_wait: bool) -> Document:

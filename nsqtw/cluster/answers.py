@@ -46,6 +46,7 @@ from nsqtw.cluster.model import (
     TopicStats,
 )
 from nsqtw.errors import ServerFailed
+from nsqtw.replication.status import ReplicaStatus, StandbyStatus
 
 MAX_VALUES = 1_000_000
 """Values in the document of an nsqd. A topic with a channel has 28."""
@@ -61,8 +62,10 @@ _MEMORY = (
     *("gc_pause_usec_100", "gc_pause_usec_99", "gc_pause_usec_95", "next_gc_bytes", "gc_total_runs"),
 )
 _MAX_PERCENTILES = 100
+_MAX_STANDBYS = 100
 _DIGITS = 18
 """Digits of the largest number in a version. Python refuses to read one of thousands."""
+_BEHIND = ("behind_transactions", "behind_messages", "behind_bytes")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _VERSION = re.compile(
     r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?",
@@ -117,6 +120,7 @@ def channel_names_in(stats: JsonObject, topic: str) -> tuple[str, ...]:
 def node_stats_in(stats: JsonObject, node: Node, nsqtw_version: str) -> NodeStats:
     """Return a node from its /stats. ServerFailed."""
     memory, disk = read.typed(stats, "memory", dict, {}), read.typed(stats, "disk", dict, {})
+    replica = read.typed(stats, "replica", dict, None)
     return NodeStats(
         node=node,
         topics=topics_in(stats, node, bool(nsqtw_version)),
@@ -128,7 +132,19 @@ def node_stats_in(stats: JsonObject, node: Node, nsqtw_version: str) -> NodeStat
         disk_free=read.optional_count(disk, "free_bytes"),
         disk_capacity=read.optional_count(disk, "capacity_bytes"),
         disk_stored=read.optional_count(disk, "stored_bytes"),
+        replica=None if replica is None else replica_in(replica),
     )
+
+
+def replica_in(document: JsonObject) -> ReplicaStatus:
+    """Return the state of a broker with a replica store, of /stats or /v2/replica. ServerFailed."""
+    values: dict[str, Any] = {
+        **{name: read.text(document, name) for name in ("role", "data_set", "identity", "owner", "error")},
+        **{name: read.count(document, name) for name in ("epoch", "lsn", *_BEHIND)},
+        **{name: read.number(document, name) for name in ("lease_left", "behind_seconds")},
+    }
+    standbys = tuple(map(_standby, read.objects(document, "standbys")[:_MAX_STANDBYS]))
+    return ReplicaStatus(**values, standbys=standbys)
 
 
 def topics_in(stats: JsonObject, node: Node, is_nsqtw: bool) -> tuple[TopicStats, ...]:
@@ -303,6 +319,15 @@ def _client(fields: JsonObject, node: Node) -> ConsumerStats:
         node_topology_region=node.topology_region,
         node_topology_zone=node.topology_zone,
         **values,
+    )
+
+
+def _standby(fields: JsonObject) -> StandbyStatus:
+    return StandbyStatus(
+        identity=read.text(fields, "identity"),
+        address=read.text(fields, "address"),
+        behind_transactions=read.count(fields, "behind_transactions"),
+        seconds_ago=read.number(fields, "seconds_ago"),
     )
 
 

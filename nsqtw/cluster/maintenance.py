@@ -1,22 +1,23 @@
-"""Drain and reload of single nodes, which only nsqd of nsqtw has."""
+"""Drain, reload and release of single nodes, which only nsqd of nsqtw has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from nsqtw.cluster.answers import drain_state_in, reload_in
+from nsqtw.cluster.answers import drain_state_in, reload_in, replica_in
 from nsqtw.cluster.fields import JsonObject
 from nsqtw.cluster.http import NSQD, ask_all, split
 from nsqtw.cluster.model import DrainState, Node, Partial, ReloadReport
 from nsqtw.cluster.queries import Queries
 from nsqtw.errors import UnknownObject
+from nsqtw.replication.status import ReplicaStatus
 
 V = TypeVar("V")
 
 
 class Maintenance(Queries):
-    """Drain and reload of single nodes."""
+    """Drain, reload and release of single nodes."""
 
     async def node_named(self, address: str) -> Node:
         """
@@ -44,6 +45,14 @@ class Maintenance(Queries):
     async def reload(self, node: Node) -> ReloadReport:
         """Have a node read options and files again. Return its report. NoServerAnswered."""
         return await self._change(node, "/v2/reload", {}, reload_in)
+
+    async def release(self, node: Node, *, force: bool = False) -> ReplicaStatus:
+        """
+        Have the owner of a data set stop, so that a standby takes over. Return what it was. NoServerAnswered, also when
+        no standby runs; `force` stops it all the same.
+        """
+        parameters = {"force": "true"} if force else {}
+        return await self._change(node, "/v2/replica/release", parameters, lambda found, name: replica_in(found))
 
     async def _change(
         self, node: Node, path: str, parameters: Mapping[str, str], reader: Callable[[JsonObject, str], V]

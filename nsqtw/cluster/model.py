@@ -15,11 +15,15 @@ import attrs
 
 from nsqtw.names import dead_letter_name
 from nsqtw.options.addresses import is_node_address, join_host_port
+from nsqtw.replication.status import OWNER, STANDBY, ReplicaStatus
 
 MERGED = "*"
 """The node of an object that is merged over nodes."""
 
 T = TypeVar("T")
+
+_OK = "OK"
+"""The health of a node that can store messages."""
 
 _ASKED_FOR = {"is_asked_for": True}
 """Of a field that /stats has under another name, and only when it is asked for."""
@@ -327,11 +331,33 @@ class NodeStats:
     """Bytes of that file system."""
     disk_stored: int | None = None
     """Bytes of the node's messages there."""
+    replica: ReplicaStatus | None = None
+    """None without a replica store."""
 
     @property
     def message_count(self) -> int:
         """Messages published to the node's topics."""
         return sum(topic.message_count for topic in self.topics)
+
+    @property
+    def error(self) -> str:
+        """The error that the node reports, "" without one. A standby is well: it reports that it serves nobody."""
+        return "" if self.role == STANDBY or self.health == _OK else self.health
+
+    @property
+    def role(self) -> str:
+        """Owner or standby of a data set, "" without a replica store."""
+        return "" if self.replica is None else self.replica.role
+
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether this is an owner that no standby could follow now."""
+        return self.replica is not None and self.replica.role == OWNER and not self.replica.running_standbys
+
+    @property
+    def is_releasable(self) -> bool:
+        """Whether this is an owner, and a standby could follow now."""
+        return self.replica is not None and self.replica.role == OWNER and bool(self.replica.running_standbys)
 
     @property
     def part_count(self) -> int:

@@ -92,7 +92,7 @@ DETAILS: Final[dict[str, str]] = {
     "NOT_FOUND": "There is no such path; /v2/openapi.json of a broker lists them all.",
     "NOT_OWNER": "The broker is a standby: ask the owner.",
     "NO_REPLICA_STORE": "The broker runs without --replicate: there is no copy, and no standby.",
-    "NO_STANDBY": "No standby has reported in the last minute; 'force=true' releases all the same.",
+    "NO_STANDBY": "No standby runs, as far as the replica store knows; 'force=true' releases all the same.",
     "PUBLISH_TOO_BIG": "A channel of the topic never has room for so much, by its policy. Publish less at once.",
     "REDRIVE_NOT_FOUND": "The channel had no redrive since the broker started.",
     "REDRIVE_RUNS": "A redrive of this channel runs already.",

@@ -26,7 +26,7 @@ from nsqtw.core.positions import IPositions
 from nsqtw.core.recovery import load
 from nsqtw.daemon.operator_log import log
 from nsqtw.errors import AuthError, BackendError, OptionError
-from nsqtw.interfaces import IAuthorizer, IBackend, IBackendQueue, IProtocolFactory, IReleasingBackend
+from nsqtw.interfaces import IAuthorizer, IBackend, IBackendQueue, IProtocolFactory, IReleasingBackend, Report
 from nsqtw.net.descriptors import Descriptors
 from nsqtw.net.limits import Limits
 from nsqtw.net.tcp_factory import BrokerFactory
@@ -112,15 +112,18 @@ def open_authorizer(options: Options) -> IAuthorizer | None:
         raise OptionError(f"--auth={factory.name} cannot be used - {error}") from error
 
 
-def open_backend(options: Options, directory: str) -> IBackend:
-    """Open the messages under a data path, which is locked. BackendError, PluginError."""
+def open_backend(options: Options, directory: str, on_report: Report | None = None) -> IBackend:
+    """
+    Open the messages under a data path, which is locked. `on_report` is told of damage in the place of the operator.
+    BackendError, PluginError.
+    """
     factory, argument = find_backend(options.backend)
     for name in (nsqd_dat.METADATA_FILE, MANIFEST_FILE):
         remove_temporaries(Files(), os.path.join(directory, name))
     warning = check_backend(directory, backend_description(options.backend))
     if warning:
         log("warn", "NSQ: {warning}", warning=warning)
-    return factory.open(argument, directory, options, report)
+    return factory.open(argument, directory, options, on_report or report)
 
 
 def open_storage(options: Options, directory: str, ownership: Ownership | None = None) -> Storage:
@@ -130,7 +133,7 @@ def open_storage(options: Options, directory: str, ownership: Ownership | None =
     if ownership is None:
         check_not_a_copy(directory)
     positions: IPositions = Positions(os.path.join(directory, POSITIONS_FILE))
-    backend = open_backend(options, directory)
+    backend = open_backend(options, directory, None if ownership is None else partial(_report_damage, ownership))
     if ownership is not None:
         # Only an owner waits for these imports.
         from nsqtw.replication.backend import ReplicatedBackend
@@ -270,6 +273,13 @@ def measure(options: Options) -> Measure | None:
         options.e2e_processing_latency_window_time,
         partial(DDSketch, LATENCY_ACCURACY),
     )
+
+
+def _report_damage(ownership: Ownership, topic: str, where: str, first: int, last: int, why: str) -> None:
+    """Tell the operator, and have the store's copy take the place of what is lost."""
+    report(topic, where, first, last, why)
+    if first <= last:
+        ownership.damaged(f"TOPIC({topic}): {where}: {why}")
 
 
 def report(topic: str, where: str, first: int, last: int, why: str) -> None:

@@ -15,8 +15,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from nsqtw import nsqd_import
 from nsqtw.daemon.operator_log import log
-from nsqtw.errors import NsqtwError, OptionError, ReplicaError
+from nsqtw.errors import NsqtwError, ReplicaError
 from nsqtw.nsqd.build import open_backend
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
 from nsqtw.options.addresses import join_host_port
@@ -58,8 +59,6 @@ class ReplicatedBroker:
         self._is_stopping = False
         self.ownership: Ownership | None = None
         """With it this broker is the owner."""
-        if options.replicate_from == "local" and options.nsq_compat:
-            raise OptionError("--replicate-from=local is not for --nsq-compat")
         factory, argument = find_replica_store(options.replicate)
         open_store = partial(factory.open, argument, options.replicate_timeout, log)
         open_store().close()  # what is wrong with the argument is said before anything else is done
@@ -70,6 +69,7 @@ class ReplicatedBroker:
             lease=options.replicate_lease,
             replace=options.replicate_from,
             names_file=METADATA_FILE,
+            is_foreign=lambda: nsqd_import.is_due(directory),
             open_store=open_store,
             open_backend=lambda: open_backend(options, directory),
         )
@@ -79,9 +79,12 @@ class ReplicatedBroker:
         """Begin as a standby."""
         self.replica.start()
 
+    def begin_stop(self) -> None:
+        """The broker stops: what the store says from now on is of no interest."""
+        self._is_stopping = True
+
     def stop(self) -> Deferred[None]:
         """End the threads. Fires when they have ended."""
-        self._is_stopping = True
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), self.replica.stop)
 
     def reason(self) -> str:

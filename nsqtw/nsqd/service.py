@@ -442,6 +442,8 @@ class BrokerService(DaemonService):
 
     async def _stop(self) -> None:
         parts = self._parts
+        if self._replicated is not None:
+            self._replicated.begin_stop()
         self._lag.stop()
         self._drain.cancel()
         self._leave_lookups()

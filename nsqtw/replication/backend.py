@@ -73,11 +73,13 @@ class ReplicatedBackend:
             return failed
         named = [(self._topics[queue], segments) for queue, segments in writes]
         copied = [write for write in named if not is_ephemeral(write[0])]
-        if copied:
-            try:
-                self._ownership.append(copied)
-            except BackendError as error:
-                return dict.fromkeys([queue for queue, _ in writes], error)
+        if not copied:
+            failed = self.local.commit(writes, durable)
+            return failed
+        try:
+            self._ownership.append(copied)
+        except BackendError as error:
+            return dict.fromkeys([queue for queue, _ in writes], error)
         failed = self.local.commit(writes, False)
         if any(not is_ephemeral(self._topics[queue]) for queue in failed):
             self._ownership.diverged()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from nsqtw.errors import NotOwner, StoreLost
+from nsqtw.errors import ReplicaError
 
 
 class Lease:
@@ -20,7 +20,7 @@ class Lease:
         self.seconds = seconds
         self._now = now
         self._renewed = -inf
-        self.lost: NotOwner | StoreLost | None = None
+        self.lost: ReplicaError | None = None
         """Why this broker is not the owner any more; once set, it stays."""
         self.on_lost: Callable[[], None] = lambda: None
         """Called once when `lost` is set, from any thread."""
@@ -29,8 +29,8 @@ class Lease:
         """The store has answered a call that began at `began`, and this broker was the owner."""
         self._renewed = max(self._renewed, began)
 
-    def lose(self, why: NotOwner | StoreLost) -> None:
-        """Another broker is the owner, or the store has lost what this one committed."""
+    def lose(self, why: ReplicaError) -> None:
+        """Another broker is the owner, or the store has lost what this one committed, or all of the data set."""
         if self.lost is None:
             self.lost = why
             self.on_lost()

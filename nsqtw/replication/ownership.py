@@ -13,8 +13,8 @@ writes each to the store first and to the data path afterwards. So
 A sequence is never used twice, and gaps are normal, so nothing of this conflicts with what is stored later. The data
 path therefore has nothing that the store does not have, but what was trimmed there, and messages of class memory.
 
-A checkpoint has differences, from what the data path has. After a checkpoint that the store may have saved and the data
-path has not, the saved states of its topics are therefore replaced as a whole, with the next checkpoint.
+Checkpoints are differences: `replication.positions` says what happens when the store has saved one that the data path
+has not.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from nsqtw.core.checkpoint import Checkpoint
-from nsqtw.errors import BackendError, NotOwner, ReplicaError, StoreLost
+from nsqtw.errors import BackendError, NoDataSet, NotOwner, ReplicaError, StoreLost
 from nsqtw.replication.lease import Lease
 from nsqtw.replication.state_file import StateFile
-from nsqtw.replication.store import IReplicaWriter, Write
+from nsqtw.replication.store import Correction, IReplicaWriter, Write
 
 RESERVED_BLOCKS = 1 << 13
 """Blocks of sequences that an owner has reserved in the store: the reactor takes them without a call of the store."""
@@ -48,6 +48,16 @@ class Ownership:
         self._is_doubtful = False
         """Whether segments that were refused may be in the store."""
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the claim."""
+        return int(self._writer.epoch)
+
+    @property
+    def token(self) -> str:
+        """The token of the claim."""
+        return str(self._writer.token)
+
     def append(self, writes: Sequence[Write]) -> None:
         """Store segments in the store. BackendError."""
         before = self._writer.lsn
@@ -63,7 +73,7 @@ class Ownership:
     def appended(self) -> None:
         """The data path has what was appended last."""
         with suppress(BackendError):  # a lower LSN is copied again, which changes nothing
-            self._state.record(epoch=self._writer.epoch, lsn=self._writer.lsn)
+            self._state.record(epoch=self._writer.epoch, token=self._writer.token, lsn=self._writer.lsn)
 
     def diverged(self) -> None:
         """The data path lacks something of what was appended last: it is copied anew at the next start."""
@@ -75,11 +85,11 @@ class Ownership:
             with self._calling():
                 self._writer.reserve(0)
 
-    def save(self, checkpoints: Iterable[Checkpoint], replaced: Sequence[str]) -> None:
-        """Save checkpoints in the store. BackendError."""
+    def save(self, checkpoint: Checkpoint, corrections: Sequence[Correction]) -> None:
+        """Save a checkpoint in the store, after the corrections. BackendError."""
         before = self._writer.lsn
         with self._calling():
-            self._writer.save(checkpoints, replaced)
+            self._writer.save(checkpoint, corrections)
             self._resolve(before)
             if self._wanted_blocks > self.reserved_blocks - RESERVED_BLOCKS // 2:
                 self._reserve(self._wanted_blocks)
@@ -87,12 +97,21 @@ class Ownership:
     def saved(self) -> None:
         """positions.db has the checkpoint that was saved last. BackendError."""
         lsn = self._writer.lsn
-        self._state.record(epoch=self._writer.epoch, lsn=lsn, checkpoint_lsn=lsn)
+        self._state.record(epoch=self._writer.epoch, token=self._writer.token, lsn=lsn, checkpoint_lsn=lsn)
 
     def forget_checkpoint(self) -> None:
         """positions.db changes without the store. BackendError."""
         if self._state.state.checkpoint_lsn:
             self._state.forget_checkpoint()
+
+    def damaged(self, why: str) -> None:
+        """
+        Messages of the data path cannot be read, which the store has. This broker stops being the owner before a
+        checkpoint says that they are finished, and copies them again with its next start. From any thread.
+        """
+        with suppress(BackendError):
+            self._state.distrust()
+        self.lease.lose(ReplicaError(f"the data path is damaged, and is copied again: {why}"))
 
     def start_blocks(self, next_block: int) -> None:
         """Reserve blocks from `next_block` on, before any is used. BackendError."""
@@ -143,7 +162,7 @@ class Ownership:
         began = self._now()
         try:
             yield
-        except (NotOwner, StoreLost) as error:
+        except (NotOwner, StoreLost, NoDataSet) as error:
             self.failure = error
             self.lease.lose(error)
             raise

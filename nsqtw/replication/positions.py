@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import evolve
 from zope.interface import implementer
@@ -18,10 +18,14 @@ from nsqtw.core.checkpoint import (
 )
 from nsqtw.core.due_order import Key
 from nsqtw.core.positions import IPositions
-from nsqtw.errors import BackendError
+from nsqtw.errors import BackendError, ReplicaError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.replication.ownership import Ownership
-from nsqtw.replication.snapshot import snapshot, without_rows
+from nsqtw.replication.snapshot import without_rows
+from nsqtw.replication.store import Correction, ForgetDelays, ForgetIds, ForgetPending
+
+Rows = dict[str, list[tuple[int, int]]]
+"""The pending rows that were sent to the store, by channel: the first sequence and the number of each run."""
 
 
 @implementer(IPositions)
@@ -29,10 +33,14 @@ class ReplicatedPositions:
     """
     The positions `local` of a data path, with a copy. What is read comes from the data path.
 
-    Theory of operation. `_unequal` are the topics whose saved state may not be the same in both: those of a checkpoint
-    that failed in one of them, and those whose rows a start has changed. The next checkpoint replaces them in the store
-    by what the data path has, in the same transaction. The states of topics and cursors are kept in memory for that,
-    because a checkpoint has only those that changed; rows are read.
+    Theory of operation. A checkpoint is a difference to the one before. After one that failed in the store or in the
+    data path, the next one is again a difference to what the data path has; the store may have saved the failed one.
+    What that has changed is undone with the next checkpoint: `_owed` has its topics and channels, and the pending rows
+    that it has put. Rows that are not put again are dropped, and channels that the next checkpoint does not have get
+    the states that the data path has, which are kept in memory for that. All else of a checkpoint is sent again by the
+    core, or does no harm: the publisher's id of a stored message is true.
+
+    What a start changes in the data path alone is changed in the store with the next checkpoint (`Correction`).
     """
 
     def __init__(self, local: IPositions, ownership: Ownership, log: OperatorLog) -> None:
@@ -43,29 +51,32 @@ class ReplicatedPositions:
         """The saved states in the data path, without cursors."""
         self._cursors: dict[str, dict[str, CursorState]] = {}
         """The saved states of the cursors of each topic."""
-        self._unequal: dict[str, None] = {}
+        self._owed: dict[str, Rows] = {}
+        self._corrections: list[Correction] = []
+        self._new_ids: dict[str, list[PublisherId]] = {}
+        """Ids that a start has found, for the next checkpoint."""
         self._trim_error = ""
 
     def load(self) -> SavedState:
-        """IPositions API"""
+        """IPositions API. ReplicaError when the positions are damaged: the next start makes them anew."""
         saved: SavedState = self._local.load()
+        if saved.invalid or saved.lost:
+            self._ownership.forget_checkpoint()
+            why = saved.lost_how or next(iter(saved.invalid), "it is lost")
+            raise ReplicaError(f"positions.db is damaged, and the next start makes it anew: {why}")
         for topic in saved.topics:
             self._remember(topic)
-        if saved.invalid or saved.lost:
-            names = [topic.name for topic in saved.topics] + [topic.name for topic in saved.lost_topics]
-            self._unequal.update(dict.fromkeys(names))
         return saved
 
     def save(self, checkpoint: Checkpoint) -> None:
         """IPositions API"""
-        for name in checkpoint.deleted_topics:
-            self._unequal.pop(name, None)
-        replaced = list(self._unequal)
-        self._unequal.update(dict.fromkeys(topic.name for topic in checkpoint.topics))
-        self._unequal.update(dict.fromkeys(topic for topic, _ in checkpoint.deleted_channels))
-        self._ownership.save(self._with_states_of(replaced, checkpoint), replaced)
+        sent = self._with_what_is_owed(checkpoint)
+        self._owe(checkpoint)
+        self._ownership.save(sent, self._corrections)
         self._local.save(checkpoint)
-        self._unequal.clear()
+        self._owed.clear()
+        self._corrections.clear()
+        self._new_ids.clear()
         self._follow(checkpoint)
         self._ownership.saved()
         self._trim(checkpoint.topics)
@@ -111,41 +122,63 @@ class ReplicatedPositions:
 
     def put_publisher_ids(self, topic: str, ids: Sequence[PublisherId]) -> None:
         """IPositions API"""
-        self._differ(topic)
+        self._ownership.forget_checkpoint()
+        self._new_ids.setdefault(topic, []).extend(ids)
         self._local.put_publisher_ids(topic, ids)
 
     def forget_publisher_ids(self, topic: str, start: int) -> None:
         """IPositions API"""
-        self._differ(topic)
+        self._correct(ForgetIds(topic, start))
         self._local.forget_publisher_ids(topic, start)
 
     def forget_pending(self, topic: str, channel: str, start: int) -> int:
         """IPositions API"""
-        self._differ(topic)
+        self._correct(ForgetPending(topic, channel, start))
         return int(self._local.forget_pending(topic, channel, start))
 
     def forget_delays(self) -> None:
         """IPositions API"""
-        for topic in self._topics:
-            self._differ(topic)
+        self._correct(ForgetDelays())
         self._local.forget_delays()
 
     def close(self, clean: bool) -> None:
         """IPositions API"""
         self._local.close(clean)
 
-    def _differ(self, topic: str) -> None:
-        """A start changes rows of a topic in the data path alone."""
+    def _correct(self, correction: Correction) -> None:
+        """A start changes rows of the data path."""
         self._ownership.forget_checkpoint()
-        self._unequal[topic] = None
+        self._corrections.append(correction)
 
-    def _with_states_of(self, topics: Iterable[str], checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-        """Return a checkpoint behind those that save what the data path has of `topics`."""
-        for name in topics:
-            if name in self._topics:
-                cursors = list(self._cursors[name].values())
-                yield from snapshot(self._local, evolve(self._topics[name], cursors=cursors))
-        yield checkpoint
+    def _owe(self, checkpoint: Checkpoint) -> None:
+        """The store may save a checkpoint now."""
+        for topic in checkpoint.topics:
+            owed = self._owed.setdefault(topic.name, {})
+            for cursor in topic.cursors:
+                rows = owed.setdefault(cursor.name, [])
+                rows += [(row.sequence, 1) for row in cursor.pending]
+                rows += [(run.first, run.count) for run in cursor.runs]
+
+    def _with_what_is_owed(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return a checkpoint that also undoes what the store may have of those that failed, and has the new ids."""
+        if not (self._owed or self._new_ids):
+            return checkpoint
+        topics = {topic.name: topic for topic in checkpoint.topics}
+        deleted = {*checkpoint.deleted_topics}
+        for name in {**self._owed, **self._new_ids}:
+            owed = self._owed.get(name, {})
+            topic = topics.get(name, self._topics.get(name))
+            if topic is None or (name in deleted and name not in topics):
+                continue
+            known = {**self._cursors.get(name, {}), **{cursor.name: cursor for cursor in topic.cursors}}
+            gone = {channel for of_topic, channel in checkpoint.deleted_channels if of_topic == name}
+            sent = {cursor.name: cursor for cursor in topic.cursors}
+            for channel, rows in owed.items():
+                if channel in known and (channel in sent or channel not in gone):
+                    sent[channel] = _without(known[channel], rows)
+            ids = [*topic.publisher_ids, *self._new_ids.get(name, ())]
+            topics[name] = evolve(topic, cursors=list(sent.values()), publisher_ids=ids)
+        return evolve(checkpoint, topics=list(topics.values()))
 
     def _follow(self, checkpoint: Checkpoint) -> None:
         """The data path has saved a checkpoint."""
@@ -176,3 +209,18 @@ class ReplicatedPositions:
         if error and error != self._trim_error:
             self._log("error", "NSQ: failed to free space in the replica store - {error}", error=error)
         self._trim_error = error
+
+
+def _without(cursor: CursorState, owed: Sequence[tuple[int, int]]) -> CursorState:
+    """Return the state of a cursor that drops the rows in `owed` which it does not put."""
+    put = {row.sequence for row in cursor.pending}
+    runs = {(run.first, run.count) for run in cursor.runs}
+    kept = [range(run.first, run.first + run.count) for run in cursor.runs]
+    dropped = [
+        sequence
+        for first, count in owed
+        if (first, count) not in runs
+        for sequence in range(first, first + count)
+        if sequence not in put and not any(sequence in run for run in kept)
+    ]
+    return evolve(cursor, dropped_rows=[*cursor.dropped_rows, *dropped]) if dropped else cursor

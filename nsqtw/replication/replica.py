@@ -9,9 +9,9 @@ go to the store in the storage thread, with the connection of the claim. Each th
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from shutil import rmtree
 from threading import Event, Thread
 from time import monotonic
 from typing import Any, Protocol
@@ -19,23 +19,27 @@ from typing import Any, Protocol
 from attrs import frozen
 
 from nsqtw.backends.files import Files
-from nsqtw.backends.positions.store import Positions
-from nsqtw.core.sequences import random_block
+from nsqtw.core.checkpoint import Checkpoint
+from nsqtw.core.sequences import BLOCK_SIZE, random_block
 from nsqtw.errors import BackendError, NoDataSet, NotACopy, NotOwner, NsqtwError, ReplicaError, StoreLost
 from nsqtw.interfaces import IBackend, OperatorLog
 from nsqtw.replication.data_copy import DataCopy, rebuild_positions
 from nsqtw.replication.lease import Lease
 from nsqtw.replication.ownership import Ownership
-from nsqtw.replication.seed import seed
+from nsqtw.replication.seed import seed_data_path
 from nsqtw.replication.set_aside import set_aside
 from nsqtw.replication.standby import REMEDIES, Progress, Standby, check_history
-from nsqtw.replication.state_file import INCOMPLETE, CopyState, StateFile, new_state, read_state
+from nsqtw.replication.state_file import CopyState, StateFile, new_state, read_state
 from nsqtw.replication.status import OWNER, STANDBY, ReplicaStatus, StandbyStatus
 from nsqtw.replication.store import DataSet, IReplicaStore, StandbyReport
 
 HEARTBEAT_SECONDS = 1.0
 LOCAL, STORE = "local", "store"
 """The values of --replicate-from."""
+
+
+class Stopped(Exception):
+    """The broker stops during a takeover."""
 
 
 class InReactor(Protocol):
@@ -60,6 +64,8 @@ class ReplicaSettings:
     """What is done when the data path is no copy of the data set: LOCAL or STORE replaces the other; else an error."""
     names_file: str
     """The file in the data path that names topics and channels for nsqd."""
+    is_foreign: Callable[[], bool]
+    """Returns whether the data path has messages of an nsqd, which were not taken over."""
     open_store: Callable[[], IReplicaStore]
     open_backend: Callable[[], IBackend]
 
@@ -92,6 +98,8 @@ class Replica:
         self._threads: list[Thread] = []
         self._standby: Standby | None = None
         self._began = monotonic()
+        self._replaced = ""
+        """What was set aside because it may lack messages; it is removed when everything is copied."""
         self.lease: Lease | None = None
         """The lease of the owner; None in a standby."""
         self.data_set: DataSet | None = None
@@ -195,6 +203,9 @@ class Replica:
                     self._log("warn", "REPLICA: {check}: {text}", check=finding.name, text=finding.text)
             while standby.writer is None and not self._stopping.is_set():
                 delay = standby.step(monotonic())
+                if self._replaced and not standby.progress.behind and standby.progress.owner:
+                    rmtree(self._replaced, ignore_errors=True)  # the store has all of it
+                    self._replaced = ""
                 if standby.writer is None and delay:
                     self._stopping.wait(delay)
             if standby.writer is None:
@@ -205,31 +216,42 @@ class Replica:
             store.close()
 
     def _open_copy(self, store: IReplicaStore) -> DataCopy | None:
-        """Return the data path as a copy of the data set; None when the broker stops. ReplicaError."""
-        data_set = self._wait_for_data_set(store)
-        if data_set is None:
-            return None
+        """Return the data path as a copy of the data set; None when the broker stops. NsqtwError."""
         settings = self._settings
+        if settings.is_foreign():
+            raise NotACopy(
+                f"{settings.directory} has messages of an nsqd: start once without --replicate, which takes them over, "
+                "and then use 'nsqtw replicate init'"
+            )
         try:
-            state = read_state(settings.directory)
-            if state is not None and not state.is_trusted:
-                why = (
-                    "this data path lacks messages" if state.boot == INCOMPLETE else "the machine stopped unexpectedly"
-                )
-                self._log("warn", "REPLICA: {why}, so the data set is copied again", why=why)
-                set_aside(settings.directory, Files(), self._log)
-                state = None
-            return self._checked_copy(store, data_set, state)
-        except NotACopy as error:
+            data_set = self._wait_for_data_set(store)
+            return None if data_set is None else self._trusted_copy(store, data_set)
+        except (NotACopy, NoDataSet) as error:
             if settings.replace not in (LOCAL, STORE):
                 raise
             self._log("warn", "REPLICA: --replicate-from={side}: {error}", side=settings.replace, error=error)
         if settings.replace == STORE:
             set_aside(settings.directory, Files(), self._log)
-            return self._checked_copy(store, data_set, None)
-        store.forget()
-        data_set = store.create()
-        return self._checked_copy(store, data_set, self._seed(store, data_set))
+        else:
+            state = seed_data_path(store, settings.directory, settings.open_backend, is_replaced=True)
+            StateFile(settings.directory, state).close(is_synced=False)
+        data_set = self._wait_for_data_set(store)
+        return None if data_set is None else self._trusted_copy(store, data_set)
+
+    def _trusted_copy(self, store: IReplicaStore, data_set: DataSet) -> DataCopy:
+        """Return the data path as a copy; what is in a damaged one is set aside first. NotACopy, BackendError."""
+        directory = self._settings.directory
+        state = read_state(directory)
+        if state is not None and state.is_trusted:
+            copy = self._checked_copy(store, data_set, state)
+            if not copy.is_damaged:
+                return copy
+            copy.close()
+            copy.state.close(is_synced=False)
+        if state is not None:
+            self._log("warn", "REPLICA: the data path may lack messages, so the data set is copied again")
+            self._replaced = set_aside(directory, Files(), self._log)
+        return self._checked_copy(store, data_set, None)
 
     def _checked_copy(self, store: IReplicaStore, data_set: DataSet, state: CopyState | None) -> DataCopy:
         """Return the data path as a copy of the data set. NotACopy, BackendError."""
@@ -245,18 +267,8 @@ class Replica:
             raise
         return copy
 
-    def _seed(self, store: IReplicaStore, data_set: DataSet) -> CopyState:
-        """Copy the data path to an empty data set. BackendError."""
-        backend = self._settings.open_backend()
-        positions = Positions(os.path.join(self._settings.directory, "positions.db"))
-        try:
-            return seed(store, data_set, backend, positions)
-        finally:
-            positions.close(False)
-            backend.close()
-
     def _wait_for_data_set(self, store: IReplicaStore) -> DataSet | None:
-        """Return the data set as soon as the store can be reached; None when the broker stops. ReplicaError."""
+        """Return the data set as soon as the store can be reached; None when the broker stops. NoDataSet."""
         error = ""
         while not self._stopping.is_set():
             try:
@@ -277,47 +289,82 @@ class Replica:
         writer = standby.writer
         assert writer is not None, "claimed"
         lease = self.lease = Lease(self._settings.lease, monotonic)
-        lease.renew(monotonic())
+        lease.renew(standby.claimed_at)
         lease.on_lost = lambda: self._tell(self._events.lost, lease.lost)
-        self._run(lambda: self._renew(writer.epoch, lease), "nsqtw-heartbeat")
+        self._run(lambda: self._renew(writer.epoch, writer.token, lease), "nsqtw-heartbeat")
         self._log("info", "REPLICA: owner of the data set, epoch {epoch}", epoch=writer.epoch)
-        standby.copy_rest()
-        claimed = store.data_set()
-        state = copy.state
-        next_block = store.next_block() or random_block()
-        ownership = Ownership(writer, state, lease, monotonic)
-        ownership.start_blocks(next_block)
-        if claimed is None or not claimed.checkpoint_lsn or state.state.checkpoint_lsn != claimed.checkpoint_lsn:
-            directory, names = self._settings.directory, self._settings.names_file
-            rebuild_positions(
-                directory, state, store.checkpoints(), next_block, names, is_clean=standby.took_over_clean
-            )
+        ownership = Ownership(writer, copy.state, lease, monotonic)
+        try:
+            standby.copy_rest(self._stopping.is_set)
+            self._copy_positions(store, standby, copy, ownership)
+        except Stopped:
+            _close_copy(copy)
+            writer.release()
+            writer.close()
+            return
         copy.close()
         self._tell(self._events.became_owner, ownership)
 
+    def _copy_positions(self, store: IReplicaStore, standby: Standby, copy: DataCopy, ownership: Ownership) -> None:
+        """Let the data path have the positions of the data set, and record that it is the owner's. BackendError."""
+        claimed = store.data_set()
+        assert claimed is not None, "claimed"
+        state = copy.state
+        highest = copy.end // BLOCK_SIZE + 1 if copy.end else 0
+        next_block = max(store.next_block() or random_block(), highest)
+        ownership.start_blocks(next_block)
+        saved = state.state.checkpoint_lsn
+        is_current = standby.was_owner and saved > 0 and saved == claimed.checkpoint_lsn
+        if not is_current:
+            state.forget_checkpoint()
+            rebuild_positions(
+                self._settings.directory,
+                self._until_stopped(store.checkpoints()),
+                {} if standby.was_owner else store.kept(copy.topics),
+                next_block,
+                names_file=self._settings.names_file,
+                is_clean=standby.took_over_clean,
+            )
+        if self._stopping.is_set():
+            raise Stopped
+        state.record(
+            epoch=ownership.epoch,
+            token=ownership.token,
+            lsn=claimed.lsn,
+            checkpoint_lsn=saved if is_current else 0,
+        )
+
+    def _until_stopped(self, checkpoints: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
+        for checkpoint in checkpoints:
+            if self._stopping.is_set():
+                raise Stopped
+            yield checkpoint
+
     # -- the owner
 
-    def _renew(self, epoch: int, lease: Lease) -> None:
+    def _renew(self, epoch: int, token: str, lease: Lease) -> None:
         store = self._settings.open_store()
         try:
             while not self._stopping.is_set() and lease.lost is None:
                 began = monotonic()
                 try:
-                    self.data_set = store.renew(epoch)
+                    data_set = store.renew(epoch)
+                    if data_set.token != token:  # the store has lost the claim, and gave the epoch to another one
+                        raise NotOwner(f"the broker at {data_set.address} owns the data set {data_set.name}")
+                    self.data_set = data_set
                     lease.renew(began)
+                    self._tell(self._events.renewed, lease)
+                    if data_set.requested_by:
+                        self._tell(self._events.release_requested, data_set.requested_by)
                     self.standbys = store.standbys()
                     self.error = ""
-                except (NotOwner, StoreLost) as error:
+                except (NotOwner, StoreLost, NoDataSet) as error:
                     lease.lose(error)
                     return
                 except ReplicaError as error:
                     if str(error) != self.error:
                         self._log("error", "REPLICA: the lease cannot be renewed - {error}", error=error)
                     self.error = str(error)
-                else:
-                    self._tell(self._events.renewed, lease)
-                    if self.data_set.requested_by:
-                        self._tell(self._events.release_requested, self.data_set.requested_by)
                 self._stopping.wait(max(0.0, HEARTBEAT_SECONDS - (monotonic() - began)))
         finally:
             store.close()

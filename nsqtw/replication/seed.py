@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 
 from attrs import evolve
 
+from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import Checkpoint
 from nsqtw.core.positions import IPositions
 from nsqtw.core.segment import Segment
-from nsqtw.core.sequences import random_block
-from nsqtw.errors import ReplicaError
+from nsqtw.core.sequences import BLOCK_SIZE, random_block
+from nsqtw.errors import NotACopy, ReplicaError
 from nsqtw.interfaces import IBackend, IBackendQueue
 from nsqtw.names import is_ephemeral
+from nsqtw.replication.data_copy import POSITIONS_FILE
 from nsqtw.replication.ownership import RESERVED_BLOCKS
 from nsqtw.replication.snapshot import snapshot
-from nsqtw.replication.state_file import CopyState, new_state
+from nsqtw.replication.state_file import CopyState, new_state, read_state
 from nsqtw.replication.store import DataSet, IReplicaStore
 
 _READ_BYTES = 4 * 1024 * 1024
 _LEASE_SECONDS = 1e9
 """It is released when it is complete. Until then nobody may take it for complete, however long that takes."""
+
+
+def seed_data_path(
+    store: IReplicaStore, directory: str, open_backend: Callable[[], IBackend], *, is_replaced: bool
+) -> CopyState:
+    """
+    Create the data set with what a data path has that nothing else uses; with `is_replaced`, in the place of the one
+    that is there. Returns the state of the data path. NotACopy for the copy of a standby, which has no positions.
+    DataSetExists, BackendError.
+    """
+    state = read_state(directory)
+    if state is not None and not state.checkpoint_lsn:
+        raise NotACopy(
+            f"{directory} is the copy of a standby and has no positions of channels: only the data path of the last "
+            "owner can replace the data set"
+        )
+    backend = open_backend()
+    positions = Positions(os.path.join(directory, POSITIONS_FILE))
+    try:
+        if is_replaced:
+            store.forget()
+        seeded = seed(store, store.create(), backend, positions)
+        for failure in backend.commit([], True).values():
+            raise failure
+        return seeded
+    finally:
+        positions.close(True)
+        backend.close()
 
 
 def seed(store: IReplicaStore, data_set: DataSet, backend: IBackend, positions: IPositions) -> CopyState:
@@ -38,15 +69,16 @@ def seed(store: IReplicaStore, data_set: DataSet, backend: IBackend, positions: 
             if not is_ephemeral(name):
                 for segments in _unfinished(positions, name, backend.queue(name)):
                     writer.append([(name, segments)])
-        writer.save([Checkpoint(wall_shift_ms=saved.wall_shift_ms)])
+        writer.save(Checkpoint(wall_shift_ms=saved.wall_shift_ms))
         for topic in saved.topics:
             for checkpoint in snapshot(positions, topic):
-                writer.save([checkpoint])
-        next_block = saved.next_block or random_block()
+                writer.save(checkpoint)
+        highest = max((backend.queue(name).end for name in backend.topics()), default=0)
+        next_block = max(saved.next_block or random_block(), highest // BLOCK_SIZE + 1 if highest else 0)
         positions.reserve(next_block)
         writer.reserve(next_block + RESERVED_BLOCKS)
         writer.release()
-        return evolve(state, epoch=writer.epoch, lsn=writer.lsn, checkpoint_lsn=writer.lsn)
+        return evolve(state, epoch=writer.epoch, token=writer.token, lsn=writer.lsn, checkpoint_lsn=writer.lsn)
     finally:
         writer.close()
 

@@ -12,14 +12,14 @@ PREFIX = "replaced."
 """The directories of what was set aside: replaced.1, replaced.2, ..."""
 
 
-def set_aside(directory: str, files: Files, log: OperatorLog) -> None:
+def set_aside(directory: str, files: Files, log: OperatorLog) -> str:
     """
-    Move everything in a data path to a new directory in it, but for what was set aside before. Nothing is deleted: that
-    is for the operator. BackendError.
+    Move everything in a data path to a new directory in it, but for what was set aside before. Returns its path; "" if
+    there was nothing. BackendError.
     """
     names = [name for name in files.names(directory) if not name.startswith(PREFIX)]
     if not names:
-        return
+        return ""
     number = 1
     while os.path.exists(place := os.path.join(directory, f"{PREFIX}{number}")):
         number += 1
@@ -31,11 +31,8 @@ def set_aside(directory: str, files: Files, log: OperatorLog) -> None:
         files.sync_directory(directory)
     except OSError as error:
         raise backend_error(error, f"setting {directory} aside") from error
-    log(
-        "warn",
-        "REPLICA: the contents of the data path are now in {path}: remove them when they are not needed",
-        path=place,
-    )
+    log("warn", "REPLICA: what was in the data path is now in {path}", path=place)
+    return place
 
 
 def check_not_a_copy(directory: str) -> None:
@@ -43,5 +40,5 @@ def check_not_a_copy(directory: str) -> None:
     if os.path.exists(os.path.join(directory, "replica.state")):
         raise BackendError(
             f"{directory} is a copy of a data set, whose owner may be another broker: start with --replicate, "
-            "or make it a data path of its own with 'nsqtw replicate forget --data-path'"
+            "or make it a data path of its own with 'nsqtw replicate detach --data-path'"
         )

@@ -13,7 +13,9 @@ nobody else writes, so the rest of the copy is complete.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
+from secrets import token_hex
 from typing import Any
 
 from attrs import evolve, frozen
@@ -21,7 +23,7 @@ from attrs import evolve, frozen
 from nsqtw.errors import BackendError, NoDataSet, NotACopy
 from nsqtw.interfaces import OperatorLog
 from nsqtw.replication.data_copy import DataCopy
-from nsqtw.replication.store import DataSet, IReplicaStore, IReplicaWriter
+from nsqtw.replication.store import DataSet, IReplicaStore, IReplicaWriter, OnDamage
 
 POLL_SECONDS = 0.2
 """The time between two looks at a store that has nothing new."""
@@ -76,10 +78,17 @@ def check_history(store: IReplicaStore, copy: DataCopy) -> DataSet:
             f"this data path is a copy of another data set, {state.data_set}, and the store has {data_set.identity} "
             f"under the name {data_set.name}: {REMEDIES}"
         )
+    if not state.token or (state.token == data_set.token and state.lsn <= data_set.lsn):
+        return data_set
     lost_from = data_set.lsn
-    if state.epoch < data_set.epoch:
-        began = store.epoch_began(state.epoch + 1)
-        lost_from = data_set.lsn if began is None else began
+    if state.token != data_set.token:
+        claim, following = store.claim_of(state.epoch), store.claim_of(state.epoch + 1)
+        if claim is None or claim.token != state.token:
+            raise NotACopy(
+                f"this data path has transactions up to {state.lsn} of a claim in epoch {state.epoch} that the replica "
+                f"store, which is at {data_set.lsn} of epoch {data_set.epoch}, has lost: {REMEDIES}"
+            )
+        lost_from = data_set.lsn if following is None else following.began
     if state.lsn > lost_from:
         raise NotACopy(
             f"this data path has transactions up to {state.lsn} of epoch {state.epoch}, of which the replica store has "
@@ -112,11 +121,18 @@ class Standby:
         self._log = log
         self._reached_since = inf
         """Since when each call of the store succeeded."""
+        self._seen: DataSet | None = None
+        self._seen_since = inf
+        """Since when the data set is unchanged."""
         self._next_report = self._next_trim = -inf
         self.progress = Progress()
         """Replaced as a whole; read from any thread."""
         self.writer: IReplicaWriter | None = None
         """The right to write, after a claim."""
+        self.claimed_at = -inf
+        """The time before the claim."""
+        self.was_owner = False
+        """Whether this broker was the last owner, too: its data path has everything, also what has no copy."""
         self.took_over_clean = False
         """Whether the owner before had stored everything when it released the data set."""
 
@@ -149,42 +165,74 @@ class Standby:
     def _step(self, now: float) -> float:
         data_set = check_history(self._store, self._copy)
         self._reached_since = min(self._reached_since, now)
+        is_own = self._copy.is_last_owner(data_set)
+        if data_set.owner == self.identity and not is_own:
+            # Another data path has this identity: one is the copy of the other's files.
+            self._copy.state.rename(token_hex(8))
         if now >= self._next_report:
-            self._store.report(self.identity, self._reported, self._copy.lsn)
-            messages, size = self._store.behind(self._copy.lsn)
-            behind = data_set.lsn - self._copy.lsn
-            self._show(owner=data_set.address, behind=behind, behind_messages=messages, behind_bytes=size)
             self._next_report = now + REPORT_SECONDS
+            self._report(data_set)
         if self._copy_some(data_set):
             return 0.0
         self._show(behind=data_set.lsn - self._copy.lsn, behind_messages=0, behind_bytes=0, copied_at=now)
-        if now >= self._next_trim:
-            self._copy.trim(self._store.kept(self._copy.topics))
+        if now >= self._next_trim and not is_own:
             self._next_trim = now + TRIM_SECONDS
-        is_given = data_set.is_released or data_set.owner in ("", self.identity)
-        if is_given or (data_set.lease_left <= 0 and now >= self._reached_since + GRACE_SECONDS):
-            self.writer = self._store.claim(self.identity, self._address, self._lease)
+            self._trim()
+        is_given = data_set.is_released or not data_set.owner or is_own
+        is_silent = now >= self._reached_since + GRACE_SECONDS and self._is_silent(data_set, now)
+        if is_given or is_silent:
+            token = self._copy.state.state.token if is_own else ""
+            unchanged = data_set if is_silent else None
+            self.claimed_at = now
+            self.writer = self._store.claim(self.identity, self._address, self._lease, token=token, unchanged=unchanged)
+            self.was_owner = is_own
             self.took_over_clean = data_set.is_released
         return POLL_SECONDS
 
-    def copy_rest(self) -> None:
-        """Copy what the store got before the claim, and trim. BackendError."""
-        while self._copy_some(check_history(self._store, self._copy)):
-            pass
-        self._copy.trim(self._store.kept(self._copy.topics))
+    def _is_silent(self, data_set: DataSet, now: float) -> bool:
+        """
+        Return whether the owner has not renewed its lease in time: by the clock of the store, or, which a clock that
+        goes back does not change, by that of this broker.
+        """
+        seen = self._seen
+        if seen is None or (seen.token, seen.lsn, seen.renewed) != (data_set.token, data_set.lsn, data_set.renewed):
+            self._seen, self._seen_since = data_set, now
+        return data_set.lease_left <= 0 or now >= self._seen_since + data_set.lease + GRACE_SECONDS
 
-    def _copy_some(self, data_set: DataSet) -> bool:
+    def _report(self, data_set: DataSet) -> None:
+        """Tell the store, and the operator, how far this standby is."""
+        self._show(owner=data_set.address, behind=data_set.lsn - self._copy.lsn)
+        self._store.report(self.identity, self._reported, self._copy.lsn)
+        messages, size = self._store.behind(self._copy.lsn)
+        self._show(behind_messages=messages, behind_bytes=size)
+
+    def _trim(self) -> None:
+        self._copy.trim(self._store.kept(self._copy.topics), self._store.spans)
+
+    def copy_rest(self, is_stopping: Callable[[], bool]) -> None:
+        """Copy what the store got before the claim, and free what it has freed. BackendError."""
+        while not is_stopping() and self._copy_some(check_history(self._store, self._copy), self._on_damage):
+            pass
+        if not (self.was_owner or is_stopping()):
+            self._trim()
+
+    def _on_damage(self, topic: str, first: int, last: int, why: str) -> None:
+        """The owner is gone: what cannot be read in the store is lost."""
+        text = "TOPIC({topic}): messages {first} to {last} in the replica store are lost: {why}"
+        self._log("error", text, topic=topic, first=first, last=last, why=why)
+
+    def _copy_some(self, data_set: DataSet, on_damage: OnDamage | None = None) -> bool:
         """Copy the next segments. Return whether there were any."""
         if data_set.lsn <= self._copy.lsn:
             return False
-        stored = self._store.segments(self._copy.lsn, COPY_BYTES)
+        stored = self._store.segments(self._copy.lsn, COPY_BYTES, on_damage)
         if not stored:  # checkpoints only
-            self._copy.state.record(epoch=data_set.epoch, lsn=data_set.lsn)
+            self._copy.record(data_set, data_set.lsn)
             return False
         after = self._store.data_set()
-        if after is None or after.epoch != data_set.epoch:  # it is not known in which epoch they were stored
+        if after is None or after.token != data_set.token:  # it is not known in which epoch they were stored
             return True
-        self._copy.apply(stored, data_set.epoch)
+        self._copy.apply(stored, data_set)
         copied = self.progress.copied_bytes + sum(segment.size for _, _, segment in stored)
         self._show(behind=after.lsn - self._copy.lsn, copied_bytes=copied)
         return True

@@ -24,9 +24,9 @@ from nsqtw.backends.files import FILE_MODE, Files, backend_error, replace_file
 from nsqtw.errors import BackendError, NotACopy, ReplicaError
 
 STATE_FILE = "replica.state"
-INCOMPLETE = "incomplete"
-"""In place of the boot, in the state of a data path that lacks something."""
 _LINE_BYTES = 512
+_CHANGED = "changed"
+"""The boot of a data path that is not trusted."""
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -40,10 +40,14 @@ class CopyState:
     """The identity of this data path, by which it is the owner or a standby."""
     epoch: int = 0
     """The epoch in which the transaction `lsn` was committed."""
+    token: str = ""
+    """The token of that epoch's claim; "" before the first transaction."""
     lsn: int = 0
     """The data path has all segments of the transactions up to here that the store had when it was copied."""
     checkpoint_lsn: int = 0
-    """The checkpoint that positions.db has; 0: none that is known."""
+    """
+    The checkpoint that positions.db has, which this broker saved as the owner; 0: positions.db is not that of the copy.
+    """
     boot: str = ""
     """The start of the machine in which this was written; "" after a clean stop, when all of it is synced."""
 
@@ -73,7 +77,20 @@ def read_state(directory: str) -> CopyState | None:
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % crc32(text):
         raise NotACopy(f"{path} is damaged: --replicate-from=store sets this data path aside and copies the data set")
-    return CopyState(**json.loads(text))
+    try:
+        return CopyState(**json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise NotACopy(f"{path} is of another version of nsqtw: {error}") from error
+
+
+def distrust(directory: str) -> None:
+    """Have the next start copy the data set again: something else has changed the data path. NotACopy, BackendError."""
+    state = read_state(directory)
+    if state is not None:
+        try:
+            replace_file(Files(), os.path.join(directory, STATE_FILE), _line(evolve(state, boot=_CHANGED)), FILE_MODE)
+        except OSError as error:
+            raise backend_error(error, f"write to {STATE_FILE}") from error
 
 
 def new_state(data_set: str) -> CopyState:
@@ -95,25 +112,36 @@ class StateFile:
         except OSError as error:
             raise backend_error(error, f"write to {STATE_FILE}") from error
 
-    def record(self, *, epoch: int, lsn: int, checkpoint_lsn: int | None = None) -> None:
-        """The data path has what the transaction `lsn` stored. BackendError."""
-        kept = self.state.checkpoint_lsn if checkpoint_lsn is None else checkpoint_lsn
-        self._write(evolve(self.state, epoch=epoch, lsn=lsn, checkpoint_lsn=kept))
+    def record(self, *, epoch: int, token: str, lsn: int, checkpoint_lsn: int | None = None) -> None:
+        """
+        The data path has what the transaction `lsn` stored. Without `checkpoint_lsn` positions.db stays that of the
+        copy, unless another broker's claim is newer. BackendError.
+        """
+        if checkpoint_lsn is None:
+            checkpoint_lsn = self.state.checkpoint_lsn if token == self.state.token else 0
+        self._write(evolve(self.state, epoch=epoch, token=token, lsn=lsn, checkpoint_lsn=checkpoint_lsn))
+
+    def rename(self, broker: str) -> None:
+        """Have another identity of the broker. BackendError."""
+        self._write(evolve(self.state, broker=broker))
 
     def forget_checkpoint(self) -> None:
         """positions.db changes now, and has no checkpoint of the store until the next one. BackendError."""
         self._write(evolve(self.state, checkpoint_lsn=0))
 
     def distrust(self) -> None:
-        """The data path lacks something, and the next start does not trust it. What is recorded later says so, too."""
-        self.state = evolve(self.state, boot=INCOMPLETE)
+        """
+        The data path lacks something, or is damaged: the next start copies the data set again. What is recorded later
+        says so, too.
+        """
+        self.state = evolve(self.state, boot=_CHANGED)
         with suppress(BackendError):  # then nothing newer is recorded either
             self._write(self.state)
 
     def close(self, *, is_synced: bool) -> None:
         """Close the file. `is_synced`: the messages and positions are on stable storage. BackendError."""
         try:
-            if is_synced and self.state.boot != INCOMPLETE:
+            if is_synced and self.state.boot != _CHANGED:
                 self._write(evolve(self.state, boot=""))
                 self._files.sync(self._fd)
         except OSError as error:

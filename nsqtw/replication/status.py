@@ -25,6 +25,11 @@ class StandbyStatus:
     seconds_ago: float
     """The time since it last told the store."""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it could take over now."""
+        return self.seconds_ago <= SILENT_SECONDS
+
 
 @frozen(kw_only=True)
 class ReplicaStatus:
@@ -54,7 +59,7 @@ class ReplicaStatus:
     @property
     def running_standbys(self) -> list[StandbyStatus]:
         """The standbys that could take over now."""
-        return [standby for standby in self.standbys if standby.seconds_ago <= SILENT_SECONDS]
+        return [standby for standby in self.standbys if standby.is_running]
 
     def document(self) -> dict[str, Any]:
         """Return it as the JSON document of /v2/replica."""

@@ -17,7 +17,7 @@ connection of its own, which it opens again after a failure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from attrs import frozen
@@ -50,12 +50,56 @@ class DataSet:
     """The owner gave the data set up: a claim need not wait for the end of the lease."""
     lease_left: float
     """Seconds until a claim of another broker succeeds; 0 if it succeeds now."""
+    lease: float
+    """The lease of the owner in seconds."""
+    renewed: str
+    """When the lease was renewed last, in the words of the store: two of them are the same or not."""
+    token: str
+    """Made at random with the last claim; "" before the first one. Two claims of one epoch have different ones."""
     lsn: int
     """Of the last transaction."""
     checkpoint_lsn: int
     """Of the last checkpoint; 0 before the first one."""
     requested_by: str
     """The standby for which the owner is asked to release the data set; "" if it is not asked."""
+
+
+@frozen
+class Claim:
+    """A claim of a data set, by its epoch."""
+
+    token: str
+    began: int
+    """The LSN that the data set had."""
+
+
+@frozen
+class ForgetPending:
+    """Remove the pending rows of a channel from the sequence `start` on."""
+
+    topic: str
+    channel: str
+    start: int
+
+
+@frozen
+class ForgetIds:
+    """Remove the publishers' ids of a topic's messages from the sequence `start` on."""
+
+    topic: str
+    start: int
+
+
+@frozen
+class ForgetDelays:
+    """Let all pending rows be due at once."""
+
+
+Correction = ForgetPending | ForgetIds | ForgetDelays
+"""A change of saved rows that a start makes, and no checkpoint has."""
+
+OnDamage = Callable[[str, int, int, str], None]
+"""`on_damage(topic, first, last, why)`: the messages `first` to `last` in the store cannot be read."""
 
 
 class Behind(NamedTuple):
@@ -117,11 +161,21 @@ class IReplicaStore(Interface):
     def forget() -> None:
         """Remove the data set with everything in it, whoever owns it. Without one, nothing happens."""
 
-    def claim(owner: str, address: str, lease: float, *, forced: bool = False) -> IReplicaWriter | None:
+    def claim(
+        owner: str,
+        address: str,
+        lease: float,
+        *,
+        token: str = "",
+        unchanged: DataSet | None = None,
+        forced: bool = False,
+    ) -> IReplicaWriter | None:
         """
-        Become the owner: if there is none, if the owner is `owner` itself, if it released the data set, if its lease
-        of `lease` seconds is over, or if `forced`. Return the writer, which has a connection of its own; None if
-        another broker owns the data set. Whoever owned it cannot write any more. NoDataSet.
+        Become the owner, with a lease of `lease` seconds: if there is none, if it released the data set, if its lease
+        is over by the clock of the store, if `token` is that of the last claim (the owner itself comes back), if the
+        row has still the epoch, the LSN and `renewed` of `unchanged` (a standby has waited for a lease by its own
+        clock), or if `forced`. Return the writer, which has a connection of its own; None if another broker owns the
+        data set. The broker that owned it cannot write any more. NoDataSet.
         """
 
     def renew(epoch: int) -> DataSet:
@@ -130,8 +184,8 @@ class IReplicaStore(Interface):
     def request(standby: str) -> None:
         """Ask the owner to release the data set, for the standby of this identity; "" takes that back. NoDataSet."""
 
-    def epoch_began(epoch: int) -> int | None:
-        """Return the LSN that the data set had when this epoch was claimed; None if it was not claimed."""
+    def claim_of(epoch: int) -> Claim | None:
+        """Return the claim with which an epoch began; None if there was none."""
 
     def report(standby: str, address: str, lsn: int) -> None:
         """Record that a standby has a copy up to `lsn`."""
@@ -139,21 +193,25 @@ class IReplicaStore(Interface):
     def standbys() -> Sequence[StandbyReport]:
         """Return what the standbys of the last minute reported."""
 
-    def segments(after: int, limit: int) -> Sequence[StoredSegment]:
+    def segments(after: int, limit: int, on_damage: OnDamage | None = None) -> Sequence[StoredSegment]:
         """
         Return the segments of the transactions above the LSN `after`, in the order of their LSN and, within one, of
         topic and sequence: those of the next transaction, and of more as long as all have less than `limit` bytes. A
-        transaction is never returned in part. [] if there are none. NoDataSet. Damaged ones: ReplicaError.
+        transaction is never returned in part. [] if there are none. NoDataSet. A damaged segment is left out and
+        reported with `on_damage`; without it, it is a ReplicaError.
         """
 
     def behind(after: int) -> Behind:
         """Return how much `segments` would return in all."""
 
-    def kept(topics: Sequence[str]) -> Mapping[str, int]:
+    def kept(topics: Sequence[str]) -> Mapping[str, int | None]:
         """
-        Return for each topic of the data set that is in `topics` the lowest sequence that is kept in the store; one
-        past the highest one if nothing is. A topic that is missing from the result was deleted.
+        Return for each topic of the data set that is in `topics` the lowest sequence that is kept in the store; None if
+        nothing is. A topic that is missing from the result was deleted.
         """
+
+    def spans(topic: str) -> Iterator[tuple[int, int]]:
+        """Return the segments of a topic that are kept, ascending: the first sequence and one past the last."""
 
     def checkpoints() -> Iterator[Checkpoint]:
         """
@@ -181,6 +239,7 @@ class IReplicaWriter(Interface):
     """
 
     epoch = Attribute("the epoch that was claimed")
+    token = Attribute("the token of the claim")
     lsn = Attribute("the LSN of the last transaction that is known to be committed")
 
     def append(writes: Sequence[Write]) -> None:
@@ -190,11 +249,10 @@ class IReplicaWriter(Interface):
         StoreLost, ReplicaError; BackendFull when the store has no space.
         """
 
-    def save(checkpoints: Iterable[Checkpoint], replaced: Sequence[str] = ()) -> None:
+    def save(checkpoint: Checkpoint, corrections: Sequence[Correction] = ()) -> None:
         """
-        Save checkpoints in one transaction, in order, after removing the saved state (not the segments) of the topics
-        `replaced`. A topic that a checkpoint deletes loses its segments, too. Sets `DataSet.checkpoint_lsn`. As
-        `append`.
+        Make the corrections, in order, and save a checkpoint, in one transaction. A topic that it deletes loses its
+        segments, too. Sets `DataSet.checkpoint_lsn`. As `append`; takes longer than the timeout for many rows.
         """
 
     def reserve(next_block: int) -> None:

@@ -18,6 +18,7 @@ from nsqtw.core.oldest import Ages
 from nsqtw.core.topic import Topic
 from nsqtw.options.resolution import NO_CHANNEL_POLICY, NO_TOPIC_POLICY
 from nsqtw.options.settings import ChannelPolicy, TopicPolicy, changed_settings
+from nsqtw.replication.status import ReplicaStatus
 from nsqtw.stats.metrics import CHANNEL_METRICS, TOPIC_METRICS
 
 Named = TypeVar("Named", Topic, Channel)
@@ -34,11 +35,13 @@ def document(
     memory: dict[str, int] | None = None,
     ages: Ages | None = None,
     include_deferred: bool = False,
+    replica: ReplicaStatus | None = None,
 ) -> dict[str, Any]:
     """
     Return the document of /stats at the time `now`. `topic` and `channel` select entries of exactly that name; ""
     selects all. `memory` is inserted as it is; None leaves its key out. With `ages` each channel has the age of its
-    oldest waiting message, and with `include_deferred` each topic says how many of its messages are deferred.
+    oldest waiting message, and with `include_deferred` each topic says how many of its messages are deferred. `replica`
+    is the state of a broker with a replica store; None leaves its key out.
     """
     is_known_topic = topic == "" or topic in broker.topics
     stats: dict[str, Any] = {
@@ -49,6 +52,8 @@ def document(
         if is_known_topic
         else None,
     }
+    if replica is not None:
+        stats["replica"] = replica.document()
     damage = broker.damage.shown()
     if damage is not None:
         stats["damage"] = damage

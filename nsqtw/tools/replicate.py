@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from nsqtw import nsqd_import
 from nsqtw.backends.manifest import read_manifest
-from nsqtw.backends.positions.store import Positions
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NoDataSet, NotOwner, OptionError, ReplicaError
 from nsqtw.interfaces import IBackend
-from nsqtw.nsqd.build import POSITIONS_FILE, open_backend
+from nsqtw.nsqd.build import open_backend
 from nsqtw.options.broker import Options
 from nsqtw.plugins import find_replica_store
 from nsqtw.printing import complain
-from nsqtw.replication.seed import seed
+from nsqtw.replication.seed import seed_data_path
 from nsqtw.replication.state_file import StateFile, read_state, remove_state
 from nsqtw.replication.store import DataSet, IReplicaStore
 from nsqtw.tools.owner import Owner
@@ -53,20 +52,11 @@ def init(store_name: str, data_path: str, must_replace: bool, say: Say) -> None:
             raise OptionError(f"the replica store has the data set {existing.name}: --replace replaces it")
         if read_state(directory) is not None and not must_replace:
             raise OptionError(f"{directory} is a copy of a data set: --replace makes a new data set of it")
-        if must_replace:
-            store.forget()
-        data_set = store.create()
-        with _opened(directory) as backend:
-            positions = Positions(os.path.join(directory, POSITIONS_FILE))
-            try:
-                state = seed(store, data_set, backend, positions)
-            finally:
-                positions.close(True)
-            for failure in backend.commit([], True).values():
-                raise failure
+        state = seed_data_path(store, directory, lambda: _opened(directory), is_replaced=must_replace)
         StateFile(directory, state).close(is_synced=True)
         size = store.size()
-        say(f"data set {data_set.name}: {size.messages} messages, {size.bytes} bytes, {size.pending_rows} pending rows")
+        name = _data_set(store).name
+        say(f"data set {name}: {size.messages} messages, {size.bytes} bytes, {size.pending_rows} pending rows")
     finally:
         os.close(lock)
         store.close()
@@ -77,7 +67,7 @@ def promote(store_name: str, must_force: bool, seconds: float, say: Say) -> None
     store = open_store(store_name)
     try:
         before = _data_set(store)
-        if not store.standbys() and not must_force:
+        if not must_force and not any(one.identity != before.owner for one in store.standbys()):
             raise ReplicaError("no standby has reported in the last minute: start one, or use --force")
         if must_force:
             writer = store.claim("promotion", before.address, 0.0, forced=True)
@@ -173,15 +163,10 @@ def _data_set(store: IReplicaStore) -> DataSet:
     return data_set
 
 
-@contextmanager
-def _opened(directory: str) -> Iterator[IBackend]:
-    """The backend of a data path, whatever it is. BackendError."""
+def _opened(directory: str) -> IBackend:
+    """Open the backend of a data path, whatever it is. BackendError."""
     manifest = read_manifest(directory)
-    backend = open_backend(Options(backend=manifest.backend if manifest is not None else "disk"), directory)
-    try:
-        yield backend
-    finally:
-        backend.close()
+    return open_backend(Options(backend=manifest.backend if manifest is not None else "disk"), directory)
 
 
 def _complain(level: str, text: str, /, **fields: object) -> None:

@@ -258,7 +258,7 @@ def test_methods(admin: AdminProcess) -> None:
     reply = admin.ask("PUT", "/api/topics", b"{}")
     assert (reply.status, reply.headers["allow"], reply.message) == (405, "GET, OPTIONS, POST", "METHOD_NOT_ALLOWED")
     options = admin.ask("OPTIONS", "/api/nodes/n")
-    assert (options.status, options.headers["allow"], options.body) == (200, "DELETE, GET, OPTIONS", b"")
+    assert (options.status, options.headers["allow"], options.body) == (200, "DELETE, GET, OPTIONS, POST", b"")
 
 
 def test_compression(admin: AdminProcess) -> None:

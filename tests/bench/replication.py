@@ -51,7 +51,7 @@ def replicated(executable: Path, servers: PostgresPair) -> Iterator[Broker]:
         file.chmod(0o600)
         store = f"postgres:{file}"
         nsqtw = executable.with_name("nsqtw")
-        init = [nsqtw, "replicate", "init", store, "--replace", f"--data-path={folder}"]
+        init = [str(nsqtw), "replicate", "init", store, "--replace", f"--data-path={folder}"]
         done = subprocess.run(init, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BenchError(done.stderr)

@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -155,7 +156,7 @@ def main(argv: list[str]) -> int:
             print(f"copied to an empty data path in {time.monotonic() - began:.1f} s")
             for number in range(options.kills):
                 owner, standby = brokers if brokers[0].is_owner else brokers[::-1]
-                wait_until(lambda standby=standby: standby.is_copied, "a copy", _PATIENCE_SECONDS)
+                wait_until(partial(getattr, standby, "is_copied"), "a copy", _PATIENCE_SECONDS)
                 killed = time.monotonic()
                 owner.kill()
                 seconds.append(first_delivery(brokers) - killed)

@@ -25,7 +25,7 @@ MESSAGE = {"id", "timestamp", "attempts", "node", "due", "deadline", "consumer",
 SEEK = {"node", "position", "replayed", "skipped", "depth", "max_drops"}
 NODE = {
     *("node", "tcp_address", "hostname", "version", "health", "uptime", "topics", "channels", "depth", "messages"),
-    *("disk_free", "out_of_date"),
+    *("disk_free", "out_of_date", "role"),
 }
 
 

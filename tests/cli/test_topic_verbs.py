@@ -12,6 +12,7 @@ from nsqtw.cluster.model import ChannelStats, ClusterStats, Node, NodeStats, Top
 from nsqtw.testing import Broker, broker
 from tests.cli.conftest import Nsqtw
 from tests.cli.serving import serving
+from tests.replica_control import A_STANDBY
 
 
 def test_a_topic_from_creation_to_deletion(on_nsqd: Nsqtw, topic: str, nsqd: Broker) -> None:
@@ -186,6 +187,18 @@ def test_nodes(on_nsqd: Nsqtw, nsqd: Broker) -> None:
     [row] = on_nsqd("nodes", "-o", "json").json
     assert (row["node"], row["tcp_address"], row["health"]) == (nsqd.http_address, nsqd.tcp_address, "OK")
     assert "nsqtw" in row["version"]
+
+
+def test_nodes_shows_roles_when_one_has_a_role(on_nsqd: Nsqtw, nsqtw: Nsqtw) -> None:
+    assert "ROLE" not in on_nsqd("nodes").out
+    assert on_nsqd("nodes", "-o", "json").json[0]["role"] is None
+    info = {"version": "1.3.0", "broadcast_address": "10.0.0.1", "hostname": "h", "tcp_port": 4150, "http_port": 4151}
+    stats = {"version": "1.3.0", "health": "NOK - suspended", "topics": [], "replica": A_STANDBY.document()}
+    with serving("/info", json.dumps(info).encode(), more={"/stats": (200, json.dumps(stats).encode())}) as node:
+        head, row = nsqtw("--nsqd-http-address", node, "nodes").out.splitlines()
+        assert head.split()[:5] == ["NODE", "TCP", "VERSION", "HEALTH", "ROLE"]
+        assert row.split()[:5] == ["10.0.0.1:4151", "10.0.0.1:4150", "1.3.0", "OK", "standby"]
+        assert nsqtw("--nsqd-http-address", node, "nodes", "-o", "json").json[0]["role"] == "standby"
 
 
 def test_stat_is_one_table_without_a_terminal(on_nsqd: Nsqtw, topic: str) -> None:

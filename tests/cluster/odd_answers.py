@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from nsqtw.cluster.cluster import Cluster
 from nsqtw.cluster.http import ServerAnswer
 from nsqtw.errors import ClusterError, ServerFailed
+from tests.replica_control import AN_OWNER
 
 SOUND, ODD = "10.0.0.1:4151", "10.0.0.2:4151"
 LOOKUPD = "10.0.0.3:4161"
@@ -68,6 +69,7 @@ def documents(address: str, depth: int) -> dict[str, Any]:
             "topics": [_topic("t", depth), _topic("t.dead", 1)],
             "memory": {"heap_in_use_bytes": 5, "gc_total_runs": 1},
             "disk": {"free_bytes": 5, "capacity_bytes": 9, "stored_bytes": 1},
+            "replica": AN_OWNER.document(),
         },
         "/v2/channel/messages": {"messages": [_MESSAGE], "more": True},
         "/v2/topic/messages": {"messages": [{**_MESSAGE, "body": "/w==", "encoding": "base64"}], "more": False},
@@ -86,6 +88,7 @@ def documents(address: str, depth: int) -> dict[str, Any]:
             **{"changed": [change], "restart": [change], "files": ["grants"]},
             **{"failed": {"certificates": "none"}, "unchanged": ["max_topics"]},
         },
+        "/v2/replica/release": AN_OWNER.document(),
         "/v2/openapi.json": {"paths": {"/v2/channel/seek": {"post": {"parameters": [{"name": "dry_run"}]}}}},
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
 import pytest
 
 from nsqtw.cluster import answers
@@ -20,8 +21,10 @@ from nsqtw.cluster.answers import (
     with_outdated_marked,
 )
 from nsqtw.cluster.fields import MAX_TEXT
-from nsqtw.cluster.model import Node, NodeTopic
+from nsqtw.cluster.model import Node, NodeStats, NodeTopic
 from nsqtw.errors import ServerFailed
+from nsqtw.replication.status import ReplicaStatus
+from tests.replica_control import A_STANDBY, AN_OWNER, RUNNING, SILENT
 
 NODE = Node(broadcast_address="a", hostname="h", tcp_port=4150, http_port=4151, version="1.3.0")
 GO_TOPIC = {
@@ -76,6 +79,39 @@ def test_a_node_of_ours() -> None:
     assert (stats.disk_free, stats.disk_capacity, stats.disk_stored) == (5, None, 2)
 
 
+@pytest.mark.parametrize("state", [AN_OWNER, A_STANDBY])
+def test_a_node_with_a_replica_store(state: ReplicaStatus) -> None:
+    document = json.loads(json.dumps({"replica": state.document()}))
+    stats = node_stats_in(document, NODE, "0.1.0")
+    assert (stats.replica, stats.role) == (state, state.role)
+
+
+def test_a_node_without_a_replica_store() -> None:
+    stats = node_stats_in({}, NODE, "0.1.0")
+    assert (stats.replica, stats.role, stats.is_unprotected, stats.is_releasable) == (None, "", False, False)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_unprotected", "is_releasable"),
+    [
+        (AN_OWNER, False, True),
+        (attrs.evolve(AN_OWNER, standbys=(SILENT,)), True, False),
+        (attrs.evolve(A_STANDBY, standbys=(RUNNING,)), False, False),
+    ],
+)
+def test_an_owner_with_and_without_a_standby_that_runs(
+    state: ReplicaStatus, is_unprotected: bool, is_releasable: bool
+) -> None:
+    stats = NodeStats(node=NODE, replica=state)
+    assert (stats.is_unprotected, stats.is_releasable) == (is_unprotected, is_releasable)
+
+
+def test_a_standby_is_well_although_it_serves_nobody() -> None:
+    text = "NOK - suspended"
+    found = [NodeStats(node=NODE, replica=state, health=text).error for state in (None, AN_OWNER, A_STANDBY)]
+    assert found == [text, text, ""]
+
+
 def test_missing_fields_and_null_are_zero() -> None:
     (topic,) = node_stats_in({"topics": [{"topic_name": "t", "channels": None}]}, NODE, "1").topics
     assert (topic.channels, topic.message_count, topic.durability, topic.policy) == ((), 0, "os", {})
@@ -111,6 +147,10 @@ def test_versions_are_semantic(lower: str, higher: str) -> None:
     "document",
     [
         {"topics": {}},
+        {"replica": []},
+        {"replica": {"role": 1}},
+        {"replica": {"lease_left": "1"}},
+        {"replica": {"standbys": [{"behind_transactions": 0.5}]}},
         {"topics": ["t"]},
         {"topics": [{"topic_name": 5}]},
         {"topics": [{"topic_name": "t", "depth": "1"}]},

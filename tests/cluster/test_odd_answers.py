@@ -100,10 +100,13 @@ def test_an_odd_answer_of_an_nsqlookupd(method: str, data: Any) -> None:
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_odd_answers_of_a_node_that_drains_or_reloads(data: Any) -> None:
+def test_odd_answers_of_a_node_that_drains_reloads_or_releases(data: Any) -> None:
     sound = AnsweredCluster(answers_of())
     (node, _) = outcome(sound.nodes()).value
-    for path, method in (("/v2/drain", "drain_state"), ("/v2/drain", "drain"), ("/v2/reload", "reload")):
+    for path, method in (
+        *(("/v2/drain", "drain_state"), ("/v2/drain", "drain"), ("/v2/reload", "reload")),
+        ("/v2/replica/release", "release"),
+    ):
         answers = answers_of()
         answers[SOUND, path] = data.draw(odd_documents(documents(SOUND, 1)[path]))
         outcome(getattr(AnsweredCluster(answers), method)(node))

@@ -55,10 +55,9 @@ def main(words: list[str]) -> int:
     control, layer, broken, *flags = words
     inject(Control(Path(control)), layer)
     if broken:
-        from tests.crash.takeover import sabotage as of_replicas
-
         from tests.crash import sabotage
         from tests.crash.policies import sabotage as of_policies
+        from tests.crash.takeover import sabotage as of_replicas
 
         (sabotage.SABOTAGES | of_policies.SABOTAGES | of_replicas.SABOTAGES)[broken]()
     return tap.NSQD_PROGRAM.run(flags)

@@ -26,7 +26,7 @@ from nsqtw.runtime.drain import Drain
 from nsqtw.runtime.pump import Pump
 from nsqtw.runtime.reactor_lag import ReactorLag
 from nsqtw.runtime.storage_thread import perform
-from nsqtw.stats.broker_families import BrokerView
+from nsqtw.stats.broker_families import BrokerView, ReplicaControl
 from tests.core.harness import BrokerHarness
 
 TCP_PORT, HTTP_PORT = 4150, 4151
@@ -110,6 +110,12 @@ class Web:
 
     def __init__(self, **options: Any) -> None:
         self.core = BrokerHarness(**options)
+        self.replica: ReplicaControl | None = None
+        self._serve()
+
+    def replicate(self, replica: ReplicaControl) -> None:
+        """Serve as a broker with a replica store."""
+        self.replica = replica
         self._serve()
 
     def crash(self) -> None:
@@ -132,6 +138,7 @@ class Web:
             broker=self.broker,
             now=self.pump.now,
             data_path="/",
+            replica=self.replica,
         )
         self.site = broker_site(
             self.broker,

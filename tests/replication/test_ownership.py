@@ -10,7 +10,7 @@ from attrs import evolve
 
 from nsqtw.backends.disk.backend import DiskBackend
 from nsqtw.backends.positions.store import Positions
-from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PublisherId, TopicState
+from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PendingRun, PublisherId, TopicState
 from nsqtw.core.pending import all_rows
 from nsqtw.errors import BackendError, NotOwner, ReplicaError, StoreLost
 from nsqtw.replication.backend import ReplicatedBackend
@@ -229,8 +229,8 @@ def test_a_checkpoint_of_unknown_outcome_leaves_nothing(
     positions: ReplicatedPositions, database: MemoryDatabase
 ) -> None:
     """
-    The store has saved it, the owner does not know, and the next one is a difference from the one before. A row that
-    was only in it is gone.
+    The store has saved it, the owner does not know, and the next one is a difference from the one before, with what
+    was dropped. A row that was only in it is gone.
     """
     positions.save(checkpoint(9, 3))
     database.failure_after_commit = FULL
@@ -238,8 +238,74 @@ def test_a_checkpoint_of_unknown_outcome_leaves_nothing(
         positions.save(checkpoint(10, 4, dropped=(3,)))
     assert rows_in_store(database) == [4]
     database.failure_after_commit = None
-    positions.save(checkpoint(11, 5))
-    assert rows_in_store(database) == [3, 5]
+    positions.save(checkpoint(11, 5, dropped=(3,)))
+    assert rows_in_store(database) == [5]
+
+
+def test_a_channel_that_the_next_checkpoint_does_not_have_gets_its_saved_state(
+    positions: ReplicatedPositions, database: MemoryDatabase
+) -> None:
+    """The failed one has moved it, and the data path has not."""
+    positions.save(checkpoint(9, 3))
+    database.failure_after_commit = FULL
+    with pytest.raises(ReplicaError):
+        positions.save(checkpoint(20, 4))
+    database.failure_after_commit = None
+    positions.save(Checkpoint(topics=[TopicState("other")]))
+    assert rows_in_store(database) == [3]
+    [topic] = [topic for topic in database.data_sets["nsqtw"].positions.saved.topics if topic.name == "t"]
+    assert (topic.released, topic.cursors[0].next) == (9, 9)
+
+
+def test_runs_of_a_failed_checkpoint_are_dropped(positions: ReplicatedPositions, database: MemoryDatabase) -> None:
+    """As far as the next one does not put them again."""
+    first = checkpoint(0)
+    first.topics[0].cursors[0].runs = [PendingRun(0, 5, 0), PendingRun(10, 2, 0)]
+    database.failure_after_commit = FULL
+    with pytest.raises(ReplicaError):
+        positions.save(first)
+    database.failure_after_commit = None
+    second = checkpoint(0, 1)
+    second.topics[0].cursors[0].runs = [PendingRun(10, 2, 0)]
+    positions.save(second)
+    assert sorted(rows_in_store(database)) == [1, 10, 11]
+
+
+def test_ids_that_a_start_finds_reach_the_store(positions: ReplicatedPositions, database: MemoryDatabase) -> None:
+    """With the next checkpoint, also if it does not have their topic."""
+    positions.save(checkpoint(9))
+    positions.put_publisher_ids("t", [PublisherId(b"0" * 16, 1, 3)])
+    positions.save(Checkpoint(topics=[TopicState("other")]))
+    assert [one.sequence for one in database.data_sets["nsqtw"].positions.all_publisher_ids("t")] == [3]
+
+
+def test_damaged_positions_are_made_anew_by_the_next_start(
+    tmp_path: Path, positions: ReplicatedPositions, database: MemoryDatabase
+) -> None:
+    """One line says so, and the state that they are not those of the copy."""
+    positions.save(checkpoint(9))
+    positions.close(False)
+    (tmp_path / "positions.db").write_bytes(b"no database" * 100)
+    (tmp_path / "positions.db-wal").unlink(missing_ok=True)
+    again = ReplicatedPositions(Positions(str(tmp_path / "positions.db")), positions._ownership, no_log)
+    with pytest.raises(ReplicaError, match="next start makes it anew"):
+        again.load()
+    state = read_state(str(tmp_path))
+    assert state is not None
+    assert state.checkpoint_lsn == 0
+
+
+def test_a_damaged_data_path_ends_the_ownership(tmp_path: Path, database: MemoryDatabase, clock: Clock) -> None:
+    """Before a checkpoint says that the lost messages are finished. The next start copies them again."""
+    owned = ownership(str(tmp_path), database, clock)
+    positions = ReplicatedPositions(Positions(str(tmp_path / "positions.db")), owned, no_log)
+    positions.load()
+    owned.damaged("a record")
+    with pytest.raises(ReplicaError, match="damaged"):
+        positions.save(checkpoint(9))
+    state = read_state(str(tmp_path))
+    assert state is not None
+    assert not state.is_trusted
 
 
 def test_a_deleted_channel_of_unknown_outcome_is_deleted(
@@ -283,7 +349,7 @@ def test_a_deleted_topic_loses_its_segments_with_the_checkpoint(
     writer = store.claim("x", "", LEASE, forced=True)
     assert writer is not None
     writer.append([("t", [make_segment(5)])])
-    writer.save([Checkpoint(deleted_topics=["t"])])
+    writer.save(Checkpoint(deleted_topics=["t"]))
     assert data_set.segments == []
 
 

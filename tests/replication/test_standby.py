@@ -99,7 +99,7 @@ def test_what_was_stored_before_the_claim_is_copied_after_it(
     clock.now += LEASE
     follower.step(clock.now)
     assert in_path(tmp_path) == []
-    follower.copy_rest()
+    follower.copy_rest(lambda: False)
     assert in_path(tmp_path) == [5]
 
 
@@ -112,6 +112,8 @@ def test_it_takes_over_at_once(tmp_path: Path, database: MemoryDatabase, clock: 
     assert writer is not None
     if why == "released":
         writer.release()
+    else:
+        follower._copy.state.record(epoch=writer.epoch, token=writer.token, lsn=0)
     follower.step(clock.now)
     assert follower.writer is not None
 
@@ -135,10 +137,10 @@ def test_it_frees_what_the_store_has_freed(
     """And deletes topics that are deleted there."""
     follower = standby(str(tmp_path), database)
     owner.append([("t", [make_segment(5)]), ("gone", [make_segment(100)])])
-    owner.save([Checkpoint(topics=[TopicState("t"), TopicState("gone")])])
+    owner.save(Checkpoint(topics=[TopicState("t"), TopicState("gone")]))
     while follower.step(clock.now) == 0:
         pass
-    owner.save([Checkpoint(deleted_topics=["gone"])])
+    owner.save(Checkpoint(deleted_topics=["gone"]))
     clock.now += TRIM_SECONDS
     follower.step(clock.now)
     assert in_path(tmp_path, "gone") == []
@@ -211,7 +213,8 @@ def test_the_owner_renews_its_lease_first(
 
 def state_of(database: MemoryDatabase, **changes: object) -> CopyState:
     row = database.data_sets["nsqtw"].row
-    return evolve(CopyState(data_set=row.identity, broker="me", epoch=row.epoch, lsn=row.lsn), **changes)
+    state = CopyState(data_set=row.identity, broker="me", epoch=row.epoch, token=row.token, lsn=row.lsn)
+    return evolve(state, **changes)
 
 
 def refused(directory: Path, database: MemoryDatabase, state: CopyState) -> str:
@@ -255,6 +258,58 @@ def test_a_data_path_of_an_epoch_before_is_a_copy(
     MemoryReplicaStore(database).claim("other", "", LEASE, forced=True)
     follower = standby(str(tmp_path), database, state)
     assert follower.step(clock.now) == POLL_SECONDS
+
+
+def test_a_claim_that_the_store_has_lost_is_refused(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter
+) -> None:
+    """Another broker got the same epoch, and went on."""
+    state = state_of(database, token="lost", lsn=1)
+    owner.append([("t", [make_segment(5)])])
+    owner.append([("t", [make_segment(6)])])
+    assert "has lost" in refused(tmp_path, database, state)
+
+
+def test_a_copy_of_its_files_gets_an_identity_of_its_own(
+    tmp_path: Path, database: MemoryDatabase, clock: Clock
+) -> None:
+    """It is a standby of the one that claimed first, and does not take part in its claim."""
+    follower = standby(str(tmp_path), database)
+    before = follower.identity
+    assert MemoryReplicaStore(database).claim(before, "owner:4150", LEASE) is not None
+    assert follower.step(clock.now) == POLL_SECONDS
+    assert follower.writer is None
+    assert follower.identity != before
+
+
+def test_the_data_path_of_the_last_owner_is_not_trimmed(tmp_path: Path, database: MemoryDatabase, clock: Clock) -> None:
+    """It may have messages that have no copy."""
+    backend = disk_backend(str(tmp_path))
+    backend.commit([(backend.queue("t"), [make_segment(5)])], False)
+    backend.close()
+    follower = standby(str(tmp_path), database)
+    writer = MemoryReplicaStore(database).claim(follower.identity, "owner:4150", LEASE)
+    assert writer is not None
+    follower._copy.state.record(epoch=writer.epoch, token=writer.token, lsn=0)
+    follower.step(clock.now)
+    follower.copy_rest(lambda: False)
+    assert follower.was_owner
+    assert in_path(tmp_path) == [5]
+
+
+def test_a_clock_that_goes_back_keeps_nobody_from_a_takeover(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """The standby has seen no renewal for a lease by its own clock."""
+    follower = standby(str(tmp_path), database)
+    database.now = lambda: -1000.0
+    follower.step(clock.now)
+    clock.now += LEASE + GRACE_SECONDS - 0.1
+    follower.step(clock.now)
+    assert follower.writer is None
+    clock.now += 0.1
+    follower.step(clock.now)
+    assert follower.writer is not None
 
 
 def test_another_data_set_of_the_same_name_is_refused(tmp_path: Path, database: MemoryDatabase) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from attrs import evolve
 
 from nsqtw.errors import NotACopy
 from nsqtw.replication import state_file
-from nsqtw.replication.state_file import STATE_FILE, StateFile, new_state, read_state, remove_state
+from nsqtw.replication.state_file import STATE_FILE, StateFile, distrust, new_state, read_state, remove_state
 
 
 def test_there_is_none(tmp_path: Path) -> None:
@@ -20,8 +21,8 @@ def test_there_is_none(tmp_path: Path) -> None:
 def test_what_is_recorded_is_read(tmp_path: Path) -> None:
     """Each record replaces the one before; the checkpoint stays until there is another one."""
     file = StateFile(str(tmp_path), new_state("set"))
-    file.record(epoch=2, lsn=7, checkpoint_lsn=6)
-    file.record(epoch=2, lsn=8)
+    file.record(epoch=2, token="mine", lsn=7, checkpoint_lsn=6)
+    file.record(epoch=2, token="mine", lsn=8)
     assert read_state(str(tmp_path)) == file.state
     assert (file.state.epoch, file.state.lsn, file.state.checkpoint_lsn) == (2, 8, 6)
     file.forget_checkpoint()
@@ -53,6 +54,33 @@ def test_a_running_broker_is_never_synced(tmp_path: Path) -> None:
     assert state is not None
     StateFile(str(tmp_path), state)
     assert read_state(str(tmp_path)) == evolve(state, boot=state_file.this_boot())
+
+
+def test_the_positions_are_those_of_one_claim(tmp_path: Path) -> None:
+    """What another owner stores makes them old."""
+    file = StateFile(str(tmp_path), new_state("set"))
+    file.record(epoch=2, token="mine", lsn=7, checkpoint_lsn=6)
+    file.record(epoch=3, token="theirs", lsn=8)
+    assert file.state.checkpoint_lsn == 0
+
+
+def test_what_something_else_has_changed_is_not_trusted(tmp_path: Path) -> None:
+    """Such as a repair."""
+    distrust(str(tmp_path))
+    assert read_state(str(tmp_path)) is None
+    StateFile(str(tmp_path), new_state("set")).close(is_synced=True)
+    distrust(str(tmp_path))
+    state = read_state(str(tmp_path))
+    assert state is not None
+    assert not state.is_trusted
+
+
+def test_a_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    """In one line."""
+    text = b'{"data_set": "set", "broker": "me", "more": 1}'
+    (tmp_path / STATE_FILE).write_bytes(b"%08x %s" % (crc32(text), text))
+    with pytest.raises(NotACopy, match="another version"):
+        read_state(str(tmp_path))
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:

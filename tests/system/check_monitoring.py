@@ -148,9 +148,12 @@ def test_prometheus_answers_with_the_figures_of_the_nsqd(scraped: Scraped) -> No
 
 
 def test_every_metric_of_the_dashboard_and_the_alerts_exists(scraped: Scraped) -> None:
-    """Those of Spark need a Spark: tests/spark/test_monitoring.py."""
+    """
+    Those of Spark need a Spark: tests/spark/test_monitoring.py. Those of a replica store need one:
+    tests/api/test_replica.py.
+    """
     named = _NAME.findall(" ".join([*expressions(), ALERTS.read_text("utf-8")]))
-    used = {name for name in named if not name.startswith("nsq_spark_")}
+    used = {name for name in named if not name.startswith(("nsq_spark_", "nsq_replica_"))}
     existing = set(scraped.prometheus.api("label/__name__/values"))
     assert used - existing == set()
 

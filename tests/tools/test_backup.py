@@ -15,7 +15,9 @@ from typing import Any, Self
 
 import pytest
 
+from nsqtw.backends.positions.store import Positions
 from nsqtw.errors import BackendError, OptionError
+from nsqtw.replication.state_file import StateFile, new_state
 from nsqtw.tools.backup.backup import make_backup
 from nsqtw.tools.backup.contents import CONTENTS_FILE, read_contents
 from nsqtw.tools.backup.copy import ProgressLine
@@ -666,3 +668,13 @@ def test_a_hold_that_is_over_fails_the_backup(start: Start, tmp_path: Path) -> N
 def test_a_hold_that_another_program_answers_is_one_clear_line(body: bytes) -> None:
     with serving("/v2/backup/hold", body) as address, pytest.raises(BackendError, match=f"the broker at .*{address}"):
         Hold(address, "", "").__enter__()
+
+
+def test_the_copy_of_a_standby_is_refused(tmp_path: Path) -> None:
+    """It has no positions: its backup would deliver everything again."""
+    data_path = tmp_path / "data"
+    data_path.mkdir()
+    Positions(str(data_path / "positions.db")).load()
+    StateFile(str(data_path), new_state("set")).close(is_synced=True)
+    with pytest.raises(OptionError, match="copy of a standby"):
+        make_backup(str(data_path), str(tmp_path / "backup"), None)

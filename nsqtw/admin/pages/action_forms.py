@@ -22,7 +22,7 @@ from nsqtw.admin.pages.page import Content
 from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.cluster import DEFERRED
-from nsqtw.cluster.model import ChannelStats, TopicStats
+from nsqtw.cluster.model import ChannelStats, NodeStats, TopicStats
 
 TOPIC_PAGE, CHANNEL_PAGE = "topic", "channel"
 """The pages that have buttons of actions."""
@@ -37,10 +37,10 @@ async def _nothing(page_request: PageRequest, target: Target, fields: Fields) ->
 
 
 def target_url(page_request: PageRequest, target: Target) -> str:
-    """Return the URL of the page of a channel or topic; of the list of topics for no target."""
+    """Return the URL of the page of a channel, topic or node; of the list of topics for no target."""
     links = page_request.links
     if not target.topic:
-        return links.page("topics")
+        return links.node(target.node) if target.node else links.page("topics")
     return links.channel(target.topic, target.channel) if target.channel else links.topic(target.topic)
 
 
@@ -116,7 +116,7 @@ class ActionForm:
 
     @property
     def is_dangerous(self) -> bool:
-        """Whether messages or names are lost: the button is red, unless the form first shows what would happen."""
+        """Whether the action is destructive: the button is red, unless the form first shows what would happen."""
         return ACTIONS[self.action].is_destructive and not self.has_preview
 
     def may(self, page_request: PageRequest, target: Target) -> bool:
@@ -332,6 +332,19 @@ FORMS: dict[str, ActionForm] = {
             content=consequences.tombstone,
             next_page=_node_url,
         ),
+        ActionForm(
+            name="release_node",
+            action="release_node",
+            label="Hand over to a standby",
+            title="Hand over from {node} to a standby",
+            done="{node} stops, and a standby takes over.",
+            button="Stop the broker",
+            typed="node",
+            target=("node",),
+            read=fields.without_fields("release_node"),
+            content=consequences.releasing,
+            needs_nsqtw=True,
+        ),
     )
 }
 """All forms by name."""
@@ -382,6 +395,14 @@ def redrive_buttons(page_request: PageRequest, sources: Sequence[ChannelStats], 
 def pauses(found: TopicStats | ChannelStats) -> set[bool]:
     """Return whether a topic or channel is paused; both where its nodes differ."""
     return {node.is_paused for node in found.nodes} or {found.is_paused}
+
+
+def release_url(page_request: PageRequest, stats: NodeStats) -> str:
+    """Return the URL of the form that hands over to a standby; empty without one that runs, or without the right."""
+    form, target = FORMS["release_node"], Target(node=stats.node.http_address)
+    if not stats.is_releasable or not form.may(page_request, target):
+        return ""
+    return page_request.links.action(form.name, node=target.node)
 
 
 def policy_url(page_request: PageRequest, target: Target) -> str:

@@ -14,7 +14,7 @@ from nsqtw.admin.actions import Performer, why_not_done
 from nsqtw.admin.audit import Target
 from nsqtw.admin.pages.action_forms import FORMS, ActionForm, shown_as, target_url
 from nsqtw.admin.pages.fields import Fields
-from nsqtw.admin.pages.page import TOPICS
+from nsqtw.admin.pages.page import NODES, TOPICS
 from nsqtw.admin.pages.page_request import PageRequest
 from nsqtw.errors import AccessDenied, ClusterError, FormError, InvalidName, InvalidPolicy, PageNotFound
 
@@ -58,7 +58,7 @@ async def show(
         form.template,
         {
             "title": _filled(form.title, target),
-            "section": TOPICS,
+            "section": NODES if _is_of_node(place) else TOPICS,
             "form": form,
             "form_url": page_request.links.action(form.name, **attrs.asdict(place), **shown_as(fields)),
             "back_url": target_url(page_request, place),
@@ -114,8 +114,15 @@ def _filled(text: str, target: Target) -> str:
     return text.format(topic=target.topic, channel=target.channel, node=target.node, name=name)
 
 
+def _is_of_node(target: Target) -> bool:
+    """Return whether the target is a whole node."""
+    return bool(target.node) and not target.topic
+
+
 def _path(page_request: PageRequest, target: Target) -> list[tuple[str, str]]:
     """Return the links above the title."""
+    if _is_of_node(target):
+        return [("Nodes", page_request.links.page("nodes")), (target.node, page_request.links.node(target.node))]
     path = [("Topics", page_request.links.page("topics"))]
     if target.topic:
         path.append((target.topic, page_request.links.topic(target.topic)))

@@ -83,6 +83,24 @@ async def tombstone(page_request: PageRequest, target: Target, fields: Fields) -
     }
 
 
+async def releasing(page_request: PageRequest, target: Target, fields: Fields) -> Content:
+    """Say what becomes of the owner, of its standby and of its clients."""
+    state = page_request.sampler.nodes.get(target.node)
+    replica = state.stats.replica if state else None
+    if replica is None or not replica.running_standbys:
+        return {"points": ["No standby of this node is known to run: the node will refuse."]}
+    names = ", ".join(standby.address for standby in replica.running_standbys)
+    return {
+        "points": [
+            "The broker stops as with SIGTERM: it saves everything, and ends.",
+            f"A standby takes over the data set {replica.data_set} at once. Those that run: {names}.",
+            "Consumers and publishers lose their connections, and reconnect to the new owner.",
+            "Messages in flight are delivered again.",
+            "When the service manager of this node starts the broker again, it is a standby.",
+        ]
+    }
+
+
 async def settings(page_request: PageRequest, target: Target, fields: Fields) -> Content:
     """Return what is set now."""
     topic = await _topic(page_request, target)

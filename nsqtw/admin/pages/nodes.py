@@ -9,6 +9,7 @@ import attrs
 
 from nsqtw.admin.history import History, Points
 from nsqtw.admin.pages import formats
+from nsqtw.admin.pages.action_forms import release_url
 from nsqtw.admin.pages.charts import Line
 from nsqtw.admin.pages.listing import listing
 from nsqtw.admin.pages.page import NODES, Content, page
@@ -17,10 +18,10 @@ from nsqtw.admin.pages.rows import TOPIC_SORTS, topic_name, topic_rows
 from nsqtw.admin.sampler import NodeState, waiting
 from nsqtw.admin.viewer import Role
 from nsqtw.cluster.model import NodeStats
+from nsqtw.replication.status import StandbyStatus
 
 LITTLE_BYTES, LITTLE_PART = 1_000_000_000, 0.1
 """Less disk space than this, or than this part of the disk, is little."""
-_OK = "OK"
 _MEMORY = (
     ("heap_in_use_bytes", "Memory in use", formats.size),
     ("gc_total_runs", "Garbage collections", formats.count),
@@ -49,7 +50,7 @@ class NodeRow:
     @property
     def is_well(self) -> bool:
         """True when the node reports no error."""
-        return self.stats.health in ("", _OK)
+        return not self.stats.error
 
     @property
     def disk_state(self) -> str:
@@ -84,6 +85,22 @@ def disk_state(stats: NodeStats) -> str:
     return "warning" if free < LITTLE_BYTES or (capacity and free < capacity * LITTLE_PART) else ""
 
 
+@attrs.frozen
+class StandbyRow:
+    """A standby of an owner. `url` is that of its page, empty for a node that is not known."""
+
+    standby: StandbyStatus
+    url: str
+
+
+def _standbys(page_request: PageRequest, stats: NodeStats) -> list[StandbyRow]:
+    known = page_request.sampler.nodes
+    return [
+        StandbyRow(standby, page_request.links.node(standby.address) if standby.address in known else "")
+        for standby in (stats.replica.standbys if stats.replica is not None else ())
+    ]
+
+
 def node_content(page_request: PageRequest) -> dict[str, Any]:
     """Return what a table of nodes needs."""
     sampler = page_request.sampler
@@ -95,6 +112,8 @@ def node_content(page_request: PageRequest) -> dict[str, Any]:
         "has_lookupds": bool(lookupds),
         "lookupd_count": len(lookupds),
         "has_disk": any(row.stats.disk_free is not None for row in rows),
+        "has_roles": any(row.stats.role for row in rows),
+        "unprotected": [row for row in rows if row.stats.is_unprotected and not row.is_gone],
         "has_topology": any(row.stats.node.topology_region or row.stats.node.topology_zone for row in rows),
     }
 
@@ -133,6 +152,8 @@ async def node(page_request: PageRequest) -> Content:
         ],
         "disk_state": disk_state(stats),
         "memory": memory,
+        "standbys": _standbys(page_request, stats),
+        "release_url": "" if state.is_gone else release_url(page_request, stats),
         "listing": listing(
             topic_rows(stats.topics, page_request.sampler.history),
             TOPIC_SORTS,

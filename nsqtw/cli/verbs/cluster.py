@@ -86,7 +86,8 @@ VERBS: tuple[Verb, ...] = (
         "list the nsqds of the cluster",
         "nodes:list_nodes",
         description="List the nsqds of the cluster: those that the nsqlookupds name, or those that are given. HEALTH is"
-        " OK, draining, or the error of the node.",
+        " OK, draining, or the error of the node or of its replica store. ROLE is owner or standby; it is shown when a"
+        " node has a replica store.",
     ),
     verb(
         "drain",

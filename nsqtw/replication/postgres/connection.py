@@ -45,8 +45,8 @@ _SYNC_WAIT = "SyncRepWaitForLSN"
 _OUTCOME_UNKNOWN = "the database no longer waits for its synchronous standby: the outcome is not known"
 
 _SESSION = """
-SELECT set_config(name, wanted, false) FROM unnest(%s::text[], %s::text[]) AS one (setting, wanted)
-JOIN pg_settings ON name = setting
+SELECT set_config(wanted.name, wanted.value, false) FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)
+JOIN pg_settings AS known ON known.name = wanted.name
 """
 
 # psycopg logs what goes wrong while it ends a pipeline on a connection that is lost: the error itself is raised.
@@ -186,7 +186,10 @@ class Server:
         raise psycopg.OperationalError("; ".join(dict.fromkeys(reasons)))
 
     def _prepare(self, connection: BoundedConnection, deadline: float) -> None:
-        """Have the server end what nobody waits for any more. Settings that it does not know are left out."""
+        """
+        Have the server end what nobody waits for any more, and plan for how we read. Settings that it does not know are
+        left out.
+        """
         connection.deadline = deadline
         milliseconds = int(self._timeout * 1000)
         settings = {
@@ -201,6 +204,10 @@ class Server:
             "tcp_keepalives_interval": 2,
             "tcp_keepalives_count": 3,
             "default_transaction_isolation": "read committed",
+            # Pages are read in the order of an index. Of a table that was just filled the server may expect a few rows,
+            # and would collect and sort all that follow for each page.
+            "enable_bitmapscan": "off",
+            "enable_seqscan": "off",
         }
         try:
             connection.execute(_SESSION, [[*settings], [str(value) for value in settings.values()]])

@@ -16,6 +16,7 @@ from nsqtw.errors import BackendError, NsqtwError, OptionError
 from nsqtw.options.files import read_secret
 from nsqtw.plugins import backend_description
 from nsqtw.printing import complain, write_line
+from nsqtw.replication.state_file import read_state
 from nsqtw.tools.backend_files import known_backends, load_backends
 from nsqtw.tools.backup.contents import DEFAULT_BACKEND, Contents, StoredFile, checksum, write_contents
 from nsqtw.tools.backup.copy import (
@@ -123,6 +124,9 @@ def _held(directory: str, hold: Hold | None) -> Iterator[Callable[[], None]]:
     except OptionError as error:
         raise OptionError(f"{error}; name its broker with --nsqd-http-address") from error
     try:
+        state = read_state(directory)
+        if state is not None and not state.checkpoint_lsn:
+            raise OptionError(f"{directory} is the copy of a standby, without positions: back up that of the owner")
         yield lambda: None
     finally:
         os.close(lock)

@@ -10,6 +10,7 @@ from nsqtw.core.checkpoint import SavedState
 from nsqtw.daemon.data_path import lock_data_path
 from nsqtw.errors import NsqtwError
 from nsqtw.printing import complain, write_line
+from nsqtw.replication.state_file import distrust, read_state
 from nsqtw.tools.backend_files import load_backends
 from nsqtw.tools.fsck.data_path import DataPathCheck, check_data_path, is_data_path
 from nsqtw.tools.fsck.repair import repair
@@ -55,6 +56,9 @@ def _run(directory: str, must_repair: bool) -> int:
         write_line(f"{_counts(check)}; {_number(len(findings), 'finding')}")
         return FINDINGS if findings else CLEAN
     quarantine, failures = repair(check)
+    if read_state(directory) is not None:
+        distrust(directory)
+        write_line("the data path is the copy of a data set: the next start with --replicate copies it again")
     for failure in failures:
         write_line(f"not mended: {failure}")
     second_check = check_data_path(directory)

@@ -61,6 +61,25 @@ def test_segments_are_stored_in_one_statement(writer: IReplicaWriter, monkeypatc
     assert len(statements) == 1
 
 
+def test_the_server_is_told_to_give_up(
+    servers: PostgresPair, store: IReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that a broker no longer waits for goes on there for long."""
+    connections = []
+    execute = BoundedConnection.execute
+
+    def note(self: BoundedConnection, query: Any, *arguments: Any, **more: Any) -> Any:
+        connections.append(self)
+        return execute(self, query, *arguments, **more)
+
+    monkeypatch.setattr(BoundedConnection, "execute", note)
+    store.data_set()
+    names = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "enable_bitmapscan"]
+    names += ["client_connection_check_interval", "default_transaction_isolation"]
+    values = [execute(connections[0], f"SHOW {name}").fetchall()[0][0] for name in names]
+    assert values == ["20s", "10s", "10s", "off", "1s", "read committed"]
+
+
 def test_nothing_to_store_is_no_transaction(writer: IReplicaWriter) -> None:
     writer.append([])
     writer.append([("t", [])])
