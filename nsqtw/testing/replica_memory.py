@@ -253,7 +253,8 @@ class MemoryReplicaStore:
         return stored
 
     def _row(self, stored: _Stored) -> DataSet:
-        left = max(0.0, stored.renewed + stored.row.lease - self._database.now())
+        left = stored.renewed + stored.row.lease - self._database.now()
+        left = min(max(left, 0.0), stored.row.lease)
         return evolve(stored.row, lease_left=left if stored.row.epoch and not stored.row.is_released else 0.0)
 
 

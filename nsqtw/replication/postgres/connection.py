@@ -20,7 +20,7 @@ import logging
 import os
 import select
 import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
@@ -76,7 +76,7 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         try:
             wanted = next(gen)
             while True:
-                wanted = gen.send(self._ready(gen, poll, wanted))
+                wanted = gen.send(_wait(poll, self.pgconn.socket, wanted, self.deadline))
         except StopIteration as end:
             result: RV = end.value
             return result
@@ -122,16 +122,6 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         poll = select.poll()
         poll.register(self.pgconn.socket, select.POLLIN)
         return not poll.poll(0)
-
-    def _ready(self, gen: Generator[Any, Any, Any], poll: select.poll, wanted: Wait) -> Ready:
-        try:
-            return _wait(poll, self.pgconn.socket, wanted, self.deadline)
-        except BaseException:
-            self.pgconn.finish()
-            # Its last steps fail now, and do not wait.
-            with suppress(psycopg.Error, RuntimeError):
-                gen.close()
-            raise
 
     def _keep_for(self, seconds: float) -> None:
         """Let data wait that long in the socket: a server reads none during a statement."""

@@ -109,9 +109,11 @@ SELECT * FROM (
 WHERE first IS NOT NULL
     OR EXISTS (SELECT 1 FROM nsqtw_topic WHERE data_set = %(data_set)s AND nsqtw_topic.topic = found.topic)
 """
+# Who frees what is not there must not be told too little: a damaged count is taken for the highest possible one.
 _SPANS = f"""
-SELECT first, first + count FROM nsqtw_segment
-WHERE data_set = %(data_set)s AND topic = %(topic)s AND first > %(after)s AND count > 0
+SELECT first, first + CASE WHEN count BETWEEN 1 AND octet_length(frames) THEN count ELSE 1 + octet_length(frames) END
+FROM nsqtw_segment
+WHERE data_set = %(data_set)s AND topic = %(topic)s AND first > %(after)s
 ORDER BY first LIMIT {_SPANS_AT_ONCE}
 """
 _BEHIND = """
