@@ -81,7 +81,10 @@ class ReplicatedBackend:
         except BackendError as error:
             return dict.fromkeys([queue for queue, _ in writes], error)
         failed = self.local.commit(writes, False)
-        self._ownership.appended()
+        if any(not is_ephemeral(self._topics[queue]) for queue in failed):
+            self._ownership.diverged()
+        else:
+            self._ownership.appended()
         return failed
 
     def close(self) -> None:

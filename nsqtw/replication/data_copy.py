@@ -58,7 +58,7 @@ class DataCopy:
 
     def is_last_owner(self, data_set: DataSet) -> bool:
         """Return whether the last claim of the data set was that of this data path."""
-        return bool(data_set.token) and data_set.token == self.state.state.token
+        return bool(data_set.token) and data_set.token == self.state.state.claim
 
     def apply(self, stored: Sequence[StoredSegment], data_set: DataSet) -> None:
         """

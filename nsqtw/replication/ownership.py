@@ -5,8 +5,10 @@ Theory of operation. Every durable byte of a broker passes the storage thread: c
 writes each to the store first and to the data path afterwards. So
 
 * if the store fails, nothing has happened, and the publisher is told;
-* if the data path fails, the message may be delivered after a takeover, although its publish was refused;
-* if it is not known whether the store committed, the publish is refused, too.
+* if the data path fails, the message may be delivered after a takeover, although its publish was refused. This data
+  path never gets it, since a log only grows at its end: it is no copy any more, and is copied anew at the next start;
+* if it is not known whether the store committed, the publish is refused, too. When the next transaction shows that it
+  did, this data path is no copy either.
 
 A sequence is never used twice, and gaps are normal, so nothing of this conflicts with what is stored later. The data
 path therefore has nothing that the store does not have, but what was trimmed there, and messages of class memory.
@@ -43,6 +45,8 @@ class Ownership:
         self.reserved_blocks = 0
         """The blocks below are reserved in the store."""
         self._wanted_blocks = 0
+        self._is_doubtful = False
+        """Whether segments that were refused may be in the store."""
 
     @property
     def epoch(self) -> int:
@@ -56,13 +60,24 @@ class Ownership:
 
     def append(self, writes: Sequence[Write]) -> None:
         """Store segments in the store. BackendError."""
-        with self._calling():
-            self._writer.append(writes)
+        before = self._writer.lsn
+        is_appended = False
+        try:
+            with self._calling():
+                self._writer.append(writes)
+                is_appended = True
+        finally:
+            self._resolve(before)
+            self._is_doubtful = self._is_doubtful or not is_appended
 
     def appended(self) -> None:
         """The data path has what was appended last."""
         with suppress(BackendError):  # a lower LSN is copied again, which changes nothing
             self._state.record(epoch=self._writer.epoch, token=self._writer.token, lsn=self._writer.lsn)
+
+    def diverged(self) -> None:
+        """The data path lacks something of what was appended last: it is copied anew at the next start."""
+        self._state.distrust()
 
     def probe(self) -> None:
         """Find out whether the store can be written to, if it could not the last time. BackendError."""
@@ -72,8 +87,10 @@ class Ownership:
 
     def save(self, checkpoint: Checkpoint, corrections: Sequence[Correction]) -> None:
         """Save a checkpoint in the store, after the corrections. BackendError."""
+        before = self._writer.lsn
         with self._calling():
             self._writer.save(checkpoint, corrections)
+            self._resolve(before)
             if self._wanted_blocks > self.reserved_blocks - RESERVED_BLOCKS // 2:
                 self._reserve(self._wanted_blocks)
 
@@ -124,6 +141,14 @@ class Ownership:
         finally:
             self._writer.close()
             self._state.close(is_synced=is_synced)
+
+    def _resolve(self, before: int) -> None:
+        """The outcome of all transactions is known if the LSN, which was `before`, has grown."""
+        grown = self._writer.lsn - before
+        if grown > 1 and self._is_doubtful:
+            self.diverged()
+        if grown:
+            self._is_doubtful = False
 
     def _reserve(self, next_block: int) -> None:
         self._writer.reserve(next_block + RESERVED_BLOCKS)

@@ -327,7 +327,7 @@ class Replica:
             )
         if self._stopping.is_set():
             raise Stopped
-        state.record(
+        state.claimed(
             epoch=ownership.epoch,
             token=ownership.token,
             lsn=claimed.lsn,
@@ -365,7 +365,8 @@ class Replica:
                     if str(error) != self.error:
                         self._log("error", "REPLICA: the lease cannot be renewed - {error}", error=error)
                     self.error = str(error)
-                self._stopping.wait(max(0.0, HEARTBEAT_SECONDS - (monotonic() - began)))
+                interval = min(HEARTBEAT_SECONDS, lease.seconds / 3)
+                self._stopping.wait(max(0.0, interval - (monotonic() - began)))
         finally:
             store.close()
 

@@ -78,7 +78,8 @@ def seed(store: IReplicaStore, data_set: DataSet, backend: IBackend, positions: 
         positions.reserve(next_block)
         writer.reserve(next_block + RESERVED_BLOCKS)
         writer.release()
-        return evolve(state, epoch=writer.epoch, token=writer.token, lsn=writer.lsn, checkpoint_lsn=writer.lsn)
+        token, lsn = writer.token, writer.lsn
+        return evolve(state, epoch=writer.epoch, token=token, claim=token, lsn=lsn, checkpoint_lsn=lsn)
     finally:
         writer.close()
 

@@ -179,9 +179,9 @@ class Standby:
             self._next_trim = now + TRIM_SECONDS
             self._trim()
         is_given = data_set.is_released or not data_set.owner or is_own
-        is_silent = now >= self._reached_since + GRACE_SECONDS and self._is_silent(data_set, now)
+        is_silent = self._is_silent(data_set, now) and now >= self._reached_since + GRACE_SECONDS
         if is_given or is_silent:
-            token = self._copy.state.state.token if is_own else ""
+            token = data_set.token if is_own else ""
             unchanged = data_set if is_silent else None
             self.claimed_at = now
             self.writer = self._store.claim(self.identity, self._address, self._lease, token=token, unchanged=unchanged)

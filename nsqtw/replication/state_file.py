@@ -21,7 +21,7 @@ from zlib import crc32
 from attrs import asdict, evolve, frozen
 
 from nsqtw.backends.files import FILE_MODE, Files, backend_error, replace_file
-from nsqtw.errors import NotACopy, ReplicaError
+from nsqtw.errors import BackendError, NotACopy, ReplicaError
 
 STATE_FILE = "replica.state"
 _LINE_BYTES = 512
@@ -44,6 +44,8 @@ class CopyState:
     """The token of that epoch's claim; "" before the first transaction."""
     lsn: int = 0
     """The data path has all segments of the transactions up to here that the store had when it was copied."""
+    claim: str = ""
+    """The token of the last claim of this broker; "" before the first one."""
     checkpoint_lsn: int = 0
     """
     The checkpoint that positions.db has, which this broker saved as the owner; 0: positions.db is not that of the copy.
@@ -118,12 +120,13 @@ class StateFile:
         copy, unless another broker's claim is newer. BackendError.
         """
         if checkpoint_lsn is None:
-            checkpoint_lsn = self.state.checkpoint_lsn if token == self.state.token else 0
+            checkpoint_lsn = self.state.checkpoint_lsn if token == self.state.claim else 0
         self._write(evolve(self.state, epoch=epoch, token=token, lsn=lsn, checkpoint_lsn=checkpoint_lsn))
 
-    def distrust(self) -> None:
-        """The data path is damaged: the next start copies the data set again. BackendError."""
-        self._write(evolve(self.state, boot=_CHANGED))
+    def claimed(self, *, epoch: int, token: str, lsn: int, checkpoint_lsn: int) -> None:
+        """This broker has claimed the data set, and has all of it. BackendError."""
+        changed = evolve(self.state, epoch=epoch, token=token, claim=token, lsn=lsn, checkpoint_lsn=checkpoint_lsn)
+        self._write(changed)
 
     def rename(self, broker: str) -> None:
         """Have another identity of the broker. BackendError."""
@@ -133,10 +136,19 @@ class StateFile:
         """positions.db changes now, and has no checkpoint of the store until the next one. BackendError."""
         self._write(evolve(self.state, checkpoint_lsn=0))
 
+    def distrust(self) -> None:
+        """
+        The data path lacks something, or is damaged: the next start copies the data set again. What is recorded later
+        says so, too.
+        """
+        self.state = evolve(self.state, boot=_CHANGED)
+        with suppress(BackendError):  # then nothing newer is recorded either
+            self._write(self.state)
+
     def close(self, *, is_synced: bool) -> None:
         """Close the file. `is_synced`: the messages and positions are on stable storage. BackendError."""
         try:
-            if is_synced:
+            if is_synced and self.state.boot != _CHANGED:
                 self._write(evolve(self.state, boot=""))
                 self._files.sync(self._fd)
         except OSError as error:

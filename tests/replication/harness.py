@@ -44,7 +44,9 @@ def ownership(
     state = read_state(directory) or new_state(data_set.identity)
     writer = store.claim(state.broker, "owner:4150", LEASE, forced=True)
     assert writer is not None
-    owned = Ownership(writer, StateFile(directory, state), Lease(LEASE, now), now)
+    file = StateFile(directory, state)
+    file.claimed(epoch=writer.epoch, token=writer.token, lsn=writer.lsn, checkpoint_lsn=0)
+    owned = Ownership(writer, file, Lease(LEASE, now), now)
     owned.lease.renew(now())
     return owned
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
 
+from nsqtw.backends.disk.backend import DiskBackend
 from nsqtw.backends.positions.store import Positions
 from nsqtw.core.checkpoint import Checkpoint, CursorState, PendingRow, PendingRun, PublisherId, TopicState
 from nsqtw.core.pending import all_rows
@@ -80,6 +82,54 @@ def test_a_data_path_that_fails_leaves_the_copy(tmp_path: Path, database: Memory
     local.failure = BackendError("full")
     assert backend.commit([(queue, [make_segment(5)])], False) == {queue: local.failure}
     assert list(stored(database)) == [5]
+
+
+class FullBackend(DiskBackend):
+    """Its disk is full for a topic."""
+
+    is_full = False
+
+    def commit(self, writes: Any, durable: bool) -> Any:
+        failed = {queue: FULL for queue, _ in writes} if self.is_full else {}
+        return failed or super().commit(writes, durable)
+
+
+def test_a_data_path_that_lacks_what_the_store_has_is_not_trusted(
+    tmp_path: Path, database: MemoryDatabase, clock: Clock
+) -> None:
+    """Later messages are behind what it lacks, in a log that only grows: it has to be copied anew."""
+    owned = ownership(str(tmp_path), database, clock)
+    local = FullBackend(str(tmp_path), 1 << 20, lambda *damage: None)
+    backend = ReplicatedBackend(local, owned)
+    queue = backend.queue("t")
+    local.is_full = True
+    assert backend.commit([(queue, [make_segment(5)])], False) == {queue: FULL}
+    local.is_full = False
+    assert backend.commit([(queue, [make_segment(6)])], False) == {}
+    assert list(stored(database)) == [5, 6]
+    owned.close(is_synced=True, is_released=True)
+    state = read_state(str(tmp_path))
+    assert state is not None
+    assert not state.is_trusted
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_refused_commit_that_the_store_has_is_not_in_the_data_path(
+    tmp_path: Path, database: MemoryDatabase, clock: Clock, is_committed: bool
+) -> None:
+    """The next commit shows whether it has."""
+    backend = ReplicatedBackend(disk_backend(str(tmp_path)), ownership(str(tmp_path), database, clock))
+    queue = backend.queue("t")
+    if is_committed:
+        database.failure_after_commit = FULL
+    else:
+        database.failure = FULL
+    assert backend.commit([(queue, [make_segment(5)])], False) == {queue: FULL}
+    database.failure = database.failure_after_commit = None
+    assert backend.commit([(queue, [make_segment(6)])], False) == {}
+    state = read_state(str(tmp_path))
+    assert state is not None
+    assert state.is_trusted != is_committed
 
 
 def test_ephemeral_topics_have_no_copy(tmp_path: Path, database: MemoryDatabase, clock: Clock) -> None:

@@ -113,7 +113,7 @@ def test_it_takes_over_at_once(tmp_path: Path, database: MemoryDatabase, clock: 
     if why == "released":
         writer.release()
     else:
-        follower._copy.state.record(epoch=writer.epoch, token=writer.token, lsn=0)
+        follower._copy.state.claimed(epoch=writer.epoch, token=writer.token, lsn=0, checkpoint_lsn=0)
     follower.step(clock.now)
     assert follower.writer is not None
 
@@ -290,7 +290,7 @@ def test_the_data_path_of_the_last_owner_is_not_trimmed(tmp_path: Path, database
     follower = standby(str(tmp_path), database)
     writer = MemoryReplicaStore(database).claim(follower.identity, "owner:4150", LEASE)
     assert writer is not None
-    follower._copy.state.record(epoch=writer.epoch, token=writer.token, lsn=0)
+    follower._copy.state.claimed(epoch=writer.epoch, token=writer.token, lsn=0, checkpoint_lsn=0)
     follower.step(clock.now)
     follower.copy_rest(lambda: False)
     assert follower.was_owner
@@ -307,7 +307,7 @@ def test_a_clock_that_goes_back_keeps_nobody_from_a_takeover(
     clock.now += LEASE + GRACE_SECONDS - 0.1
     follower.step(clock.now)
     assert follower.writer is None
-    clock.now += 0.1
+    clock.now += 0.2
     follower.step(clock.now)
     assert follower.writer is not None
 

@@ -21,6 +21,7 @@ def test_there_is_none(tmp_path: Path) -> None:
 def test_what_is_recorded_is_read(tmp_path: Path) -> None:
     """Each record replaces the one before; the checkpoint stays until there is another one."""
     file = StateFile(str(tmp_path), new_state("set"))
+    file.claimed(epoch=2, token="mine", lsn=5, checkpoint_lsn=0)
     file.record(epoch=2, token="mine", lsn=7, checkpoint_lsn=6)
     file.record(epoch=2, token="mine", lsn=8)
     assert read_state(str(tmp_path)) == file.state
@@ -59,7 +60,7 @@ def test_a_running_broker_is_never_synced(tmp_path: Path) -> None:
 def test_the_positions_are_those_of_one_claim(tmp_path: Path) -> None:
     """What another owner stores makes them old."""
     file = StateFile(str(tmp_path), new_state("set"))
-    file.record(epoch=2, token="mine", lsn=7, checkpoint_lsn=6)
+    file.claimed(epoch=2, token="mine", lsn=7, checkpoint_lsn=6)
     file.record(epoch=3, token="theirs", lsn=8)
     assert file.state.checkpoint_lsn == 0
 

@@ -133,6 +133,8 @@ class V3Connection:
             (answer,) = v3_frames.answers(head + self._client._read(size))
             if answer.name == "PING":
                 self.send(v3_frames.frame(17, answer.id))
+            elif answer.name == "DRAINING":
+                raise Closed  # it is about to be
             elif answer.name not in _NOTICES:
                 return answer
 

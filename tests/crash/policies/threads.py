@@ -116,7 +116,7 @@ class Consuming(Client):
 
     def work(self) -> None:
         while not (self.tidy or self._leaving) and len(self.row.notes.stored) < self.row.backlog:
-            if not self.house.is_alive(self.life):
+            if not (self.house.life == self.life and self.house.runs):
                 return
             # A broker that may be killed at any time announces nothing: its publishers' notes are looked at instead.
             time.sleep(_LOOK_AGAIN_SECONDS)

@@ -34,8 +34,10 @@ REPLACED = 3
 RELEASED = "releasing the data set"
 NOT_A_COPY = "--replicate-from"
 """A broker says it that refuses its own data path."""
-LOSSES = (" are lost", "messages lost: ")
+LOSSES = (" are lost", "messages lost: ", "is not stored any more")
 """How a broker says that messages are gone. Nobody takes any."""
+NOT_SAVED = ("cannot be stored", "takes longer than")
+"""Said by a broker whose last checkpoint may not be in the store."""
 _EXIT_CODES: dict[int | None, tuple[int, ...]] = {signal.SIGKILL: (-signal.SIGKILL, 0), signal.SIGTERM: (0,)}
 """Those of a broker that was sent a signal; one that was killed may have ended before."""
 _END_SECONDS = 20.0
@@ -168,7 +170,8 @@ class Brokers:
             return
         self.exits.append((replica.place, code))
         allowed = {REPLACED, *_EXIT_CODES.get(replica.sentence, ())}
-        is_forgiven = self.is_forgiving and code == 1 and NOT_A_COPY not in words
+        # It could not begin to serve: the store was away, or the machine is slow.
+        is_forgiven = code == 1 and NOT_A_COPY not in words and (self.is_forgiving or "did not answer" in words)
         if code not in allowed and not is_forgiven:
             self.wrongs.append(f"exit: the broker {replica.place} ended with {code}: {words[-1500:]}")
         if "Traceback" in words:
@@ -181,7 +184,7 @@ class Brokers:
             is_planned = (replica.sentence == signal.SIGTERM and code == 0) or (
                 replica.sentence is None and code == REPLACED and RELEASED in words
             )
-            is_complete = is_planned and "failed" not in words.lower()
+            is_complete = is_planned and not any(failure in words for failure in NOT_SAVED)
             self._journal.record(Died(replica.life, STOP if is_complete else KILL))
 
     def follow(self, data_set: DataSet) -> None:

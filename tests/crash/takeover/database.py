@@ -7,6 +7,7 @@ import subprocess
 from contextlib import AbstractContextManager, suppress
 
 from tests.crash.disks import can_mount
+from tests.crash.promises import await_promised
 from tests.replication.servers import PostgresPair, PostgresServer
 
 _DISK = "700m"
@@ -56,7 +57,6 @@ class Database(PostgresPair):
         with (self.primary.folder / "filler").open("wb", buffering=0) as file, suppress(OSError):
             while file.write(bytes(1 << 20)):
                 pass
-            return
 
     def repair(self) -> None:
         """There is space, the primary runs, and it has a synchronous standby."""
@@ -79,8 +79,6 @@ class Database(PostgresPair):
         super().close()
 
     def _await_synchronous(self) -> None:
-        from tests.crash.promises import await_promised
-
         query = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
         await_promised(lambda: self.primary.execute(query), "the standby of PostgreSQL connects")
 

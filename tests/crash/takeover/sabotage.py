@@ -8,7 +8,7 @@ from typing import Any
 from nsqtw.errors import NotOwner
 from nsqtw.replication.ownership import Ownership
 from nsqtw.replication.standby import Standby
-from nsqtw.replication.store import Write
+from nsqtw.replication.store import DataSet, OnDamage, Write
 
 
 def forget_fence() -> None:
@@ -35,7 +35,11 @@ def forget_fence() -> None:
 
 def claim_without_copy() -> None:
     """A standby copies nothing, and serves what it has."""
-    Standby._copy_some = lambda self, data_set: False  # type: ignore[method-assign]
+
+    def copy_nothing(self: Standby, data_set: DataSet, on_damage: OnDamage | None = None) -> bool:
+        return False
+
+    Standby._copy_some = copy_nothing  # type: ignore[method-assign]
 
 
 def confirm_before_store() -> None:

@@ -76,8 +76,9 @@ class Watch(threading.Thread):
             self.seen[data_set.epoch] = moment()
         self._follow(data_set)
         for epoch in range(max(self.began, default=1), data_set.epoch + 1):
-            began = self._store.epoch_began(epoch)
-            if began is not None:
+            claim = self._store.claim_of(epoch)
+            if claim is not None:
+                began = claim.began
                 if began < self.began.get(epoch - 1, 0):
                     self.wrongs.append(f"torn: epoch {epoch} began with {began}, and the one before above that")
                 self.began[epoch] = began
