@@ -107,8 +107,6 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         """Make settings of the session. Those that the server does not know are left out."""
         try:
             self.execute(_SESSION, [[*settings], [str(value) for value in settings.values()]])
-        except TimedOut:
-            raise
         except psycopg.Error:
             # An engine without pg_settings, or a system where one of them cannot be set.
             if self.closed or self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
