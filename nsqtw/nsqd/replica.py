@@ -17,7 +17,8 @@ from twisted.logger import Logger
 
 from nsqtw import nsqd_import
 from nsqtw.daemon.operator_log import log
-from nsqtw.errors import NsqtwError, ReplicaError
+from nsqtw.daemon.process import CANNOT_START
+from nsqtw.errors import NotOwner, NsqtwError, ReplicaError
 from nsqtw.nsqd.build import open_backend
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
 from nsqtw.options.addresses import join_host_port
@@ -119,7 +120,7 @@ class ReplicatedBroker:
             self._serve(ownership)
         except NsqtwError as error:
             _log.critical("REPLICA: cannot serve as the owner - {error}", error=error)
-            self._end(1)
+            self._end(CANNOT_START)
             return
         self.renewed(ownership.lease)
 
@@ -139,7 +140,8 @@ class ReplicatedBroker:
         if not self._is_stopping:
             _log.error("REPLICA: stopping - {why}", why=why)
             self._renewed(float("-inf"))
-            self._end(REPLACED if isinstance(why, ReplicaError) and self.ownership is not None else 1)
+            is_replaced = isinstance(why, NotOwner) or (isinstance(why, ReplicaError) and self.ownership is not None)
+            self._end(REPLACED if is_replaced else CANNOT_START)
 
     def _end(self, code: int) -> None:
         self._is_stopping = True

@@ -123,7 +123,7 @@ class Replica:
                 role=STANDBY,
                 data_set="" if data_set is None else data_set.name,
                 identity="" if standby is None else standby.identity,
-                epoch=0 if data_set is None else data_set.epoch,
+                epoch=progress.epoch,
                 owner=progress.owner,
                 lsn=0 if standby is None else standby.lsn + progress.behind,
                 behind_transactions=progress.behind,
@@ -198,9 +198,10 @@ class Replica:
                 log=self._log,
             )
             self._log("info", "REPLICA: standby of the data set {data_set}", data_set=copy.state.state.data_set)
-            for finding in store.health():
-                if not finding.is_good:
-                    self._log("warn", "REPLICA: {check}: {text}", check=finding.name, text=finding.text)
+            with suppress(ReplicaError):  # the next call says why
+                for finding in store.health():
+                    if not finding.is_good:
+                        self._log("warn", "REPLICA: {check}: {text}", check=finding.name, text=finding.text)
             while standby.writer is None and not self._stopping.is_set():
                 delay = standby.step(monotonic())
                 if self._replaced and not standby.progress.behind and standby.progress.owner:
@@ -249,6 +250,7 @@ class Replica:
             copy.close()
             copy.state.close(is_synced=False)
         if state is not None:
+            check_history(store, state)  # what a store has lost may be nowhere else
             self._log("warn", "REPLICA: the data path may lack messages, so the data set is copied again")
             self._replaced = set_aside(directory, Files(), self._log)
         return self._checked_copy(store, data_set, None)
@@ -261,7 +263,7 @@ class Replica:
             if state is None and backend.topics():
                 raise NotACopy(f"{directory} has messages and is no copy of the data set {data_set.name}: {REMEDIES}")
             copy = DataCopy(backend, StateFile(directory, state or new_state(data_set.identity)))
-            check_history(store, copy)
+            check_history(store, copy.state.state)
         except BaseException:
             backend.close()
             raise

@@ -23,6 +23,7 @@ from attrs import evolve, frozen
 from nsqtw.errors import BackendError, NoDataSet, NotACopy
 from nsqtw.interfaces import OperatorLog
 from nsqtw.replication.data_copy import DataCopy
+from nsqtw.replication.state_file import CopyState
 from nsqtw.replication.store import DataSet, IReplicaStore, IReplicaWriter, OnDamage
 
 POLL_SECONDS = 0.2
@@ -43,6 +44,8 @@ COPY_BYTES = 4 * 1024 * 1024
 class Progress:
     """How far a standby is, for /readyz and /metrics."""
 
+    epoch: int = 0
+    """The epoch of the data set."""
     owner: str = ""
     """The address of the owner; "" if it is not known."""
     behind: int = 0
@@ -64,15 +67,14 @@ REMEDIES = (
 )
 
 
-def check_history(store: IReplicaStore, copy: DataCopy) -> DataSet:
+def check_history(store: IReplicaStore, state: CopyState) -> DataSet:
     """
-    Return the data set that a data path is a copy of. NotACopy if the data path has something that the data set never
-    had, or does not have any more: nobody can tell which of them is right. NoDataSet.
+    Return the data set that a data path with this state is a copy of. NotACopy if the data path has something that the
+    data set never had, or does not have any more: nobody can tell which of them is right. NoDataSet.
     """
     data_set = store.data_set()
     if data_set is None:
         raise NoDataSet("the replica store has no such data set: 'nsqtw replicate init' creates it")
-    state = copy.state.state
     if state.data_set != data_set.identity:
         raise NotACopy(
             f"this data path is a copy of another data set, {state.data_set}, and the store has {data_set.identity} "
@@ -163,7 +165,7 @@ class Standby:
             return RETRY_SECONDS
 
     def _step(self, now: float) -> float:
-        data_set = check_history(self._store, self._copy)
+        data_set = check_history(self._store, self._copy.state.state)
         self._reached_since = min(self._reached_since, now)
         is_own = self._copy.is_last_owner(data_set)
         if data_set.owner == self.identity and not is_own:
@@ -201,7 +203,7 @@ class Standby:
 
     def _report(self, data_set: DataSet) -> None:
         """Tell the store, and the operator, how far this standby is."""
-        self._show(owner=data_set.address, behind=data_set.lsn - self._copy.lsn)
+        self._show(epoch=data_set.epoch, owner=data_set.address, behind=data_set.lsn - self._copy.lsn)
         self._store.report(self.identity, self._reported, self._copy.lsn)
         messages, size = self._store.behind(self._copy.lsn)
         self._show(behind_messages=messages, behind_bytes=size)
@@ -211,7 +213,9 @@ class Standby:
 
     def copy_rest(self, is_stopping: Callable[[], bool]) -> None:
         """Copy what the store got before the claim, and free what it has freed. BackendError."""
-        while not is_stopping() and self._copy_some(check_history(self._store, self._copy), self._on_damage):
+        while not is_stopping() and self._copy_some(
+            check_history(self._store, self._copy.state.state), self._on_damage
+        ):
             pass
         if not (self.was_owner or is_stopping()):
             self._trim()

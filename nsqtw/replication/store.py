@@ -173,9 +173,9 @@ class IReplicaStore(Interface):
         """
         Become the owner, with a lease of `lease` seconds: if there is none, if it released the data set, if its lease
         is over by the clock of the store, if `token` is that of the last claim (the owner itself comes back), if the
-        row has still the epoch, the LSN and `DataSet.renewed` of `unchanged` (a standby has waited for a lease by its own
-        clock), or if `forced`. Return the writer, which has a connection of its own; None if another broker owns the
-        data set. The broker that owned it cannot write any more. NoDataSet.
+        row still has the epoch, the LSN and the `DataSet.renewed` of `unchanged` (a standby has waited for a lease by
+        its own clock), or if `forced`. Return the writer, which has a connection of its own; None if another broker
+        owns the data set. The broker that owned it cannot write any more. NoDataSet.
         """
 
     def renew(epoch: int) -> DataSet:
