@@ -65,15 +65,18 @@ class Storage:
         """The path of nsqd.dat."""
         return os.path.join(self.directory, nsqd_dat.METADATA_FILE)
 
-    def close(self, clean: bool) -> None:
-        """Close all of it; `clean` says that everything is stored. An owner then releases its data set."""
+    def close(self, clean: bool, *, is_released: bool = False) -> None:
+        """
+        Close all of it; `clean` says that everything is stored. An owner then releases its data set; it also does with
+        `is_released`.
+        """
         is_synced = self.ownership is not None and clean and self._sync()
         self.backend.close()
         self.memory_backend.close()
         try:
             self.positions.close(clean)
             if self.ownership is not None:
-                self.ownership.close(is_synced=is_synced, is_released=clean)
+                self.ownership.close(is_synced=is_synced, is_released=clean or is_released)
         except BackendError as error:
             log("error", "NSQ: the next start will take this for a crash - {error}", error=error)
 

@@ -9,7 +9,9 @@ serves. It never becomes a standby again: it ends with the exit code REPLACED, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from math import inf
 
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
@@ -18,7 +20,7 @@ from twisted.logger import Logger
 from nsqtw import nsqd_import
 from nsqtw.daemon.operator_log import log
 from nsqtw.daemon.process import CANNOT_START
-from nsqtw.errors import NotOwner, NsqtwError, ReplicaError
+from nsqtw.errors import BackendError, NotOwner, NsqtwError, ReplicaError
 from nsqtw.nsqd.build import open_backend
 from nsqtw.nsqd.nsqd_dat import METADATA_FILE
 from nsqtw.options.addresses import join_host_port
@@ -118,8 +120,14 @@ class ReplicatedBroker:
         self.ownership = ownership
         try:
             self._serve(ownership)
-        except NsqtwError as error:
+        except Exception as error:  # whatever it is, nobody is served
+            if not isinstance(error, NsqtwError):
+                _log.failure("REPLICA: the start as the owner failed")
             _log.critical("REPLICA: cannot serve as the owner - {error}", error=error)
+            self._renewed(-inf)
+            with suppress(BackendError):  # a standby may do better
+                ownership.close(is_synced=False, is_released=True)
+            self.ownership = None
             self._end(CANNOT_START)
             return
         self.renewed(ownership.lease)
@@ -139,7 +147,7 @@ class ReplicatedBroker:
         """ReplicaEvents API"""
         if not self._is_stopping:
             _log.error("REPLICA: stopping - {why}", why=why)
-            self._renewed(float("-inf"))
+            self._renewed(-inf)
             is_replaced = isinstance(why, NotOwner) or (isinstance(why, ReplicaError) and self.ownership is not None)
             self._end(REPLACED if is_replaced else CANNOT_START)
 

@@ -212,7 +212,7 @@ class BrokerService(DaemonService):
         with ExitStack() as cleanup:
             try:
                 storage = open_storage(self._options, self._directory, ownership)
-                cleanup.callback(storage.close, False)
+                cleanup.callback(storage.close, False, is_released=True)
             except NsqtwError as error:
                 raise NsqtwError(f"failed to instantiate nsqd - {error}") from error
             try:
@@ -227,6 +227,8 @@ class BrokerService(DaemonService):
             except NsqtwError as error:
                 raise NsqtwError(f"failed to persist metadata - {error}") from error
             cleanup.pop_all()
+        if ownership is not None:
+            ownership.is_complete = True
         return parts
 
     def _replica_of(self, tcp: Listener, http: Listener | None, https: Listener | None) -> ReplicatedBroker:

@@ -100,6 +100,16 @@ class DataCopy:
             if queue.size > 2 * self._sizes.get(topic, 0) + _SPARSE_BYTES:
                 self._look_through(topic, queue, spans)
 
+    def lacks(self, ends: Mapping[str, int]) -> bool:
+        """Return whether a log ends before that in the store: `ends` is where each topic ends there."""
+        return any(topic in self._queues and self._queues[topic].end < end for topic, end in ends.items())
+
+    def delete(self, topic: str) -> None:
+        """Delete the log of a topic. BackendError."""
+        queue = self._queues.pop(topic, None)
+        if queue is not None:
+            queue.delete()
+
     def _look_through(self, topic: str, queue: IBackendQueue, spans: Spans) -> None:
         """Free what the store has freed between messages that it keeps."""
         end = queue.end
@@ -127,8 +137,9 @@ def rebuild_positions(
 ) -> None:
     """
     Make the positions of a data path from those of the store. `kept` is the lowest sequence that each topic has in the
-    store: the data path may have lower ones, which are finished. `names_file`, which names topics and channels, is
-    removed: it may name some that were deleted. `is_clean`: the owner had saved everything. BackendError.
+    store: the data path may have lower ones, which are finished, also those of a topic that no checkpoint has yet.
+    `names_file`, which names topics and channels, is removed: it may name some that were deleted. `is_clean`: the owner
+    had saved everything. BackendError.
     """
     path = os.path.join(directory, POSITIONS_FILE)
     try:
@@ -139,13 +150,28 @@ def rebuild_positions(
     is_complete = False
     try:
         positions.load()
+        unsaved = {topic: lowest for topic, lowest in kept.items() if lowest is not None}
         for checkpoint in checkpoints:
             topics = [_raised(topic, kept.get(topic.name) or 0) for topic in checkpoint.topics]
             positions.save(evolve(checkpoint, topics=topics))
+            for topic in topics:
+                unsaved.pop(topic.name, None)
+        new = [TopicState(topic, released=lowest, end=lowest) for topic, lowest in unsaved.items()]
+        if new:
+            positions.save(Checkpoint(topics=new))
         positions.reserve(next_block)
         is_complete = True
     finally:
         positions.close(is_clean and is_complete)
+
+
+def saved_topics(directory: str) -> set[str]:
+    """Return the topics that the positions of a data path have, which are not used any more. BackendError."""
+    positions = Positions(os.path.join(directory, POSITIONS_FILE))
+    try:
+        return {topic.name for topic in positions.load().topics}
+    finally:
+        positions.close(False)
 
 
 def _raised(topic: TopicState, lowest: int) -> TopicState:

@@ -45,6 +45,9 @@ class Ownership:
         self.reserved_blocks = 0
         """The blocks below are reserved in the store."""
         self._wanted_blocks = 0
+        self.is_complete = False
+        """Whether a message that is missing in the data path is damage: not while a start counts what was copied."""
+        self._is_closed = False
         self._is_doubtful = False
         """Whether segments that were refused may be in the store."""
 
@@ -95,9 +98,10 @@ class Ownership:
                 self._reserve(self._wanted_blocks)
 
     def saved(self) -> None:
-        """positions.db has the checkpoint that was saved last. BackendError."""
+        """positions.db has the checkpoint that was saved last, and so has the store."""
         lsn = self._writer.lsn
-        self._state.record(epoch=self._writer.epoch, token=self._writer.token, lsn=lsn, checkpoint_lsn=lsn)
+        with suppress(BackendError):  # then the next start makes positions.db anew
+            self._state.record(epoch=self._writer.epoch, token=self._writer.token, lsn=lsn, checkpoint_lsn=lsn)
 
     def forget_checkpoint(self) -> None:
         """positions.db changes without the store. BackendError."""
@@ -109,6 +113,8 @@ class Ownership:
         Messages of the data path cannot be read, which the store has. This broker stops being the owner before a
         checkpoint says that they are finished, and copies them again with its next start. From any thread.
         """
+        if not self.is_complete:
+            return
         with suppress(BackendError):
             self._state.distrust()
         self.lease.lose(ReplicaError(f"the data path is damaged, and is copied again: {why}"))
@@ -134,6 +140,9 @@ class Ownership:
         Close all. `is_synced`: the messages and positions are on stable storage. `is_released`: everything is stored,
         and a standby may take over at once. BackendError.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             if is_released and self.lease.lost is None:
                 with self._calling():

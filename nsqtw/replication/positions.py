@@ -21,7 +21,6 @@ from nsqtw.core.positions import IPositions
 from nsqtw.errors import BackendError, ReplicaError
 from nsqtw.interfaces import OperatorLog
 from nsqtw.replication.ownership import Ownership
-from nsqtw.replication.snapshot import without_rows
 from nsqtw.replication.store import Correction, ForgetDelays, ForgetIds, ForgetPending
 
 Rows = dict[str, list[tuple[int, int]]]
@@ -34,11 +33,11 @@ class ReplicatedPositions:
     The positions `local` of a data path, with a copy. What is read comes from the data path.
 
     Theory of operation. A checkpoint is a difference to the one before. After one that failed in the store or in the
-    data path, the next one is again a difference to what the data path has; the store may have saved the failed one.
-    What that has changed is undone with the next checkpoint: `_owed` has its topics and channels, and the pending rows
-    that it has put. Rows that are not put again are dropped, and channels that the next checkpoint does not have get
-    the states that the data path has, which are kept in memory for that. All else of a checkpoint is sent again by the
-    core, or does no harm: the publisher's id of a stored message is true.
+    data path, the next one is again a difference to what the data path has; the store may have saved the failed one,
+    which is newer and consistent. `_owed` has the pending rows that it has put, by topic and channel. When a checkpoint
+    has the state of such a channel, the rows that it does not put again are dropped. All else is sent again by the
+    core, or does no harm: the publisher's id of a stored message is true. As long as something is owed, positions.db
+    counts as different from the store.
 
     What a start changes in the data path alone is changed in the store with the next checkpoint (`Correction`).
     """
@@ -47,10 +46,6 @@ class ReplicatedPositions:
         self._local = local
         self._ownership = ownership
         self._log = log
-        self._topics: dict[str, TopicState] = {}
-        """The saved states in the data path, without cursors."""
-        self._cursors: dict[str, dict[str, CursorState]] = {}
-        """The saved states of the cursors of each topic."""
         self._owed: dict[str, Rows] = {}
         self._corrections: list[Correction] = []
         self._new_ids: dict[str, list[PublisherId]] = {}
@@ -64,8 +59,6 @@ class ReplicatedPositions:
             self._ownership.forget_checkpoint()
             why = saved.lost_how or next(iter(saved.invalid), "it is lost")
             raise ReplicaError(f"positions.db is damaged, and the next start makes it anew: {why}")
-        for topic in saved.topics:
-            self._remember(topic)
         return saved
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -74,11 +67,10 @@ class ReplicatedPositions:
         self._owe(checkpoint)
         self._ownership.save(sent, self._corrections)
         self._local.save(checkpoint)
-        self._owed.clear()
         self._corrections.clear()
-        self._new_ids.clear()
-        self._follow(checkpoint)
-        self._ownership.saved()
+        self._settle(checkpoint)
+        if not (self._owed or self._new_ids):
+            self._ownership.saved()
         self._trim(checkpoint.topics)
 
     def reserve(self, next_block: int) -> None:
@@ -160,40 +152,29 @@ class ReplicatedPositions:
                 rows += [(run.first, run.count) for run in cursor.runs]
 
     def _with_what_is_owed(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return a checkpoint that also undoes what the store may have of those that failed, and has the new ids."""
+        """Return a checkpoint that also drops the rows of failed ones that are finished, and has the new ids."""
         if not (self._owed or self._new_ids):
             return checkpoint
-        topics = {topic.name: topic for topic in checkpoint.topics}
-        deleted = {*checkpoint.deleted_topics}
-        for name in {**self._owed, **self._new_ids}:
-            owed = self._owed.get(name, {})
-            topic = topics.get(name, self._topics.get(name))
-            if topic is None or (name in deleted and name not in topics):
-                continue
-            known = {**self._cursors.get(name, {}), **{cursor.name: cursor for cursor in topic.cursors}}
-            gone = {channel for of_topic, channel in checkpoint.deleted_channels if of_topic == name}
-            sent = {cursor.name: cursor for cursor in topic.cursors}
-            for channel, rows in owed.items():
-                if channel in known and (channel in sent or channel not in gone):
-                    sent[channel] = _without(known[channel], rows)
-            ids = [*topic.publisher_ids, *self._new_ids.get(name, ())]
-            topics[name] = evolve(topic, cursors=list(sent.values()), publisher_ids=ids)
-        return evolve(checkpoint, topics=list(topics.values()))
-
-    def _follow(self, checkpoint: Checkpoint) -> None:
-        """The data path has saved a checkpoint."""
-        for name in checkpoint.deleted_topics:
-            self._topics.pop(name, None)
-            self._cursors.pop(name, None)
-        for name, channel in checkpoint.deleted_channels:
-            self._cursors.get(name, {}).pop(channel, None)
+        topics = []
         for topic in checkpoint.topics:
-            self._remember(topic)
+            owed = self._owed.get(topic.name, {})
+            cursors = [_without(cursor, owed.get(cursor.name, ())) for cursor in topic.cursors]
+            ids = [*topic.publisher_ids, *self._new_ids.get(topic.name, ())]
+            topics.append(evolve(topic, cursors=cursors, publisher_ids=ids))
+        return evolve(checkpoint, topics=topics)
 
-    def _remember(self, topic: TopicState) -> None:
-        self._topics[topic.name] = evolve(topic, cursors=[], publisher_ids=[])
-        cursors = self._cursors.setdefault(topic.name, {})
-        cursors.update({cursor.name: without_rows(cursor) for cursor in topic.cursors})
+    def _settle(self, checkpoint: Checkpoint) -> None:
+        """The store and the data path have saved a checkpoint: nothing is owed of its channels any more."""
+        for name in checkpoint.deleted_topics:
+            self._owed.pop(name, None)
+            self._new_ids.pop(name, None)
+        for name, channel in checkpoint.deleted_channels:
+            self._owed.get(name, {}).pop(channel, None)
+        for topic in checkpoint.topics:
+            self._new_ids.pop(topic.name, None)
+            for cursor in topic.cursors:
+                self._owed.get(topic.name, {}).pop(cursor.name, None)
+        self._owed = {name: owed for name, owed in self._owed.items() if any(owed.values())}
 
     def _trim(self, topics: Iterable[TopicState]) -> None:
         """Free what is finished in the store. A failure is logged once; the next checkpoint of a topic tries again."""

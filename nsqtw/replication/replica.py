@@ -23,7 +23,7 @@ from nsqtw.core.checkpoint import Checkpoint
 from nsqtw.core.sequences import BLOCK_SIZE, random_block
 from nsqtw.errors import BackendError, NoDataSet, NotACopy, NotOwner, NsqtwError, ReplicaError, StoreLost
 from nsqtw.interfaces import IBackend, OperatorLog
-from nsqtw.replication.data_copy import DataCopy, rebuild_positions
+from nsqtw.replication.data_copy import DataCopy, rebuild_positions, saved_topics
 from nsqtw.replication.lease import Lease
 from nsqtw.replication.ownership import Ownership
 from nsqtw.replication.seed import seed_data_path
@@ -204,7 +204,7 @@ class Replica:
                         self._log("warn", "REPLICA: {check}: {text}", check=finding.name, text=finding.text)
             while standby.writer is None and not self._stopping.is_set():
                 delay = standby.step(monotonic())
-                if self._replaced and not standby.progress.behind and standby.progress.owner:
+                if self._replaced and standby.writer is None and not standby.progress.behind and standby.progress.owner:
                     rmtree(self._replaced, ignore_errors=True)  # the store has all of it
                     self._replaced = ""
                 if standby.writer is None and delay:
@@ -263,6 +263,8 @@ class Replica:
             if state is None and backend.topics():
                 raise NotACopy(f"{directory} has messages and is no copy of the data set {data_set.name}: {REMEDIES}")
             copy = DataCopy(backend, StateFile(directory, state or new_state(data_set.identity)))
+            if copy.is_damaged:
+                copy.state.distrust()  # this opening has repaired it: the next one would find nothing
             check_history(store, copy.state.state)
         except BaseException:
             backend.close()
@@ -296,6 +298,11 @@ class Replica:
         self._run(lambda: self._renew(writer.epoch, writer.token, lease), "nsqtw-heartbeat")
         self._log("info", "REPLICA: owner of the data set, epoch {epoch}", epoch=writer.epoch)
         ownership = Ownership(writer, copy.state, lease, monotonic)
+        if standby.was_owner:
+            state = copy.state.state
+            copy.state.claimed(
+                epoch=writer.epoch, token=writer.token, lsn=copy.lsn, checkpoint_lsn=state.checkpoint_lsn
+            )
         try:
             standby.copy_rest(self._stopping.is_set)
             self._copy_positions(store, standby, copy, ownership)
@@ -312,23 +319,31 @@ class Replica:
         claimed = store.data_set()
         assert claimed is not None, "claimed"
         state = copy.state
+        if copy.lacks(store.ends([topic for topic in copy.topics if topic not in standby.skipped])):
+            state.distrust()
+            raise ReplicaError("the data path lacks messages that it had: the next start copies the data set again")
         highest = copy.end // BLOCK_SIZE + 1 if copy.end else 0
         next_block = max(store.next_block() or random_block(), highest)
         ownership.start_blocks(next_block)
         saved = state.state.checkpoint_lsn
         is_current = standby.was_owner and saved > 0 and saved == claimed.checkpoint_lsn
         if not is_current:
+            kept = store.kept(copy.topics)
+            if standby.was_owner:
+                for topic in saved_topics(self._settings.directory) - kept.keys():
+                    copy.delete(topic)  # its deletion was saved in the store, and not here
             state.forget_checkpoint()
             rebuild_positions(
                 self._settings.directory,
                 self._until_stopped(store.checkpoints()),
-                {} if standby.was_owner else store.kept(copy.topics),
+                {} if standby.was_owner else kept,
                 next_block,
                 names_file=self._settings.names_file,
                 is_clean=standby.took_over_clean,
             )
         if self._stopping.is_set():
             raise Stopped
+        ownership.is_complete = is_current
         state.claimed(
             epoch=ownership.epoch,
             token=ownership.token,

@@ -35,11 +35,14 @@ def seed_data_path(
     DataSetExists, BackendError.
     """
     state = read_state(directory)
-    if state is not None and not state.checkpoint_lsn:
+    if state is not None and not (state.checkpoint_lsn and state.is_trusted):
         raise NotACopy(
-            f"{directory} is the copy of a standby and has no positions of channels: only the data path of the last "
-            "owner can replace the data set"
+            f"{directory} is the copy of a standby, or may lack messages: only the data path of the last owner can "
+            "replace the data set, after a clean stop"
         )
+    existing = store.data_set()
+    if is_replaced and existing is not None and existing.lease_left > 0:
+        raise ReplicaError(f"the broker at {existing.address} owns the data set {existing.name}: stop it first")
     backend = open_backend()
     positions = Positions(os.path.join(directory, POSITIONS_FILE))
     try:

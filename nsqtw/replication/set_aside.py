@@ -8,6 +8,8 @@ from nsqtw.backends.files import Files, backend_error
 from nsqtw.errors import BackendError
 from nsqtw.interfaces import OperatorLog
 
+_OF_FILE_SYSTEM = "lost+found"
+"""In the root of a file system; it belongs to root, and cannot be moved."""
 PREFIX = "replaced."
 """The directories of what was set aside: replaced.1, replaced.2, ..."""
 
@@ -17,7 +19,7 @@ def set_aside(directory: str, files: Files, log: OperatorLog) -> str:
     Move everything in a data path to a new directory in it, but for what was set aside before. Returns its path; "" if
     there was nothing. BackendError.
     """
-    names = [name for name in files.names(directory) if not name.startswith(PREFIX)]
+    names = [name for name in files.names(directory) if not name.startswith(PREFIX) and name != _OF_FILE_SYSTEM]
     if not names:
         return ""
     number = 1

@@ -36,6 +36,11 @@ GRACE_SECONDS = 2.0
 A standby waits for so long after the store could not be reached: the owner could not renew its lease either, and does
 so now.
 """
+SKIP_SECONDS = 20.0
+"""
+A standby passes over what is damaged in the store when there has been no owner for so long. Until then one that has
+copied it before may take over.
+"""
 COPY_BYTES = 4 * 1024 * 1024
 """Copied in one step, about."""
 
@@ -131,6 +136,8 @@ class Standby:
         """Replaced as a whole; read from any thread."""
         self.writer: IReplicaWriter | None = None
         """The right to write, after a claim."""
+        self.skipped: set[str] = set()
+        """Topics with messages that cannot be read in the store."""
         self.claimed_at = -inf
         """The time before the claim."""
         self.was_owner = False
@@ -174,14 +181,15 @@ class Standby:
         if now >= self._next_report:
             self._next_report = now + REPORT_SECONDS
             self._report(data_set)
-        if self._copy_some(data_set):
+        is_given = data_set.is_released or not data_set.owner or is_own
+        is_silent = self._is_silent(data_set, now) and now >= self._reached_since + GRACE_SECONDS
+        may_skip = is_given or (is_silent and now >= self._seen_since + data_set.lease + SKIP_SECONDS)
+        if self._copy_some(data_set, self._on_damage if may_skip else None):
             return 0.0
         self._show(behind=data_set.lsn - self._copy.lsn, behind_messages=0, behind_bytes=0, copied_at=now)
         if now >= self._next_trim and not is_own:
             self._next_trim = now + TRIM_SECONDS
             self._trim()
-        is_given = data_set.is_released or not data_set.owner or is_own
-        is_silent = self._is_silent(data_set, now) and now >= self._reached_since + GRACE_SECONDS
         if is_given or is_silent:
             token = data_set.token if is_own else ""
             unchanged = data_set if is_silent else None
@@ -222,12 +230,15 @@ class Standby:
 
     def _on_damage(self, topic: str, first: int, last: int, why: str) -> None:
         """The owner is gone: what cannot be read in the store is lost."""
+        self.skipped.add(topic)
         text = "TOPIC({topic}): messages {first} to {last} in the replica store are lost: {why}"
         self._log("error", text, topic=topic, first=first, last=last, why=why)
 
     def _copy_some(self, data_set: DataSet, on_damage: OnDamage | None = None) -> bool:
         """Copy the next segments. Return whether there were any."""
         if data_set.lsn <= self._copy.lsn:
+            if data_set.token != self._copy.state.state.token:
+                self._copy.record(data_set, self._copy.lsn)  # a claim that has stored nothing yet
             return False
         stored = self._store.segments(self._copy.lsn, COPY_BYTES, on_damage)
         if not stored:  # checkpoints only

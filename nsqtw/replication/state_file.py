@@ -27,6 +27,7 @@ STATE_FILE = "replica.state"
 _LINE_BYTES = 512
 _CHANGED = "changed"
 """The boot of a data path that is not trusted."""
+_UNKNOWN = "unknown"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -56,14 +57,14 @@ class CopyState:
     @property
     def is_trusted(self) -> bool:
         """Whether the messages up to `lsn` are certainly there."""
-        return self.boot in ("", this_boot())
+        return self.boot == "" or (self.boot == this_boot() and self.boot != _UNKNOWN)
 
 
 def this_boot() -> str:
     """Return a text that names this start of the machine."""
     with suppress(OSError), open(_BOOT_ID, encoding="ascii") as file:
         return file.read().strip()
-    return "unknown"
+    return _UNKNOWN
 
 
 def read_state(directory: str) -> CopyState | None:

@@ -210,6 +210,9 @@ class IReplicaStore(Interface):
         nothing is. A topic that is missing from the result was deleted.
         """
 
+    def ends(topics: Sequence[str]) -> Mapping[str, int]:
+        """Return for each of the topics of which something is kept one past its highest sequence."""
+
     def spans(topic: str) -> Iterator[tuple[int, int]]:
         """Return the segments of a topic that are kept, ascending: the first sequence and one past the last."""
 

@@ -681,6 +681,7 @@ class ReplicaStoreContract(OnDirectory):
         """The lowest sequence of each topic that exists; None of a topic without messages."""
         writer.append([("a", [make_segment(10, 5), make_segment(20, 5)]), ("b", [make_segment(7)])])
         writer.save(Checkpoint(topics=[TopicState("a"), TopicState("empty")]))
+        assert store.ends(["b", "empty", "unknown"]) == {"b": max(end for _, end in store.spans("b"))}
         assert store.kept(["a", "b", "empty", "unknown"]) == {"a": 10, "b": 7, "empty": None}
         assert store.kept([]) == {}
         writer.trim("a", 25, [])

@@ -212,6 +212,13 @@ class MemoryReplicaStore:
             lowest[one.topic] = one.segment.first
         return {topic: lowest[topic] for topic in topics if topic in lowest}
 
+    def ends(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """IReplicaStore API"""
+        ends: dict[str, int] = {}
+        for _, topic, segment in self._stored().segments:
+            ends[topic] = max(ends.get(topic, 0), segment.end)
+        return {topic: ends[topic] for topic in topics if topic in ends}
+
     def spans(self, topic: str) -> Iterator[tuple[int, int]]:
         """IReplicaStore API"""
         segments = [one.segment for one in self._stored().segments if one.topic == topic]

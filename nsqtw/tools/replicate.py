@@ -114,9 +114,10 @@ def detach(data_path: str, say: Say) -> None:
         state = read_state(directory)
         if state is None:
             raise OptionError(f"{directory} is no copy of a data set")
-        if not state.checkpoint_lsn:
+        if not (state.checkpoint_lsn and state.is_trusted):
             raise ReplicaError(
-                f"{directory} is the copy of a standby, without positions: detach the data path of the last owner"
+                f"{directory} is the copy of a standby, or may lack messages: detach the data path of the last owner, "
+                "after a clean stop"
             )
         remove_state(directory)
         say(f"{directory} is a data path of its own")

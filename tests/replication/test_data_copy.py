@@ -62,3 +62,21 @@ def test_positions_are_not_below_what_is_kept(
     assert min(cursor.positions) == expected[2]
     assert (loaded.next_block, loaded.clean_stop) == (12, True)
     assert not (tmp_path / "nsqd.dat").exists()
+
+
+def test_a_topic_that_no_checkpoint_has_begins_with_what_is_kept(tmp_path: Path) -> None:
+    """The data path may still have messages of a deleted topic of its name."""
+    rebuild_positions(str(tmp_path), [], {"t": 50, "gone": None}, 12, names_file="nsqd.dat", is_clean=False)
+    [topic] = Positions(str(tmp_path / "positions.db")).load().topics
+    assert (topic.name, topic.released, topic.end) == ("t", 50, 50)
+
+
+def test_a_log_that_ends_before_that_of_the_store_is_noticed(tmp_path: Path) -> None:
+    """Its last file may be gone."""
+    backend = disk_backend(str(tmp_path))
+    backend.commit([(backend.queue("t"), [make_segment(5, 3)])], False)
+    copy = DataCopy(backend, StateFile(str(tmp_path), new_state("set")))
+    assert not copy.lacks({"t": 8, "unknown": 9})
+    assert copy.lacks({"t": 9})
+    copy.delete("t")
+    assert copy.topics == []

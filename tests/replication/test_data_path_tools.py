@@ -49,6 +49,15 @@ def test_a_broker_without_a_replica_store_refuses_a_copy(tmp_path: Path) -> None
         check_not_a_copy(str(tmp_path))
 
 
+def test_what_belongs_to_the_file_system_stays(tmp_path: Path) -> None:
+    """A data path may be the root of one."""
+    (tmp_path / "lost+found").mkdir()
+    assert set_aside(str(tmp_path), Files(), no_log) == ""
+    copy_in(tmp_path)
+    set_aside(str(tmp_path), Files(), no_log)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lost+found", "replaced.1"]
+
+
 def test_what_is_set_aside_is_kept(tmp_path: Path) -> None:
     """Each time in a directory of its own; an empty data path leaves none."""
     assert set_aside(str(tmp_path), Files(), no_log) == ""

@@ -242,19 +242,38 @@ def test_a_checkpoint_of_unknown_outcome_leaves_nothing(
     assert rows_in_store(database) == [5]
 
 
-def test_a_channel_that_the_next_checkpoint_does_not_have_gets_its_saved_state(
-    positions: ReplicatedPositions, database: MemoryDatabase
+def test_a_part_that_does_not_have_the_topic_of_a_failed_one_changes_nothing_of_it(
+    tmp_path: Path, positions: ReplicatedPositions, database: MemoryDatabase
 ) -> None:
-    """The failed one has moved it, and the data path has not."""
+    """What the store may have of it is newer, and consistent. Until its own part the two count as different."""
     positions.save(checkpoint(9, 3))
-    database.failure_after_commit = FULL
+    database.failure = FULL
     with pytest.raises(ReplicaError):
-        positions.save(checkpoint(20, 4))
-    database.failure_after_commit = None
+        positions.save(checkpoint(20, 3))
+    database.failure = None
     positions.save(Checkpoint(topics=[TopicState("other")]))
     assert rows_in_store(database) == [3]
-    [topic] = [topic for topic in database.data_sets["nsqtw"].positions.saved.topics if topic.name == "t"]
-    assert (topic.released, topic.cursors[0].next) == (9, 9)
+    row = database.data_sets["nsqtw"].row
+    state = read_state(str(tmp_path))
+    assert state is not None
+    assert state.checkpoint_lsn != row.checkpoint_lsn
+    positions.save(checkpoint(21, 5, dropped=(3,)))
+    assert rows_in_store(database) == [5]
+    state = read_state(str(tmp_path))
+    assert state is not None
+    assert state.checkpoint_lsn == database.data_sets["nsqtw"].row.checkpoint_lsn
+
+
+def test_rows_are_owed_until_their_channel_is_saved(positions: ReplicatedPositions, database: MemoryDatabase) -> None:
+    """However many parts lie between."""
+    database.failure_after_commit = FULL
+    with pytest.raises(ReplicaError):
+        positions.save(checkpoint(9, 6, 7))
+    database.failure_after_commit = None
+    positions.save(Checkpoint(topics=[TopicState("other")]))
+    assert rows_in_store(database) == [6, 7]
+    positions.save(checkpoint(9, 7))
+    assert rows_in_store(database) == [7]
 
 
 def test_runs_of_a_failed_checkpoint_are_dropped(positions: ReplicatedPositions, database: MemoryDatabase) -> None:
@@ -272,10 +291,11 @@ def test_runs_of_a_failed_checkpoint_are_dropped(positions: ReplicatedPositions,
 
 
 def test_ids_that_a_start_finds_reach_the_store(positions: ReplicatedPositions, database: MemoryDatabase) -> None:
-    """With the next checkpoint, also if it does not have their topic."""
+    """With the next checkpoint of their topic."""
     positions.save(checkpoint(9))
     positions.put_publisher_ids("t", [PublisherId(b"0" * 16, 1, 3)])
     positions.save(Checkpoint(topics=[TopicState("other")]))
+    positions.save(checkpoint(10))
     assert [one.sequence for one in database.data_sets["nsqtw"].positions.all_publisher_ids("t")] == [3]
 
 
@@ -300,6 +320,9 @@ def test_a_damaged_data_path_ends_the_ownership(tmp_path: Path, database: Memory
     owned = ownership(str(tmp_path), database, clock)
     positions = ReplicatedPositions(Positions(str(tmp_path / "positions.db")), owned, no_log)
     positions.load()
+    owned.damaged("a record")  # a start counts what was copied
+    positions.save(checkpoint(8))
+    owned.is_complete = True
     owned.damaged("a record")
     with pytest.raises(ReplicaError, match="damaged"):
         positions.save(checkpoint(9))

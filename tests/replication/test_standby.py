@@ -9,7 +9,7 @@ from attrs import evolve
 
 from nsqtw.core.checkpoint import Checkpoint, TopicState
 from nsqtw.errors import BackendError, NoDataSet, NotACopy, NotOwner, ReplicaError
-from nsqtw.replication.standby import GRACE_SECONDS, POLL_SECONDS, RETRY_SECONDS, TRIM_SECONDS, Standby
+from nsqtw.replication.standby import GRACE_SECONDS, POLL_SECONDS, RETRY_SECONDS, SKIP_SECONDS, TRIM_SECONDS, Standby
 from nsqtw.replication.state_file import CopyState, read_state
 from nsqtw.replication.store import IReplicaWriter
 from nsqtw.testing.contracts import make_segment, messages, read_all
@@ -206,6 +206,36 @@ def test_the_owner_renews_its_lease_first(
     clock.now += 0.1
     follower.step(clock.now)
     assert follower.writer is not None
+
+
+def test_what_is_damaged_in_the_store_keeps_nobody_from_a_takeover(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """A standby that had copied it before may come first; without one the damaged messages are lost, and no others."""
+    for first in (5, 6, 7):
+        owner.append([("t", [make_segment(first)])])
+    database.damage("nsqtw", "t", 6)
+    follower = standby(str(tmp_path), database)
+    while clock.now < 100 + SKIP_SECONDS:
+        follower.step(clock.now)
+        clock.now += 1
+    assert follower.writer is None
+    while follower.writer is None:
+        follower.step(clock.now)
+        clock.now += 1
+    assert in_path(tmp_path) == [5, 7]
+    assert follower.skipped == {"t"}
+
+
+def test_a_claim_that_stores_nothing_is_recorded(
+    tmp_path: Path, database: MemoryDatabase, owner: IReplicaWriter, clock: Clock
+) -> None:
+    """The store remembers a limited number of them."""
+    follower = standby(str(tmp_path), database)
+    follower.step(clock.now)
+    MemoryReplicaStore(database).claim("other", "", LEASE, forced=True)
+    follower.step(clock.now)
+    assert follower._copy.state.state.epoch == 2
 
 
 # -- the history of the data set

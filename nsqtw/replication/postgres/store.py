@@ -109,6 +109,14 @@ SELECT * FROM (
 WHERE first IS NOT NULL
     OR EXISTS (SELECT 1 FROM nsqtw_topic WHERE data_set = %(data_set)s AND nsqtw_topic.topic = found.topic)
 """
+_ENDS = """
+SELECT one.topic, last.first + last.count
+FROM unnest(%(topics)s::text[]) AS one (topic)
+JOIN LATERAL (
+    SELECT first, count FROM nsqtw_segment
+    WHERE data_set = %(data_set)s AND nsqtw_segment.topic = one.topic ORDER BY first DESC LIMIT 1
+) AS last ON true
+"""
 # Who frees what is not there must not be told too little: a damaged count is taken for the highest possible one.
 _SPANS = f"""
 SELECT first, first + CASE WHEN count BETWEEN 1 AND octet_length(frames) THEN count ELSE 1 + octet_length(frames) END
@@ -282,6 +290,12 @@ class PostgresStore:
         with self._server.call() as connection:
             parameters = {"data_set": identity_of(connection, self._name), "topics": [*topics]}
             return dict(connection.execute(_KEPT, parameters).fetchall())
+
+    def ends(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """IReplicaStore API."""
+        with self._server.call() as connection:
+            parameters = {"data_set": identity_of(connection, self._name), "topics": [*topics]}
+            return dict(connection.execute(_ENDS, parameters).fetchall())
 
     def spans(self, topic: str) -> Iterator[tuple[int, int]]:
         """IReplicaStore API. Each step takes at most the timeout."""

@@ -55,10 +55,10 @@ def _run(directory: str, must_repair: bool) -> int:
         _print_notes(check)
         write_line(f"{_counts(check)}; {_number(len(findings), 'finding')}")
         return FINDINGS if findings else CLEAN
-    quarantine, failures = repair(check)
     if read_state(directory) is not None:
-        distrust(directory)
+        distrust(directory)  # before anything changes
         write_line("the data path is the copy of a data set: the next start with --replicate copies it again")
+    quarantine, failures = repair(check)
     for failure in failures:
         write_line(f"not mended: {failure}")
     second_check = check_data_path(directory)
