@@ -126,8 +126,9 @@ class Standby:
         self._reported = reported
         self._lease = lease
         self._log = log
+        self._is_reached = False
         self._reached_since = inf
-        """Since when each call of the store succeeded."""
+        """Since when each look at the data set succeeded."""
         self._seen: DataSet | None = None
         self._seen_since = inf
         """Since when the data set is unchanged."""
@@ -168,11 +169,14 @@ class Standby:
             if str(error) != self.progress.error:
                 self._log("error", "REPLICA: the copy fails - {error}", error=error)
             self._show(error=str(error))
-            self._reached_since = inf
+            if not self._is_reached:
+                self._reached_since = inf
             return RETRY_SECONDS
 
     def _step(self, now: float) -> float:
+        self._is_reached = False
         data_set = check_history(self._store, self._copy.state.state)
+        self._is_reached = True
         self._reached_since = min(self._reached_since, now)
         is_own = self._copy.is_last_owner(data_set)
         if data_set.owner == self.identity and not is_own:
