@@ -8,21 +8,32 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from zope.interface import alsoProvides
+from zope.interface import directlyProvides, providedBy
 
 from nsqtw.core.broker import Broker
 from nsqtw.core.checkpoint import NamedTopic, SavedState
-from nsqtw.interfaces import ICopyingBackend
+from nsqtw.interfaces import IBackend, ICopyingBackend
 from tests.core.stored_harness import StoredHarness
+
+
+class Copying:
+    """A backend whose commits reach a store, too."""
+
+    def __init__(self, local: IBackend) -> None:
+        self.local = local
+        directlyProvides(self, ICopyingBackend, *providedBy(local))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.local, name)
 
 
 class Owner(StoredHarness):
     """A broker whose commits reach a store, too."""
 
     def _start(self, saved: SavedState, named: Iterable[NamedTopic] = ()) -> Broker:
-        self.backend.local = self.backend  # type: ignore[attr-defined]
-        alsoProvides(self.backend, ICopyingBackend)
+        self.backend = Copying(self.backend)
         return super()._start(saved, named)
 
     def kept_log(self, name: str) -> Path:
