@@ -228,7 +228,8 @@ class Replica:
             data_set = self._wait_for_data_set(store)
             return None if data_set is None else self._trusted_copy(store, data_set)
         except (NotACopy, NoDataSet) as error:
-            if settings.replace not in (LOCAL, STORE):
+            nothing_to_copy = settings.replace == STORE and isinstance(error, NoDataSet)
+            if nothing_to_copy or settings.replace not in (LOCAL, STORE):
                 raise
             self._log("warn", "REPLICA: --replicate-from={side}: {error}", side=settings.replace, error=error)
         if settings.replace == STORE:
