@@ -74,7 +74,7 @@ class Nemesis:
     def _pause_owner(self, owner: Replica) -> None:
         """It stands still for about a lease: another broker may take over, or not."""
         owner.halt()
-        time.sleep(self._lease * self._chance.uniform(0.3, 1.5))
+        time.sleep(self._lease * self._chance.uniform(0.3, 1.5))  # longer than the lease or not: how long is the deed
         owner.resume()
 
     def _end_owner(self, owner: Replica) -> None:
@@ -109,7 +109,7 @@ class Nemesis:
 
     def _freeze_store(self, owner: Replica) -> None:
         with self._forgiving(), self._database.freeze(primary=self._chance.random() < 0.6):
-            time.sleep(self._chance.uniform(0.3, 2 * self._lease))
+            time.sleep(self._chance.uniform(0.3, 2 * self._lease))  # how long it is frozen is the deed
 
     def _fill_store(self, owner: Replica) -> None:
         with self._forgiving():
@@ -136,7 +136,7 @@ class Nemesis:
                     link.cut()
                 else:
                     link.hold(requests=how != "hold answers", answers=how != "hold requests")
-            time.sleep(self._chance.uniform(0.3, self._lease + 4))
+            time.sleep(self._chance.uniform(0.3, self._lease + 4))  # how long it is cut off is the deed
             resets = self._chance.random() < 0.5
             for link in links:
                 link.heal(resets=resets)
@@ -145,7 +145,7 @@ class Nemesis:
         seconds = self._chance.uniform(0.002, 0.1)
         for link in self._links.values():
             link.slow(seconds)
-        time.sleep(self._chance.uniform(0.5, 2))
+        time.sleep(self._chance.uniform(0.5, 2))  # how long it is slow is the deed
         for link in self._links.values():
             link.heal()
 
